@@ -1,0 +1,1 @@
+"""Client side: the privacy boundary."""

@@ -1,0 +1,1 @@
+"""Ways to carry a round between coordinator and clients."""

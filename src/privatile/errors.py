@@ -1,0 +1,78 @@
+"""Everything that can go wrong, drawn as a tree.
+
+    PrivatileError                 exit code 1
+    ├── InputError (ValueError)    exit code 2: an argument, option or file breaks a rule
+    │   ├── DataError              a column cannot be used; the text never holds a record's value
+    │   ├── ProtocolError          a question or an answer breaks the rules of the wire
+    │   └── MissingExtra           an optional part is not installed; the text holds the cure
+    ├── LedgerError                exit code 2: the ledger refuses, and says what was spent
+    │   └── AlreadyAnswered        these records, or people, have answered before
+    └── StoreError                 exit code 2: a run's file cannot be used
+
+A message names the thing, the rule, the value it got and the way out. No message ever contains a record's value.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class PrivatileError(Exception):
+    """Root of the tree; `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class InputError(PrivatileError, ValueError):
+    """An argument, an option or a file breaks a rule."""
+
+    exit_code = 2
+
+
+class DataError(InputError):
+    """A column cannot be used as it is. The text stays at the site and holds no record's value."""
+
+
+class ProtocolError(InputError):
+    """A question or an answer breaks the rules of the wire."""
+
+
+class MissingExtra(InputError):
+    """An optional part is not installed."""
+
+
+class LedgerError(PrivatileError):
+    """The ledger cannot be used, or refuses."""
+
+    exit_code = 2
+
+
+class AlreadyAnswered(LedgerError):
+    """Records, or people, that have answered are asked again."""
+
+
+class StoreError(PrivatileError):
+    """A run's file cannot be used."""
+
+    exit_code = 2
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional module, or fail with the cure.
+
+    >>> require("math", "nothing").sqrt(4.0)
+    2.0
+    >>> require("no_such_module_here", "report")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.MissingExtra: this needs no_such_module_here, which is not installed. Install it with: pip install 'privatile[report]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise MissingExtra(
+            f"this needs {module}, which is not installed. Install it with: pip install 'privatile[{extra}]'"
+        ) from None

@@ -1,0 +1,1 @@
+"""Server side: the coordinator and its store."""
