@@ -66,7 +66,8 @@ def require(module: str, extra: str) -> ModuleType:
     >>> require("no_such_module_here", "report")
     Traceback (most recent call last):
     ...
-    privatile.errors.MissingExtra: this needs no_such_module_here, which is not installed. Install it with: pip install 'privatile[report]'
+    privatile.errors.MissingExtra: this needs no_such_module_here, which is not installed.
+    Install it with: pip install 'privatile[report]'
     """
     try:
         return importlib.import_module(module)

@@ -21,9 +21,7 @@ LARGEST_LENGTH = 1 << 53
 
 def _name(field: str, value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
-        raise ProtocolError(
-            f"{field} must be a printable text of 1 to {LONGEST_NAME} characters; got {value!r:.60}."
-        )
+        raise ProtocolError(f"{field} must be a printable text of 1 to {LONGEST_NAME} characters; got {value!r:.60}.")
     return value
 
 
@@ -58,9 +56,7 @@ class _Message:
         """Read what `to_dict` wrote; anything missing, extra or out of range is refused."""
         expected = set(cls.__dataclass_fields__)
         if not isinstance(fields, dict) or set(fields) != expected:
-            raise ProtocolError(
-                f"a {cls.__name__.lower()} has exactly the fields {', '.join(sorted(expected))}."
-            )
+            raise ProtocolError(f"a {cls.__name__.lower()} has exactly the fields {', '.join(sorted(expected))}.")
         return cls(**fields)
 
     @classmethod
@@ -97,15 +93,11 @@ class Question(_Message):
         _name("run", self.run)
         _count("round", self.round, 1)
         level, query, step = self.level, self.query, self.step
-        object.__setattr__(
-            self, "level", _real("level", level, "inside (0, 1)", _is_finite(level) and 0 < level < 1)
-        )
+        object.__setattr__(self, "level", _real("level", level, "inside (0, 1)", _is_finite(level) and 0 < level < 1))
         object.__setattr__(self, "query", _real("query", query, "a finite number", _is_finite(query)))
         _count("length", self.length, 1)
         if step is not None:
-            object.__setattr__(
-                self, "step", _real("step", step, "a positive number", _is_finite(step) and step > 0)
-            )
+            object.__setattr__(self, "step", _real("step", step, "a positive number", _is_finite(step) and step > 0))
 
 
 @dataclass(frozen=True)
@@ -131,9 +123,7 @@ class Answer(_Message):
         _count("round", self.round, 1)
         _name("client", self.client)
         level = self.level
-        object.__setattr__(
-            self, "level", _real("level", level, "inside (0, 1)", _is_finite(level) and 0 < level < 1)
-        )
+        object.__setattr__(self, "level", _real("level", level, "inside (0, 1)", _is_finite(level) and 0 < level < 1))
         _count("ones", self.ones, 0)
 
     def check(self, question: Question) -> Answer:
@@ -141,8 +131,6 @@ class Answer(_Message):
         for field in ("run", "round", "level"):
             asked, got = getattr(question, field), getattr(self, field)
             if asked != got:
-                raise ProtocolError(
-                    f"the answer's {field} must be that of the question, {asked!r}; got {got!r}."
-                )
+                raise ProtocolError(f"the answer's {field} must be that of the question, {asked!r}; got {got!r}.")
         _count("ones", self.ones, 0, question.length)
         return self
