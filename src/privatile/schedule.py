@@ -247,20 +247,24 @@ class Design:
         if self.rounds is None:
             return lengths_by_records(self.rule, records, round(self.warm_up * records))
         base = lengths_by_rounds(self.rule, self.rounds, round(self.warm_up * self.rounds))
-        if int(base.sum()) > records and self.rounds <= records and isinstance(self.rule, Constant | Listed):
+        if int(base.sum()) > records:
             raise InputError(
                 f"design {self.name} with {self.rounds} rounds asks {int(base.sum())} records of each client; the "
-                f"smallest has {records}. Ask for fewer rounds."
+                f"smallest has {records}. Ask for fewer or shorter rounds."
             )
         return base
 
     def client_lengths(self, records: Sequence[int]) -> Lengths:
         """Lengths by client (rows) and round (columns): every client's records are used once each.
 
+        A list of lengths is kept to the letter instead: the same cohorts of every client, the rest unasked.
+
         >>> Design("demo", Constant(1), rounds=3).client_lengths([3, 7]).tolist()
         [[1, 1, 1], [2, 2, 3]]
         """
         base = self.lengths(min(records))
+        if isinstance(self.rule, Listed):
+            return np.tile(base, (len(records), 1))
         return np.stack([spread(base, count) for count in records])
 
     def steps(self, rounds: int, mean_truth_rate: float) -> Steps:
