@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privatile.errors import InputError
 from privatile.mechanism import RandomizedResponse
+from privatile.schedule import LengthRule, Power
 
 
 class Distribution(Protocol):
@@ -146,47 +147,49 @@ class ShiftedProblem:
 
 @dataclass(frozen=True)
 class AssumptionReport:
-    """Which of Assumptions 2–3 a finite schedule is compatible with; each failure in words."""
+    """Which of Assumptions 2–3 a schedule breaks, each in words."""
 
     failures: tuple[str, ...]
-    nu: float
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the assumptions."""
+        """Whether the theorems cover the schedule."""
         return not self.failures
 
 
-def check_assumptions(exponent: float, lengths: ArrayLike, *, depends_on_rounds: bool = False) -> AssumptionReport:
-    """Check Assumptions 2–3 for steps γ_m ∝ 1/(m^a + b) and a table of lengths.
+def check_assumptions(
+    rule: LengthRule, exponent: float = 0.51, *, steps_depend_on_rounds: bool = False
+) -> AssumptionReport:
+    """Check Assumptions 2–3 for steps γ_m ∝ 1/(m^a + b) and lengths that follow a rule.
 
-    Assumption 2 holds iff ½ < a < 1: Σγ² < ∞ needs a > ½; Σγ = ∞ needs a ≤ 1, and (γ_m − γ_{m+1})/γ_m ~ a/m =
-    o(γ_m) needs a < 1. Assumption 3(a): lengths bounded or non-decreasing. 3(b): ν finite. 3(c), with lengths growing
-    like m^β (β fitted to the table's second half): √t_T/T·Σγ → 0 iff β < 2a − 1, and √t_T/T·γ_T^{−½} → 0 iff
-    β < 1 − a.
+    Assumption 2 holds iff ½ < a < 1: Σγ² < ∞ needs a > ½, Σγ = ∞ needs a ≤ 1, and (γ_m − γ_{m+1})/γ_m ~ a/m = o(γ_m)
+    needs a < 1. Assumption 3 with lengths like m^β: (a) holds, (b) holds iff β < 1 (then ν = 1/(1 − β²)), and (c)
+    √t_T/T·Σγ ~ T^{(1+β)/2−a} → 0 iff β < 2a − 1, √t_T/T·γ_T^{−½} ~ T^{(β+a−1)/2} → 0 iff β < 1 − a. Constant and
+    logarithmic lengths have β = 0 (a logarithm loses against any power). A list says nothing about growth: it must
+    not decrease, or it counts as bounded.
 
-    >>> check_assumptions(0.51, [1] * 100).holds
+    >>> from privatile.schedule import Logarithmic
+    >>> check_assumptions(Logarithmic()).holds
     True
-    >>> check_assumptions(0.4, [1] * 100).failures[0]
-    'Assumption 2: the exponent of the step must lie in (1/2, 1); it is 0.4.'
+    >>> for line in check_assumptions(Power(0.5)).failures: print(line)
+    Assumption 3(c): lengths growing like m^0.5 need an exponent of the step above 0.75; it is 0.51.
+    Assumption 3(c): lengths growing like m^0.5 need an exponent of the step below 0.5; it is 0.51.
     """
-    table = np.asarray(lengths, dtype=np.float64)
-    nu = schedule_nu(table)
     failures: list[str] = []
-    if depends_on_rounds:
+    if steps_depend_on_rounds:
         failures.append("Assumption 2: the steps depend on the number of rounds, so they are no single sequence.")
     if not 0.5 < exponent < 1.0:
         failures.append(f"Assumption 2: the exponent of the step must lie in (1/2, 1); it is {exponent:g}.")
-    body = table[:-1] if len(table) > 1 else table  # the last round may be cut short
-    growth = 0.0
-    if len(body) >= 8:
-        half = len(body) // 2
-        growth = math.log(body[half:].mean() / body[half // 2 : half].mean()) / math.log(2.0)
-    if bool(np.any(np.diff(body) < 0)) and growth > 0.05:
-        failures.append("Assumption 3(a): lengths must be bounded or never decrease.")
-    # A logarithm grows like m^β with β = 1/log m: subtract that before judging a power.
-    power = growth - 1.0 / math.log(max(len(table), 3))
-    for limit, what in ((2.0 * exponent - 1.0, "√t_T/T·Σγ"), (1.0 - exponent, "√t_T/T·γ_T^(−1/2)")):
-        if power >= max(limit, 0.0) and growth > 0.05:
-            failures.append(f"Assumption 3(c): {what} must vanish; lengths grow like m^{growth:.2f}.")
-    return AssumptionReport(tuple(failures), nu)
+    growth = rule.exponent if isinstance(rule, Power) else 0.0
+    if growth >= 1.0:
+        failures.append(f"Assumption 3(b): lengths growing like m^{growth:g} have no finite ν; β must be below 1.")
+    for fails, side, limit in (
+        (growth > 0.0 and growth >= 2.0 * exponent - 1.0, "above", (1.0 + growth) / 2.0),
+        (growth >= 1.0 - exponent, "below", 1.0 - growth),
+    ):
+        if fails:
+            failures.append(
+                f"Assumption 3(c): lengths growing like m^{growth:g} need an exponent of the step {side} {limit:g}; "
+                f"it is {exponent:g}."
+            )
+    return AssumptionReport(tuple(failures))
