@@ -133,7 +133,8 @@ def test_dropout_does_not_change_the_estimand() -> None:
         assert ask is not None
         quiet = m > 0 and rng.random() < 0.5
         state = step(state, ask, [report(0.0, state.query), None if quiet else report(2.0, state.query)], plan)
-        means = [c.mechanism.debias(report(mu, renormalised), length) for c, mu in zip(clients, (0.0, 2.0), strict=True)]
+        counts = [report(center, renormalised) for center in (0.0, 2.0)]
+        means = [c.mechanism.debias(ones, length) for c, ones in zip(clients, counts, strict=True)]
         heard = means[:1] if quiet else means
         renormalised += steps[m] * (sum(heard) / len(heard) - 0.5)
         wrong.append(renormalised)

@@ -125,9 +125,7 @@ class RunStore:
         for row in cursor:
             level, number, query, step, averaged, lengths, ones, reached, mean, normalizer, at = row
             asked, counts = tuple(json.loads(lengths)), tuple(json.loads(ones))
-            yield StoredRound(
-                level, number, query, step, bool(averaged), asked, counts, reached, mean, normalizer, at
-            )
+            yield StoredRound(level, number, query, step, bool(averaged), asked, counts, reached, mean, normalizer, at)
 
     def finish(self) -> None:
         """Mark the run as complete."""
