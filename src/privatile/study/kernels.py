@@ -2,22 +2,23 @@
 
 All compiled code lives in this one file: the cache of compiled functions notices edits of this file alone.
 
-**Lanes.** The innermost loop runs over `LANES` replications, so it becomes vector instructions; everything a lane needs
-sits in one array of 32-bit words, at constant distances, which lets the compiler prove that lanes never touch each other.
-A lane's numbers depend on its own generator only: how replications are cut into blocks changes nothing.
+**Lanes.** The innermost loop runs over `LANES` replications, so it becomes vector instructions; everything a lane
+needs sits in one array of 32-bit words, at constant distances, which lets the compiler prove that lanes never touch
+each other. A lane's numbers depend on its own generator only: how replications are cut into blocks changes nothing.
 
 **Generator.** xoshiro128++ (Blackman and Vigna), 128 bits of state a lane, seeded outside.
 
-**Reports in law.** Given q, a report is 1 with probability (1−r)/2 + r·S(q), S = 1 − F. Drawing that Bernoulli is the same
-in law as drawing x and the coin. S comes from a table of float32 on a uniform grid. Where one value serves many
-draws it is interpolated; where every draw has its own q the low ten bits of the draw pick one of the two
-neighbouring knots with the right odds instead, whose mean *is* the interpolation, in steps of 2⁻¹⁰ of a cell. The error of the
-probability is below the table's own, which `tables.py` keeps under 1e-6. `drawn` needs no table: it draws every record.
+**Reports in law.** Given q, a report is 1 with probability (1−r)/2 + r·S(q), S = 1 − F. Drawing that Bernoulli is the
+same in law as drawing x and the coin. S comes from a table of float32 on a uniform grid. Where one value serves many
+draws it is interpolated; where every draw has its own q the low ten bits of the draw pick one of the two neighbouring
+knots with the right odds instead, whose mean *is* the interpolation, in steps of 2⁻¹⁰ of a cell. The error of the
+probability stays below 1e-6, as that of the tables. `drawn` needs no table: it draws every record.
 
-Conventions: w[...] the lane's words, K clients, T rounds; lengths has one row (all clients alike) or K rows.
+Conventions: w holds the lanes' words, i counts lanes, k clients, m rounds; lengths has one row (all clients alike) or
+one a client.
 """
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,no-any-return"
-# ruff: noqa: D103
+# Numba compiles this file from its own types; a type checker sees neither them nor the intrinsics.
+# mypy: ignore-errors
 
 from __future__ import annotations
 
@@ -77,9 +78,9 @@ def _rotate(x, k):
 
 
 @njit(inline="always")
-def _draw(w, l):
-    """The next 32 bits of lane l (xoshiro128++)."""
-    s0, s1, s2, s3 = w[l], w[LANES + l], w[2 * LANES + l], w[3 * LANES + l]
+def _draw(w, i):
+    """The next 32 bits of lane i (xoshiro128++)."""
+    s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
     value = U32(_rotate(U32(s0 + s3), 7) + s0)
     t = U32(s1 << U32(9))
     s2 = U32(s2 ^ s0)
@@ -88,14 +89,8 @@ def _draw(w, l):
     s0 = U32(s0 ^ s3)
     s2 = U32(s2 ^ t)
     s3 = _rotate(s3, 11)
-    w[l], w[LANES + l], w[2 * LANES + l], w[3 * LANES + l] = s0, s1, s2, s3
+    w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i] = s0, s1, s2, s3
     return value
-
-
-@njit(inline="always")
-def _draw_all(w):
-    for l in range(np.uint64(LANES)):
-        w[DRAW * LANES + l] = _draw(w, l)
 
 
 @njit(inline="always")
@@ -106,18 +101,18 @@ def _place(q, low, inverse, fraction):
 
 @njit(inline="always")
 def _survivals(w, q, low, inverse, table, row, top, parts, above):
-    """above ← S(q) by linear interpolation, outside the grid its end value. Gathers stand alone: the rest is vectors."""
-    for l in range(np.uint64(LANES)):
-        at = min(max((q[l] - low) * inverse, 0.0), top)
-        i = np.int32(at)
-        w[INDEX * LANES + l] = U32(i)
-        parts[0, l] = F32(at - i)
-    for l in range(np.uint64(LANES)):
-        i = w[INDEX * LANES + l]
-        parts[1, l] = table[row, i]
-        parts[2, l] = table[row, i + U32(1)]
-    for l in range(np.uint64(LANES)):
-        above[l] = parts[1, l] + parts[0, l] * (parts[2, l] - parts[1, l])
+    """above ← S(q), interpolated; outside the grid its end value. Gathers stand alone: the rest is vectors."""
+    for i in range(np.uint64(LANES)):
+        at = min(max((q[i] - low) * inverse, 0.0), top)
+        knot = np.int32(at)
+        w[INDEX * LANES + i] = U32(knot)
+        parts[0, i] = F32(at - knot)
+    for i in range(np.uint64(LANES)):
+        knot = w[INDEX * LANES + i]
+        parts[1, i] = table[row, knot]
+        parts[2, i] = table[row, knot + U32(1)]
+    for i in range(np.uint64(LANES)):
+        above[i] = parts[1, i] + parts[0, i] * (parts[2, i] - parts[1, i])
 
 
 @njit(inline="always")
@@ -125,19 +120,19 @@ def _thresholds(w, above, rate):
     """THRESHOLD ← 2³²·((1−r)/2 + r·S), the draw below which a report is 1."""
     base = F32((1.0 - rate) * 2147483648.0)
     slope = F32(rate * 4294967040.0)
-    for l in range(np.uint64(LANES)):
-        w[THRESHOLD * LANES + l] = U32(np.int64(base + slope * above[l]))
+    for i in range(np.uint64(LANES)):
+        w[THRESHOLD * LANES + i] = U32(np.int64(base + slope * above[i]))
 
 
 @njit(inline="always")
 def _count_one_by_one(w, length):
     """COUNT ← number of `length` draws below THRESHOLD."""
-    for l in range(np.uint64(LANES)):
-        w[COUNT * LANES + l] = U32(0)
+    for i in range(np.uint64(LANES)):
+        w[COUNT * LANES + i] = U32(0)
     for _ in range(length):
-        for l in range(np.uint64(LANES)):
-            below = _draw(w, l) < w[THRESHOLD * LANES + l]
-            w[COUNT * LANES + l] = U32(w[COUNT * LANES + l] + (U32(1) if below else U32(0)))
+        for i in range(np.uint64(LANES)):
+            below = _draw(w, i) < w[THRESHOLD * LANES + i]
+            w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
 
 
 @njit(inline="always")
@@ -148,29 +143,29 @@ def _count_binomial(w, length):
     one: the number of ones in n random bits. Half of them are decided at each of the 32 bits, so about 2n bits serve
     where n draws would take 32n. PLACE holds the undecided, INDEX the ones.
     """
-    for l in range(np.uint64(LANES)):
-        w[COUNT * LANES + l] = U32(0)
-        w[PLACE * LANES + l] = U32(length)
+    for i in range(np.uint64(LANES)):
+        w[COUNT * LANES + i] = U32(0)
+        w[PLACE * LANES + i] = U32(length)
     most = length
     for bit in range(31, -1, -1):
-        for l in range(np.uint64(LANES)):
-            w[INDEX * LANES + l] = U32(0)
+        for i in range(np.uint64(LANES)):
+            w[INDEX * LANES + i] = U32(0)
         for word in range((most + 31) // 32):
-            for l in range(np.uint64(LANES)):
+            for i in range(np.uint64(LANES)):
                 # How many of this word's bits belong to undecided ones: 0 … 32, clamped without a branch.
-                left = np.int32(w[PLACE * LANES + l]) - np.int32(32 * word)
+                left = np.int32(w[PLACE * LANES + i]) - np.int32(32 * word)
                 left = np.int32(min(max(left, np.int32(0)), np.int32(32)))
                 mask = U32(np.uint64((np.uint64(1) << np.uint64(left)) - np.uint64(1)))
-                ones = _ones_in(U32(_draw(w, l) & mask))
-                w[INDEX * LANES + l] = U32(w[INDEX * LANES + l] + ones)
+                ones = _ones_in(U32(_draw(w, i) & mask))
+                w[INDEX * LANES + i] = U32(w[INDEX * LANES + i] + ones)
         most = 0
-        for l in range(np.uint64(LANES)):
-            undecided, ones = w[PLACE * LANES + l], w[INDEX * LANES + l]
-            one_in_p = U32(U32(w[THRESHOLD * LANES + l] >> U32(bit)) & U32(1)) == U32(1)
+        for i in range(np.uint64(LANES)):
+            undecided, ones = w[PLACE * LANES + i], w[INDEX * LANES + i]
+            one_in_p = U32(U32(w[THRESHOLD * LANES + i] >> U32(bit)) & U32(1)) == U32(1)
             zeros = U32(undecided - ones)
-            w[COUNT * LANES + l] = U32(w[COUNT * LANES + l] + (zeros if one_in_p else U32(0)))
+            w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (zeros if one_in_p else U32(0)))
             undecided = ones if one_in_p else zeros
-            w[PLACE * LANES + l] = undecided
+            w[PLACE * LANES + i] = undecided
             most = max(most, np.int64(undecided))
         if most == 0:
             break
@@ -200,17 +195,17 @@ def _close_round(q, mean, squares, lines, seen, move, low, high, centre, number,
     """
     inverse = 1.0 / max(number, 1)
     square = weight * number * number
-    for l in range(np.uint64(LANES)):
-        value = min(max(q[l] + move[l], low), high)
-        q[l] = value
-        seen[0, l] = min(seen[0, l], value)
-        seen[1, l] = max(seen[1, l], value)
+    for i in range(np.uint64(LANES)):
+        value = min(max(q[i] + move[i], low), high)
+        q[i] = value
+        seen[0, i] = min(seen[0, i], value)
+        seen[1, i] = max(seen[1, i], value)
         if number > 0:
-            running = mean[l] + (value - mean[l]) * inverse
-            mean[l] = running
+            running = mean[i] + (value - mean[i]) * inverse
+            mean[i] = running
             off = running - centre
-            squares[l] += square * off * off
-            lines[l] += square * off
+            squares[i] += square * off * off
+            lines[i] += square * off
 
 
 @njit(inline="always")
@@ -221,16 +216,35 @@ def _normalizers(mean, squares, lines, centre, weights, skip, result):
     for m in range(rounds):
         total += weights[skip + m]
         moment += weights[skip + m] * (m + 1.0) * (m + 1.0)
-    for l in range(LANES):
-        off = mean[l] - centre
-        value = (squares[l] - 2.0 * lines[l] * off + moment * off * off) / (total * rounds * rounds)
-        result[0, l] = mean[l]
-        result[1, l] = max(value, 0.0)
+    for i in range(LANES):
+        off = mean[i] - centre
+        value = (squares[i] - 2.0 * lines[i] * off + moment * off * off) / (total * rounds * rounds)
+        result[0, i] = mean[i]
+        result[1, i] = max(value, 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cohort(words, start, tables, rows, lows, inverses, groups, rates, shares, level, lengths, steps, weights, skip, bounds,
-           centre, scales, data, path):
+def cohort(
+    words,
+    start,
+    tables,
+    rows,
+    lows,
+    inverses,
+    groups,
+    rates,
+    shares,
+    level,
+    lengths,
+    steps,
+    weights,
+    skip,
+    bounds,
+    centre,
+    scales,
+    data,
+    path,
+):
     """All records of a round answer about the same q; with E = 1 also the paper's C1, and DP-SGD.
 
     rows, lows, inverses: for each group of clients with one distribution, its table's row and grid.
@@ -251,7 +265,7 @@ def cohort(words, start, tables, rows, lows, inverses, groups, rates, shares, le
     seen[0], seen[1] = start, start
     cells = tables.shape[1] - 1
     noisy, fixed = scales.size > 0, data.size > 0
-    # One report of client k moves q by γ·p_k/(r_k·E); rounds of one record add these as whole numbers of 2⁻³⁰ of their sum.
+    # One report of client k moves q by γ·p_k/(r_k·E); rounds of one record add these as whole multiples of a unit.
     moves = shares / rates
     unit = moves.sum() / 1073741824.0
     whole = np.empty(clients, np.uint32)
@@ -261,9 +275,9 @@ def cohort(words, start, tables, rows, lows, inverses, groups, rates, shares, le
     for m in range(rounds):
         drift = 0.0
         singles = False
-        for l in range(np.uint64(LANES)):
-            w[TOTAL * LANES + l] = U32(0)
-            move[l] = 0.0
+        for i in range(np.uint64(LANES)):
+            w[TOTAL * LANES + i] = U32(0)
+            move[i] = 0.0
         if noisy:
             noise[:] = F32(0.0)
         if not fixed:
@@ -277,30 +291,30 @@ def cohort(words, start, tables, rows, lows, inverses, groups, rates, shares, le
             if length == 1:
                 if fixed:
                     x = data[k, used[k]]
-                    for l in range(np.uint64(LANES)):
-                        truth[l] = F32(1.0) if x > q[l] else F32(0.0)
+                    for i in range(np.uint64(LANES)):
+                        truth[i] = F32(1.0) if x > q[i] else F32(0.0)
                     _thresholds(w, truth, rates[k])
                 else:
                     _thresholds(w, above[groups[k]], rates[k])
                 singles = True
                 add = whole[k]
-                for l in range(np.uint64(LANES)):
-                    below = _draw(w, l) < w[THRESHOLD * LANES + l]
-                    w[TOTAL * LANES + l] = U32(w[TOTAL * LANES + l] + (add if below else U32(0)))
+                for i in range(np.uint64(LANES)):
+                    below = _draw(w, i) < w[THRESHOLD * LANES + i]
+                    w[TOTAL * LANES + i] = U32(w[TOTAL * LANES + i] + (add if below else U32(0)))
             else:
                 if fixed:
-                    for l in range(np.uint64(LANES)):
-                        w[PLACE * LANES + l] = U32(0)
+                    for i in range(np.uint64(LANES)):
+                        w[PLACE * LANES + i] = U32(0)
                     for j in range(length):
                         x = data[k, used[k] + j]
-                        for l in range(np.uint64(LANES)):
-                            truth[l] = F32(1.0) if x > q[l] else F32(0.0)
+                        for i in range(np.uint64(LANES)):
+                            truth[i] = F32(1.0) if x > q[i] else F32(0.0)
                         _thresholds(w, truth, rates[k])
-                        for l in range(np.uint64(LANES)):
-                            below = _draw(w, l) < w[THRESHOLD * LANES + l]
-                            w[PLACE * LANES + l] = U32(w[PLACE * LANES + l] + (U32(1) if below else U32(0)))
-                    for l in range(np.uint64(LANES)):
-                        w[COUNT * LANES + l] = w[PLACE * LANES + l]
+                        for i in range(np.uint64(LANES)):
+                            below = _draw(w, i) < w[THRESHOLD * LANES + i]
+                            w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (U32(1) if below else U32(0)))
+                    for i in range(np.uint64(LANES)):
+                        w[COUNT * LANES + i] = w[PLACE * LANES + i]
                 else:
                     _thresholds(w, above[groups[k]], rates[k])
                     if length < 12:
@@ -308,22 +322,22 @@ def cohort(words, start, tables, rows, lows, inverses, groups, rates, shares, le
                     else:
                         _count_binomial(w, length)
                 each = moves[k] / length
-                for l in range(np.uint64(LANES)):
-                    move[l] += each * w[COUNT * LANES + l]
+                for i in range(np.uint64(LANES)):
+                    move[i] += each * w[COUNT * LANES + i]
             if noisy:
                 scale = F32(shares[k] * scales[k])
-                for l in range(np.uint64(LANES)):
-                    noise[l] += scale * _laplace(_draw(w, l))
+                for i in range(np.uint64(LANES)):
+                    noise[i] += scale * _laplace(_draw(w, i))
             used[k] += length
         step = steps[m]
         if noisy:
-            for l in range(np.uint64(LANES)):
-                move[l] += noise[l]
+            for i in range(np.uint64(LANES)):
+                move[i] += noise[i]
         if singles:
-            for l in range(np.uint64(LANES)):
-                move[l] += unit * w[TOTAL * LANES + l]
-        for l in range(np.uint64(LANES)):
-            move[l] = step * (move[l] - drift)
+            for i in range(np.uint64(LANES)):
+                move[i] += unit * w[TOTAL * LANES + i]
+        for i in range(np.uint64(LANES)):
+            move[i] = step * (move[i] - drift)
         number = m + 1 - skip
         _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
         if number > 0 and path.shape[0] > 0:
@@ -336,22 +350,39 @@ def cohort(words, start, tables, rows, lows, inverses, groups, rates, shares, le
 @njit(inline="always")
 def _walk_step(w, near, table, row, dither, shift, base, slope, up, down):
     """One report of every lane at its own place; the place moves up or down, COUNT keeps the ones."""
-    for l in range(np.uint64(LANES)):
-        bits = _draw(w, l)
-        w[DRAW * LANES + l] = bits
-        knot = U32(w[PLACE * LANES + l] + U32(U32(bits & U32(1023)) << dither))
-        w[INDEX * LANES + l] = U32(knot >> shift)
-    for l in range(np.uint64(LANES)):
-        near[l] = table[row, w[INDEX * LANES + l]]
-    for l in range(np.uint64(LANES)):
-        below = F32(np.int32(U32(w[DRAW * LANES + l] >> U32(1)))) < base + slope * near[l]
-        w[COUNT * LANES + l] = U32(w[COUNT * LANES + l] + (U32(1) if below else U32(0)))
-        w[PLACE * LANES + l] = U32(w[PLACE * LANES + l] + (up if below else down))
+    for i in range(np.uint64(LANES)):
+        bits = _draw(w, i)
+        w[DRAW * LANES + i] = bits
+        knot = U32(w[PLACE * LANES + i] + U32(U32(bits & U32(1023)) << dither))
+        w[INDEX * LANES + i] = U32(knot >> shift)
+    for i in range(np.uint64(LANES)):
+        near[i] = table[row, w[INDEX * LANES + i]]
+    for i in range(np.uint64(LANES)):
+        below = F32(np.int32(U32(w[DRAW * LANES + i] >> U32(1)))) < base + slope * near[i]
+        w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
+        w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (up if below else down))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def local(words, start, tables, rows, lows, inverses, groups, rates, shares, level, lengths, steps, weights, skip, bounds,
-          centre, path):
+def local(
+    words,
+    start,
+    tables,
+    rows,
+    lows,
+    inverses,
+    groups,
+    rates,
+    shares,
+    level,
+    lengths,
+    steps,
+    weights,
+    skip,
+    bounds,
+    centre,
+    path,
+):
     """Algorithm 1: a client moves its own q after each of its E reports, then q ← Σ p_k q_k."""
     clients, rounds = rates.size, steps.size
     w = np.empty(WORDS * LANES, np.uint32)
@@ -366,8 +397,8 @@ def local(words, start, tables, rows, lows, inverses, groups, rates, shares, lev
     dither = U32(shift - U32(10))
     fraction = float(1 << shift)
     for m in range(rounds):
-        for l in range(np.uint64(LANES)):
-            move[l] = 0.0
+        for i in range(np.uint64(LANES)):
+            move[i] = 0.0
         for k in range(clients):
             length = lengths[min(k, lengths.shape[0] - 1), m]
             if length == 0:
@@ -380,15 +411,15 @@ def local(words, start, tables, rows, lows, inverses, groups, rates, shares, lev
             up, down = U32(round(rise * unit)), U32(-round(fall * unit))
             base, slope = F32((1.0 - rate) * 1073741824.0), F32(rate * 2147483648.0)
             low, inverse = lows[g], inverses[g]
-            for l in range(np.uint64(LANES)):
-                w[PLACE * LANES + l] = _place(q[l], low, inverse, fraction)
-                w[COUNT * LANES + l] = U32(0)
+            for i in range(np.uint64(LANES)):
+                w[PLACE * LANES + i] = _place(q[i], low, inverse, fraction)
+                w[COUNT * LANES + i] = U32(0)
             for _ in range(length):
                 _walk_step(w, near, tables, rows[g], dither, shift, base, slope, up, down)
             share = shares[k]
             gain, loss = share * (rise + fall), share * fall * length
-            for l in range(np.uint64(LANES)):
-                move[l] += gain * w[COUNT * LANES + l] - loss
+            for i in range(np.uint64(LANES)):
+                move[i] += gain * w[COUNT * LANES + i] - loss
         number = m + 1 - skip
         _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
         if number > 0 and path.shape[0] > 0:
@@ -410,8 +441,8 @@ def local_fixed(words, start, rates, shares, level, lengths, steps, weights, ski
     seen[0], seen[1] = start, start
     used = np.zeros(clients, np.int64)
     for m in range(rounds):
-        for l in range(np.uint64(LANES)):
-            move[l] = 0.0
+        for i in range(np.uint64(LANES)):
+            move[i] = 0.0
         for k in range(clients):
             length = lengths[min(k, lengths.shape[0] - 1), m]
             if length == 0:
@@ -421,17 +452,17 @@ def local_fixed(words, start, rates, shares, level, lengths, steps, weights, ski
             rise = (1.0 - rate + 2.0 * level * rate) / (2.0 * rate) * step
             fall = -(1.0 + rate - 2.0 * level * rate) / (2.0 * rate) * step
             lie, tell = U32((1.0 - rate) * 2147483648.0), U32(min((1.0 + rate) * 2147483648.0, 4294967295.0))
-            for l in range(np.uint64(LANES)):
-                own[l] = q[l]
+            for i in range(np.uint64(LANES)):
+                own[i] = q[i]
             for _ in range(length):
                 x = data[k, used[k]]
                 used[k] += 1
-                for l in range(np.uint64(LANES)):
-                    below = _draw(w, l) < (tell if x > own[l] else lie)
-                    own[l] += rise if below else fall
+                for i in range(np.uint64(LANES)):
+                    below = _draw(w, i) < (tell if x > own[i] else lie)
+                    own[i] += rise if below else fall
             share = shares[k]
-            for l in range(np.uint64(LANES)):
-                move[l] += share * (own[l] - q[l])
+            for i in range(np.uint64(LANES)):
+                move[i] += share * (own[i] - q[i])
         number = m + 1 - skip
         _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
         if number > 0 and path.shape[0] > 0:
@@ -443,7 +474,7 @@ def local_fixed(words, start, rates, shares, level, lengths, steps, weights, ski
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def divided(words, start, tables, rows, lows, inverses, groups, rates, levels, steps, centre, data):
-    """Divide and conquer: every client runs alone, its update not divided by r_k; estimates and V are averaged at the end."""
+    """Divide and conquer: every client runs alone, its update not divided by r_k; then Q and V are averaged."""
     clients, records = rates.size, steps.size
     w = np.empty(WORDS * LANES, np.uint32)
     w[: 4 * LANES] = words
@@ -463,98 +494,119 @@ def divided(words, start, tables, rows, lows, inverses, groups, rates, levels, s
         rise, fall = (1.0 - rate + 2.0 * level * rate) / 2.0, -(1.0 + rate - 2.0 * level * rate) / 2.0
         base, slope = F32((1.0 - rate) * 1073741824.0), F32(rate * 2147483648.0)
         low, inverse, row = lows[g], inverses[g], rows[g]
-        for l in range(np.uint64(LANES)):
-            q[l], mean[l], squares[l], lines[l] = start[l], 0.0, 0.0, 0.0
+        for i in range(np.uint64(LANES)):
+            q[i], mean[i], squares[i], lines[i] = start[i], 0.0, 0.0, 0.0
         for m in range(records):
             if fixed:
                 x = data[k, m]
-                for l in range(np.uint64(LANES)):
-                    w[DRAW * LANES + l] = _draw(w, l)
-                    near[l] = F32(1.0) if x > q[l] else F32(0.0)
+                for i in range(np.uint64(LANES)):
+                    w[DRAW * LANES + i] = _draw(w, i)
+                    near[i] = F32(1.0) if x > q[i] else F32(0.0)
             else:
-                for l in range(np.uint64(LANES)):
-                    bits = _draw(w, l)
-                    w[DRAW * LANES + l] = bits
-                    knot = U32(_place(q[l], low, inverse, fraction) + U32(U32(bits & U32(1023)) << dither))
-                    w[INDEX * LANES + l] = U32(knot >> shift)
-                for l in range(np.uint64(LANES)):
-                    near[l] = tables[row, w[INDEX * LANES + l]]
+                for i in range(np.uint64(LANES)):
+                    bits = _draw(w, i)
+                    w[DRAW * LANES + i] = bits
+                    knot = U32(_place(q[i], low, inverse, fraction) + U32(U32(bits & U32(1023)) << dither))
+                    w[INDEX * LANES + i] = U32(knot >> shift)
+                for i in range(np.uint64(LANES)):
+                    near[i] = tables[row, w[INDEX * LANES + i]]
             up, down = rise * steps[m], fall * steps[m]
             over = 1.0 / (m + 1.0)
             square = (m + 1.0) * (m + 1.0)
-            for l in range(np.uint64(LANES)):
-                below = F32(np.int32(U32(w[DRAW * LANES + l] >> U32(1)))) < base + slope * near[l]
-                value = q[l] + (up if below else down)
-                q[l] = value
-                running = mean[l] + (value - mean[l]) * over
-                mean[l] = running
+            for i in range(np.uint64(LANES)):
+                below = F32(np.int32(U32(w[DRAW * LANES + i] >> U32(1)))) < base + slope * near[i]
+                value = q[i] + (up if below else down)
+                q[i] = value
+                running = mean[i] + (value - mean[i]) * over
+                mean[i] = running
                 off = running - centre
-                squares[l] += square * off * off
-                lines[l] += square * off
-                seen[0, l] = min(seen[0, l], value)
-                seen[1, l] = max(seen[1, l], value)
+                squares[i] += square * off * off
+                lines[i] += square * off
+                seen[0, i] = min(seen[0, i], value)
+                seen[1, i] = max(seen[1, i], value)
         _normalizers(mean, squares, lines, centre, weights, 0, one)
         total += one / clients
     return total, seen
 
 
 @njit(inline="always")
-def _unit(w, l):
+def _unit(w, i):
     """A double strictly inside (0, 1), from 64 bits."""
-    high = np.uint64(_draw(w, l))
-    return (float(np.uint64(high << np.uint64(21)) ^ np.uint64(_draw(w, l) >> U32(11))) + 0.5) * 2.0**-53
+    high = np.uint64(_draw(w, i))
+    return (float(np.uint64(high << np.uint64(21)) ^ np.uint64(_draw(w, i) >> U32(11))) + 0.5) * 2.0**-53
 
 
 @njit(inline="always")
-def _gauss(w, l):
+def _gauss(w, i):
     """A standard normal variate (Box–Muller, the second one thrown away)."""
-    return math.sqrt(-2.0 * math.log(_unit(w, l))) * math.cos(2.0 * math.pi * _unit(w, l))
+    return math.sqrt(-2.0 * math.log(_unit(w, i))) * math.cos(2.0 * math.pi * _unit(w, i))
 
 
 @njit
-def _gamma(w, l, shape):
+def _gamma(w, i, shape):
     """A Gamma(shape, 1) variate (Marsaglia and Tsang; below 1 through shape + 1)."""
     boost = 1.0
     if shape < 1.0:
-        boost = _unit(w, l) ** (1.0 / shape)
+        boost = _unit(w, i) ** (1.0 / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
-        z = _gauss(w, l)
+        z = _gauss(w, i)
         v = (1.0 + c * z) ** 3
-        if v > 0.0 and math.log(_unit(w, l)) < 0.5 * z * z + d - d * v + d * math.log(v):
+        if v > 0.0 and math.log(_unit(w, i)) < 0.5 * z * z + d - d * v + d * math.log(v):
             return boost * d * v
 
 
 @njit
-def _record(w, l, first, last, kinds, cumulative, locations, scales, shapes, values, sizes):
+def _record(w, i, first, last, kinds, cumulative, locations, scales, shapes, values, sizes):
     """One record of a client whose population is the mixture of parts first … last − 1."""
     part = first
     if last > first + 1:
-        u = _unit(w, l)
+        u = _unit(w, i)
         while part < last - 1 and u >= cumulative[part]:
             part += 1
     kind, z = kinds[part], 0.0
-    if kind == NORMAL or kind == LOG_NORMAL:
-        z = _gauss(w, l)
+    if kind in (NORMAL, LOG_NORMAL):
+        z = _gauss(w, i)
     elif kind == UNIFORM:
-        z = _unit(w, l)
+        z = _unit(w, i)
     elif kind == CAUCHY:
-        z = math.tan(math.pi * (_unit(w, l) - 0.5))
+        z = math.tan(math.pi * (_unit(w, i) - 0.5))
     elif kind == DOUBLE_EXPONENTIAL:
-        z = math.log(_unit(w, l)) - math.log(_unit(w, l))
+        z = math.log(_unit(w, i)) - math.log(_unit(w, i))
     elif kind == STUDENT_T:
-        z = _gauss(w, l) / math.sqrt(2.0 * _gamma(w, l, 0.5 * shapes[part]) / shapes[part])
+        z = _gauss(w, i) / math.sqrt(2.0 * _gamma(w, i, 0.5 * shapes[part]) / shapes[part])
     else:
-        return values[np.int64(shapes[part]) + np.int64(_unit(w, l) * sizes[part])]
+        return values[np.int64(shapes[part]) + np.int64(_unit(w, i) * sizes[part])]
     x = locations[part] + scales[part] * z
     return math.exp(x) if kind == LOG_NORMAL else x
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def drawn(words, start, firsts, kinds, cumulative, locations, scales, shapes, values, sizes, rates, shares, level, lengths,
-          steps, weights, skip, bounds, centre, in_cohort, noises):
+def drawn(
+    words,
+    start,
+    firsts,
+    kinds,
+    cumulative,
+    locations,
+    scales,
+    shapes,
+    values,
+    sizes,
+    rates,
+    shares,
+    level,
+    lengths,
+    steps,
+    weights,
+    skip,
+    bounds,
+    centre,
+    in_cohort,
+    noises,
+):
     """The listing, record by record: every x drawn, two coins tossed (truth with probability r, else a fair coin).
 
     Slow and plain on purpose: it shares no table, no fixed point and no shortcut with the kernels above.
@@ -564,9 +616,9 @@ def drawn(words, start, firsts, kinds, cumulative, locations, scales, shapes, va
     w = words.copy()
     result, seen = np.empty((2, LANES)), np.empty((2, LANES))
     mean, squares, lines = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
-    for l in range(LANES):
-        q = start[l]
-        seen[0, l], seen[1, l] = q, q
+    for i in range(LANES):
+        q = start[i]
+        seen[0, i], seen[1, i] = q, q
         for m in range(rounds):
             moved = 0.0
             for k in range(clients):
@@ -580,23 +632,25 @@ def drawn(words, start, firsts, kinds, cumulative, locations, scales, shapes, va
                 own = q
                 asked = q
                 for _ in range(length):
-                    x = _record(w, l, firsts[k], firsts[k + 1], kinds, cumulative, locations, scales, shapes, values, sizes)
+                    x = _record(
+                        w, i, firsts[k], firsts[k + 1], kinds, cumulative, locations, scales, shapes, values, sizes
+                    )
                     report = x > asked
-                    if _unit(w, l) >= rate:
-                        report = _unit(w, l) < 0.5
+                    if _unit(w, i) >= rate:
+                        report = _unit(w, i) < 0.5
                     own += rise if report else -fall
                     if noises.size > 0:
-                        own += step * noises[k] * (math.log(_unit(w, l)) - math.log(_unit(w, l)))
+                        own += step * noises[k] * (math.log(_unit(w, i)) - math.log(_unit(w, i)))
                     if not in_cohort:
                         asked = own
                 moved += shares[k] * (own - q)
             q = min(max(q + moved, bounds[0]), bounds[1])
-            seen[0, l], seen[1, l] = min(seen[0, l], q), max(seen[1, l], q)
+            seen[0, i], seen[1, i] = min(seen[0, i], q), max(seen[1, i], q)
             number = m + 1 - skip
             if number > 0:
-                mean[l] += (q - mean[l]) / number
-                off = mean[l] - centre
-                squares[l] += weights[m] * number * number * off * off
-                lines[l] += weights[m] * number * number * off
+                mean[i] += (q - mean[i]) / number
+                off = mean[i] - centre
+                squares[i] += weights[m] * number * number * off * off
+                lines[i] += weights[m] * number * number * off
     _normalizers(mean, squares, lines, centre, weights, skip, result)
     return result, seen
