@@ -72,12 +72,12 @@ def _ones_in(typingctx, bits):
     return types.uint32(types.uint32), build
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _rotate(x, k):
     return U32(U32(x << U32(k)) | U32(x >> U32(32 - k)))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _draw(w, i):
     """The next 32 bits of lane i (xoshiro128++)."""
     s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
@@ -93,13 +93,13 @@ def _draw(w, i):
     return value
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _place(q, low, inverse, fraction):
     """q on the table's grid as a 32-bit fixed-point number, `fraction` bits after the point."""
     return U32(np.int64((q - low) * inverse * fraction))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _survivals(w, q, low, inverse, table, row, top, parts, above):
     """above ← S(q), interpolated; outside the grid its end value. Gathers stand alone: the rest is vectors."""
     for i in range(np.uint64(LANES)):
@@ -115,7 +115,7 @@ def _survivals(w, q, low, inverse, table, row, top, parts, above):
         above[i] = parts[1, i] + parts[0, i] * (parts[2, i] - parts[1, i])
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _thresholds(w, above, rate):
     """THRESHOLD ← 2³²·((1−r)/2 + r·S), the draw below which a report is 1."""
     base = F32((1.0 - rate) * 2147483648.0)
@@ -124,7 +124,7 @@ def _thresholds(w, above, rate):
         w[THRESHOLD * LANES + i] = U32(np.int64(base + slope * above[i]))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _count_one_by_one(w, length):
     """COUNT ← number of `length` draws below THRESHOLD."""
     for i in range(np.uint64(LANES)):
@@ -135,7 +135,7 @@ def _count_one_by_one(w, length):
             w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _count_binomial(w, length):
     """COUNT ← Binomial(length, THRESHOLD/2³²), by comparing `length` uniforms with the threshold bit by bit.
 
@@ -171,7 +171,7 @@ def _count_binomial(w, length):
             break
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _laplace(bits):
     """A standard Laplace variate from 32 bits: sign from the lowest, −log of the uniform from the others.
 
@@ -187,7 +187,7 @@ def _laplace(bits):
     return size if U32(bits & U32(1)) == U32(1) else -size
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _close_round(q, mean, squares, lines, seen, move, low, high, centre, number, weight):
     """q ← clip(q + move); then the running mean and the two sums of Algorithm 2 about `centre`, when averaging.
 
@@ -208,7 +208,7 @@ def _close_round(q, mean, squares, lines, seen, move, low, high, centre, number,
             lines[i] += square * off
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _normalizers(mean, squares, lines, centre, weights, skip, result):
     """V = (Va − 2·Vb·Q + Vp·Q²)/(T²·Vs), all about `centre` (Algorithm 2)."""
     rounds = weights.size - skip
@@ -347,7 +347,7 @@ def cohort(
     return result, seen
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _walk_step(w, near, table, row, dither, shift, base, slope, up, down):
     """One report of every lane at its own place; the place moves up or down, COUNT keeps the ones."""
     for i in range(np.uint64(LANES)):
@@ -529,14 +529,14 @@ def divided(words, start, tables, rows, lows, inverses, groups, rates, levels, s
     return total, seen
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _unit(w, i):
     """A double strictly inside (0, 1), from 64 bits."""
     high = np.uint64(_draw(w, i))
     return (float(np.uint64(high << np.uint64(21)) ^ np.uint64(_draw(w, i) >> U32(11))) + 0.5) * 2.0**-53
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _gauss(w, i):
     """A standard normal variate (Box–Muller, the second one thrown away)."""
     return math.sqrt(-2.0 * math.log(_unit(w, i))) * math.cos(2.0 * math.pi * _unit(w, i))
