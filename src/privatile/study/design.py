@@ -380,7 +380,8 @@ def _cell(
         method=parts["method"]["method"],
         start=start,
         fixed_data=published,
-        held_step=published,
+        # The released step belongs to the synchronised runs; divide and conquer counts from its first record.
+        held_step=published and parts["method"]["method"] != "divide",
         critical=authors if published else None,
         critical_beside=authors if at_95 and not published else None,
         confidence_level=confidence,

@@ -165,7 +165,7 @@ def _call(
     call: Callable[..., tuple[Floats, Floats]]
     if cell.method == "divide":
         call = kernels.divided
-        return call(words, start, *tables, rates, np.full(clients, cell.level), cell.steps, cell.truth, data)
+        return call(words, start, *tables, rates, np.array(cell.levels), cell.steps, cell.truth, data)
     single = int(cell.lengths.max()) == 1
     if cell.method == "dp-sgd":
         call = kernels.cohort
@@ -206,7 +206,7 @@ def _call_drawn(kernels: Any, cell: Cell, words: NDArray[np.uint32], start: Floa
                 *sampler,
                 rates[k : k + 1],
                 one,
-                cell.level,
+                cell.levels[k],
                 cell.lengths,
                 cell.steps * rates[k],
                 *rest,
