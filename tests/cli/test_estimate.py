@@ -1,5 +1,6 @@
 """The command as its users meet it: a real process, real files, real exit codes."""
 
+import itertools
 import json
 import os
 import re
@@ -205,7 +206,7 @@ def test_a_range_that_excludes_the_answer_is_a_caveat(home: Path) -> None:
 
 def test_no_environment_variable_or_hash_seed_fixes_the_coins(home: Path) -> None:
     """Two runs over fresh ledgers with every plausible seed variable set still differ."""
-    seeds = {name: "7" for name in ("SEED", "PRIVATILE_SEED", "NUMPY_SEED", "RANDOM_SEED")}
+    seeds = dict.fromkeys(("SEED", "PRIVATILE_SEED", "NUMPY_SEED", "RANDOM_SEED"), "7")
     runs = [
         json.loads(
             privatile(home, *BASE, "--epsilon", 1, "--json", "--ledger", f"{i}.db", PYTHONHASHSEED="0", **seeds).stdout
@@ -272,7 +273,7 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path) -> None:
         total = 3000 if client == "north" else 1500
         assert stretches[0][0] == 0
         assert stretches[-1][1] == total
-        assert all(stop == start for (_, stop), (start, _) in zip(stretches, stretches[1:], strict=False))
+        assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(stretches))
 
 
 def _has_rounds(store: sqlite3.Connection) -> bool:
