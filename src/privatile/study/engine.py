@@ -63,6 +63,12 @@ class Summary:
     """Records answered in all replications together."""
 
 
+def load_kernels() -> Any:
+    """The compiled kernels; without numba an error that holds the cure."""
+    require("numba", "study")
+    return importlib.import_module("privatile.study.kernels")
+
+
 def run_cell(
     cell: Cell,
     replications: int,
@@ -79,8 +85,7 @@ def run_cell(
     The numbers of a replication depend on (seed, cell, its index) alone; with `fixed_data` also on `data` (clients by
     records), or without it on the data set of the released code.
     """
-    require("numba", "study")
-    kernels = importlib.import_module("privatile.study.kernels")
+    kernels = load_kernels()
     lanes = int(kernels.LANES)
     fixed = np.empty((0, 0))
     if cell.fixed_data:

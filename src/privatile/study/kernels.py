@@ -11,8 +11,8 @@ each other. A lane's numbers depend on its own generator only: how replications 
 **Reports in law.** Given q, a report is 1 with probability (1−r)/2 + r·S(q), S = 1 − F. Drawing that Bernoulli is the
 same in law as drawing x and the coin. S comes from a table of float32 on a uniform grid. Where one value serves many
 draws it is interpolated; where every draw has its own q the low ten bits of the draw pick one of the two neighbouring
-knots with the right odds instead, whose mean *is* the interpolation, in steps of 2⁻¹⁰ of a cell. The error of the
-probability stays below 1e-6, as that of the tables. `drawn` needs no table: it draws every record.
+knots with the right odds instead, whose mean *is* the interpolation, to half a step of 2⁻¹⁰ of a cell. The tables are
+fine enough that the error of a probability stays below 1e-6. `drawn` needs no table: it draws every record.
 
 Conventions: w holds the lanes' words, i counts lanes, k clients, m rounds; lengths has one row (all clients alike) or
 one a client.
@@ -95,8 +95,8 @@ def _draw(w, i):
 
 @njit(forceinline=True)
 def _place(q, low, inverse, fraction):
-    """q on the table's grid as a 32-bit fixed-point number, `fraction` bits after the point."""
-    return U32(np.int64((q - low) * inverse * fraction))
+    """q on the table's grid as a 32-bit fixed-point number, plus half a step of the dither that will be added."""
+    return U32(np.int64(((q - low) * inverse + 1.0 / 2048.0) * fraction))
 
 
 @njit(forceinline=True)
