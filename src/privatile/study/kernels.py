@@ -94,6 +94,18 @@ def _draw(w, i):
 
 
 @njit(forceinline=True)
+def _draw_if(w, i, wanted):
+    """The next 32 bits of lane i; where they are not wanted the generator stays where it is."""
+    s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
+    value = _draw(w, i)
+    w[i] = w[i] if wanted else s0
+    w[LANES + i] = w[LANES + i] if wanted else s1
+    w[2 * LANES + i] = w[2 * LANES + i] if wanted else s2
+    w[3 * LANES + i] = w[3 * LANES + i] if wanted else s3
+    return value
+
+
+@njit(forceinline=True)
 def _place(q, low, inverse, fraction):
     """q on the table's grid as a 32-bit fixed-point number, plus half a step of the dither that will be added."""
     return U32(np.int64(((q - low) * inverse + 1.0 / 2048.0) * fraction))
@@ -156,7 +168,8 @@ def _count_binomial(w, length):
                 left = np.int32(w[PLACE * LANES + i]) - np.int32(32 * word)
                 left = np.int32(min(max(left, np.int32(0)), np.int32(32)))
                 mask = U32(np.uint64((np.uint64(1) << np.uint64(left)) - np.uint64(1)))
-                ones = _ones_in(U32(_draw(w, i) & mask))
+                # A decided lane draws no more: its generator must not depend on its neighbours.
+                ones = _ones_in(U32(_draw_if(w, i, left > np.int32(0)) & mask))
                 w[INDEX * LANES + i] = U32(w[INDEX * LANES + i] + ones)
         most = 0
         for i in range(np.uint64(LANES)):
