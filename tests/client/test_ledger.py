@@ -72,8 +72,9 @@ def test_an_answer_is_durable_before_it_is_returned(path: Path) -> None:
     """What another connection sees right after the answer, and the pragmas that put it on the disk."""
     with Ledger.open(path) as book:
         ones = site(book).answer(ask(11)).ones
-        (stored,) = sqlite3.connect(path).execute("SELECT ones FROM answers WHERE round = 11").fetchone()
-        assert stored == ones
+        other = sqlite3.connect(path)
+        assert other.execute("SELECT ones FROM answers WHERE round = 11").fetchone() == (ones,)
+        other.close()
         assert book.execute("PRAGMA synchronous").fetchone() == (2,)
         assert book.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 

@@ -132,6 +132,9 @@ class Ledger:
         """Let go of the file."""
         self._connection.close()
 
+    def __del__(self) -> None:
+        self._connection.close()
+
     def __enter__(self) -> Self:
         return self
 
