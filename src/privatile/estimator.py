@@ -44,11 +44,15 @@ class Client:
 
 
 class Ask(NamedTuple):
-    """One round to be asked: records per client, the step that follows, and whether it is averaged."""
+    """One round to be asked: about which query (working scale), records per client, the step that follows."""
 
+    query: float
     lengths: tuple[int, ...]
     step: float
     averaged: bool
+    """Whether the round counts in the average; nothing may adapt once this is true."""
+    stage: str = ""
+    """What a design that tunes itself does in this round, for people."""
 
 
 class RoundState(NamedTuple):
@@ -71,6 +75,8 @@ class RoundState(NamedTuple):
     window_asked: tuple[int, ...]
     """Counts over the averaged rounds, for local ranks."""
     averages: Averages
+    memory: object = None
+    """What a design that tunes itself has learned; fixed tables learn nothing."""
 
 
 class Plan(Protocol):
@@ -113,6 +119,14 @@ class Plan(Protocol):
 
     def ask(self, state: RoundState) -> Ask | None:
         """The next round, or nothing when the run is over."""
+        ...
+
+    def recall(self) -> object:
+        """The memory before the first round."""
+        ...
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
+        """The memory after a round: a pure function of the round and what was known before."""
         ...
 
 
@@ -185,7 +199,15 @@ class TablePlan:
         if done >= self.rounds:
             return None
         lengths = tuple(self.lengths[:, done].tolist())
-        return Ask(lengths, float(self.steps[done]), done >= self.burn_in)
+        return Ask(state.query, lengths, float(self.steps[done]), done >= self.burn_in)
+
+    def recall(self) -> object:
+        """Nothing: tables do not learn."""
+        return None
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
+        """Nothing: tables do not learn."""
+        return None
 
 
 def plan_from_design(
@@ -231,6 +253,7 @@ def begin(plan: Plan) -> RoundState:
         window_ones=(0,) * clients,
         window_asked=(0,) * clients,
         averages=Averages(center=plan.start),
+        memory=plan.recall(),
     )
 
 
@@ -257,9 +280,6 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
     means, noise, used = list(state.means), list(state.noise), list(state.used)
     total_ones, total_asked = list(state.ones), list(state.asked)
     window_ones, window_asked = list(state.window_ones), list(state.window_asked)
-    own = plan.local_level == "own"
-    drift = 0.0
-    level = plan.level
     for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
         if count is None:
             if not used[k]:
@@ -282,12 +302,9 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
             if ask.averaged:
                 window_ones[k] += count
                 window_asked[k] += length
-        drift += client.weight * (means[k] - (1.0 - (client.level if own else level)))
-    low, high = working_range(plan.scale)
-    query = min(max(state.query + ask.step * drift, low), high)
     after = RoundState(
         state.round + 1,
-        query,
+        state.query,
         tuple(means),
         tuple(noise),
         tuple(used),
@@ -296,11 +313,23 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         tuple(window_ones),
         tuple(window_asked),
         state.averages,
+        state.memory,
     )
-    if not ask.averaged:
-        # Averaging starts where the burn-in ends: centre its sums there.
-        return after._replace(averages=Averages(center=query))
-    return after._replace(averages=add(state.averages, query, round_weight(after)))
+    low, high = working_range(plan.scale)
+    query = min(max(ask.query + ask.step * drift(after, plan), low), high)
+    # Averaging starts where the burn-in ends: centre its sums there.
+    averages = add(state.averages, query, round_weight(after)) if ask.averaged else Averages(center=query)
+    after = after._replace(query=query, averages=averages)
+    return after._replace(memory=plan.learn(state.memory, ask, after))
+
+
+def drift(state: RoundState, plan: Plan) -> float:
+    """Σ p_k·(y_k − (1 − τ)) of the round just done: an unbiased reading of τ − F at the query it asked about."""
+    own = plan.local_level == "own"
+    return math.fsum(
+        client.weight * (mean - (1.0 - (client.level if own else plan.level)))
+        for client, mean in zip(plan.clients, state.means, strict=True)
+    )
 
 
 def local_ranks(state: RoundState, plan: Plan) -> tuple[float, ...]:

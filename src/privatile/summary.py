@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from privatile.averaging import Normalizer
+from privatile.critical import Normalizer
 from privatile.estimator import Plan, RoundState, local_ranks
 from privatile.inference import Inference, Trajectory, endpoint_variance, self_normalized
 from privatile.mechanism import WEAK_EPSILON
@@ -68,7 +68,7 @@ class Reading(Protocol):
 
 def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
     """The result as it stands after any round."""
-    share = endpoint_variance(state, plan) if spec.target == "file" else 1.0
+    share = endpoint_variance(state, plan, trajectory) if spec.target == "file" else 1.0
     inference = self_normalized(state, trajectory, spec.normalizer, share)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
     clients = tuple(
