@@ -36,8 +36,14 @@ TARGET_BYTES = 500e6
 
 
 def peak_bytes() -> int:
-    """Peak resident memory of this process; Linux counts in KiB, macOS in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    """Peak resident memory of this process.
+
+    On Linux `ru_maxrss` begins with the parent's peak, so a child must ask for its own VmHWM.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def cohort_rate(records: int, folder: Path) -> tuple[float, float]:
@@ -110,8 +116,8 @@ def main() -> None:
         folder = Path(name)
         rate, bare = cohort_rate(options.records, folder)
         print(
-            f"cohort answers from memory: {rate / 1e6:.1f} million records a second "
-            f"({rate / bare:.2f} of bare numpy, {bare / 1e6:.1f}); target 5: {'met' if rate >= TARGET_RATE else 'MISSED'}"
+            f"cohort answers from memory: {rate / 1e6:.1f} million records a second ({rate / bare:.2f} of bare numpy, "
+            f"{bare / 1e6:.1f}); target 5: {'met' if rate >= TARGET_RATE else 'MISSED'}"
         )
         print(f"rounds of 10 clients, one record each, durable: {round_rate(folder):.0f} a second")
         import duckdb

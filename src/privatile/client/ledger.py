@@ -103,6 +103,8 @@ class Ledger:
         self.path = path
         self._on_disk = on_disk
         self._depth = 0
+        self._tip: Position | None = None
+        """The last entry, known while a transaction lasts."""
         self._lock = threading.RLock()
         self._master = self._meta("master") or b""
         if len(self._master) != KEY_BYTES:
@@ -174,6 +176,7 @@ class Ledger:
         """
         with self._lock:
             if self._depth == 0:
+                self._tip = None  # another process may have added entries since
                 self.execute("BEGIN IMMEDIATE")
             self._depth += 1
             try:
@@ -302,8 +305,11 @@ class Ledger:
         length: int,
         ones: int | None,
     ) -> Position:
-        """Add an entry and link it: headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing."""
-        last = self.position
+        """Add an entry and link it; call inside a transaction.
+
+        headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing about counts.
+        """
+        last = self._tip or self.position
         number, level, question = asked or (None, None, None)
         head = self._link(last.head, (run, client, number, level, question, *span, length, ones))
         self.execute(
@@ -311,7 +317,8 @@ class Ledger:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (last.sequence + 1, run, client, number, level, question, *span, length, ones, head),
         )
-        return Position(last.sequence + 1, head)
+        self._tip = Position(last.sequence + 1, head)
+        return self._tip
 
     def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
         text = json.dumps(entry, separators=(",", ":")).encode()
