@@ -284,19 +284,18 @@ def _refuse_headless(path: Path, names: Sequence[str]) -> None:
     """The first line of a file without a header is a record, and must not be shown."""
     if not any(names):
         raise DataError(f"{path} is empty. Give a file whose first line names the columns.")
-    if any(not name or _is_number(name) or name.lower() in MISSING_MARKS for name in names):
+    if any(_may_be_a_record(name) for name in names):
         raise DataError(
-            f"the first line of {path} does not name the columns asked for, and does not look like names of columns. "
-            "Give a file whose first line names the columns."
+            f"the first line of {path} does not name the columns asked for. It is not shown, since it could be a "
+            "record. Give a file whose first line names the columns."
         )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+def _may_be_a_record(name: str) -> bool:
+    """Names of columns begin with a letter, hold no number as a word and no more digits in a row than a year."""
+    words = re.split(r"[\s,;:|]+", name)
+    looks = re.match(r"[^\W\d]", name) and not re.search(r"\d{5}", name) and name.lower() not in MISSING_MARKS
+    return not looks or any(re.fullmatch(r"[-+.\d]+(e[-+\d]+)?", word, re.IGNORECASE) for word in words)
 
 
 def _present(people: Any) -> list[bytes]:
