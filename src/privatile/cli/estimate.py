@@ -92,7 +92,9 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.option("--scale", type=click.Choice(["linear", "log", "logit", "identity"]), help="Working scale (linear).")
 @click.option("--weights", metavar="equal|size|FILE", help="Weight of each client in the mixture (equal).")
 @click.option("--confidence-level", type=float, metavar="LEVEL", help="Of the interval (0.95).")
-@click.option("--design", metavar="NAME", help="How rounds are cut: rounds, paper-c1, paper-c5, paper-log.")
+@click.option(
+    "--design", metavar="NAME", help="How rounds are cut: auto (tunes itself), rounds, paper-c1, paper-c5, paper-log."
+)
 @click.option(
     "--rounds",
     type=int,
@@ -106,6 +108,12 @@ def _weights(text: str) -> str | dict[str, float]:
     "same q. local: each client moves its own q inside a round (Algorithm 1).",
 )
 @click.option("--local-level", type=click.Choice(["global", "own"]), help="Level clients step with (global).")
+@click.option(
+    "--interval",
+    type=click.Choice(["default", "plug-in", "self-normalized", "paper"]),
+    help="plug-in (default where its diagnostics hold), self-normalized with the critical value for this run's "
+    "relaxations, or paper: self-normalized with the asymptotic one.",
+)
 @click.option("--normalizer", type=click.Choice(["l2", "l1", "sup"]), help="Of the self-normalised interval (l2).")
 @click.option(
     "--target",
