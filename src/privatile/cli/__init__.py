@@ -1,1 +1,68 @@
-"""The command line: parse, call, print."""
+"""The command line: parse, call, print. Commands live one a file and are imported only when called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from privatile import __version__
+from privatile.errors import PrivatileError
+
+COMMANDS = {
+    "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
+    "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
+}
+"""Command -> (module with a click command of the same name, one line for --help)."""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and help line; imports one only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the command's module."""
+        if name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[name][0]), name.replace("-", "_"))
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[name][0]} must hold a click command named {name}")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Turn our errors into one clear paragraph on stderr and their exit code."""
+        try:
+            return super().invoke(ctx)
+        except PrivatileError as error:
+            click.echo(f"privatile: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("\nprivatile: interrupted; what was answered is kept. The same command goes on.", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="privatile")
+def main() -> None:
+    """Quantiles with honest confidence intervals, from data that never leaves its owner.
+
+    Each record answers one question, "are you above q?", once, through a randomized bit. Nothing else leaves it.
+
+    \b
+    Start here:
+      privatile estimate salaries.csv --value salary --client region --q 0.5 --epsilon 1 --range 1000 1000000 --log
+    """
+
+
+if __name__ == "__main__":
+    sys.exit(main())

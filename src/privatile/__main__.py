@@ -1,0 +1,5 @@
+"""`python -m privatile` is the command."""
+
+from privatile.cli import main
+
+main()

@@ -1,0 +1,303 @@
+"""State in, answers in, state out: one round of the estimator, for both modes.
+
+A client's answer enters through its debiased mean report y_k, an unbiased share of records above q:
+
+    y_k = (n₁/E − (1 − r_k)/2)/r_k
+    q ← clip( q + γ·Σ_k p_k·(y_k − (1 − τ)) )
+
+In `local` mode this is Algorithm 1: a client's last iterate depends on its reports only through their count, and
+q + (γ/E)(a_k·n₁ − b_k·(E − n₁)) = q + γ(y_k − (1 − τ)). In `cohort` mode all E records answer about the same q.
+The server's step is the same; only what the client does inside a round differs.
+
+A silent client never changes the estimand: weights are not renormalised; its last debiased mean stands in, and
+the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from privatile.averaging import Averages, add
+from privatile.errors import InputError, ProtocolError
+from privatile.mechanism import RandomizedResponse
+from privatile.scale import Scale, working_range
+from privatile.schedule import Design, Lengths, Mode, Steps
+
+LocalLevel = Literal["global", "own"]
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the coordinator knows of a client: all of it public."""
+
+    name: str
+    mechanism: RandomizedResponse
+    weight: float
+    level: float
+    records: int
+
+
+class Ask(NamedTuple):
+    """One round to be asked: records per client, the step that follows, and whether it is averaged."""
+
+    lengths: tuple[int, ...]
+    step: float
+    averaged: bool
+
+
+class RoundState(NamedTuple):
+    """All that the next step needs."""
+
+    round: int
+    """Rounds done."""
+    query: float
+    """q, on the working scale."""
+    means: tuple[float, ...]
+    """Each client's last debiased mean report; NaN before its first."""
+    noise: tuple[float, ...]
+    """p_k²/(4r_k²E_k) of that last report."""
+    used: tuple[int, ...]
+    """How many rounds in a row that last report has been used."""
+    ones: tuple[int, ...]
+    asked: tuple[int, ...]
+    """Counts over all rounds, for local ranks and plausibility."""
+    averages: Averages
+
+
+class Plan(Protocol):
+    """What a run asks: fixed tables, or a design that tunes itself."""
+
+    @property
+    def level(self) -> float:
+        """τ = Σ p_k τ_k."""
+        ...
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """The clients, in the order of every list of counts."""
+        ...
+
+    @property
+    def scale(self) -> Scale:
+        """Between units and the working scale."""
+        ...
+
+    @property
+    def mode(self) -> Mode:
+        """What a client does inside a round."""
+        ...
+
+    @property
+    def local_level(self) -> LocalLevel:
+        """Whether clients step with the global level or their own; both have the same root."""
+        ...
+
+    @property
+    def start(self) -> float:
+        """q₀, on the working scale."""
+        ...
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there will be at most."""
+        ...
+
+    def ask(self, state: RoundState) -> Ask | None:
+        """The next round, or nothing when the run is over."""
+        ...
+
+
+def check_clients(clients: Sequence[Client]) -> None:
+    """Names differ, weights are shares that sum to one, levels lie inside (0, 1)."""
+    if not clients:
+        raise InputError("a run needs at least one client.")
+    names = [client.name for client in clients]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"client names must differ; {name!r} appears {names.count(name)} times.")
+    for client in clients:
+        if not (math.isfinite(client.weight) and client.weight > 0):
+            raise InputError(f"weight of client {client.name} must be positive; got {client.weight!r}.")
+        if not 0.0 < client.level < 1.0:
+            raise InputError(f"level of client {client.name} must lie inside (0, 1); got {client.level!r}.")
+    total = math.fsum(client.weight for client in clients)
+    # Weights written with six decimals for a thousand clients still sum to 1 within this.
+    if abs(total - 1.0) > 1e-3 / 2:
+        raise InputError(f"weights must sum to 1; they sum to {total:.6g}. Divide each by {total:.6g}.")
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan:
+    """A plan whose lengths (clients × rounds) and steps are fixed beforehand."""
+
+    clients: tuple[Client, ...]
+    scale: Scale
+    lengths: Lengths
+    steps: Steps
+    mode: Mode = "cohort"
+    burn_in: int = 0
+    start: float = math.nan
+    """NaN: the middle of the range."""
+    local_level: LocalLevel = "global"
+
+    def __post_init__(self) -> None:
+        check_clients(self.clients)
+        shape = (len(self.clients), len(self.steps))
+        if self.lengths.shape != shape or not shape[1]:
+            raise InputError(f"lengths must have one row a client and one column a round; got {self.lengths.shape}.")
+        if int(self.lengths.min()) < 1:
+            raise InputError("every round must ask at least one record of every client.")
+        for client, asked in zip(self.clients, self.lengths.sum(axis=1), strict=True):
+            if asked > client.records:
+                raise InputError(
+                    f"the schedule asks {int(asked)} records of client {client.name}, which has {client.records}. "
+                    "Ask for fewer or shorter rounds."
+                )
+        if not bool(np.all(self.steps > 0)):
+            raise InputError("every step must be positive.")
+        if not 0 <= self.burn_in < shape[1] - 1:
+            raise InputError(f"burn-in must leave at least two of {shape[1]} rounds; got {self.burn_in}.")
+        if math.isnan(self.start):
+            object.__setattr__(self, "start", sum(working_range(self.scale)) / 2)
+
+    @cached_property
+    def level(self) -> float:
+        """τ = Σ p_k τ_k."""
+        return math.fsum(client.weight * client.level for client in self.clients)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return len(self.steps)
+
+    def ask(self, state: RoundState) -> Ask | None:
+        """Read the tables."""
+        done = state.round
+        if done >= self.rounds:
+            return None
+        lengths = tuple(self.lengths[:, done].tolist())
+        return Ask(lengths, float(self.steps[done]), done >= self.burn_in)
+
+
+def plan_from_design(
+    design: Design,
+    clients: Sequence[Client],
+    scale: Scale,
+    *,
+    mode: Mode | None = None,
+    start: float = math.nan,
+    local_level: LocalLevel = "global",
+) -> TablePlan:
+    """A design applied to clients: every record is asked once, whatever the clients' sizes.
+
+    r̄ of the step is the plain mean of the clients' truth rates, as in the paper.
+    """
+    check_clients(clients)
+    lengths = design.client_lengths([client.records for client in clients])
+    rounds = lengths.shape[1]
+    mean_rate = math.fsum(client.mechanism.truth_rate for client in clients) / len(clients)
+    return TablePlan(
+        tuple(clients),
+        scale,
+        lengths,
+        design.steps(rounds, mean_rate),
+        mode=mode or design.mode,
+        burn_in=round(design.burn_in * rounds),
+        start=start,
+        local_level=local_level,
+    )
+
+
+def begin(plan: Plan) -> RoundState:
+    """The state before the first round."""
+    clients = len(plan.clients)
+    return RoundState(
+        round=0,
+        query=plan.start,
+        means=(math.nan,) * clients,
+        noise=(math.nan,) * clients,
+        used=(0,) * clients,
+        ones=(0,) * clients,
+        asked=(0,) * clients,
+        averages=Averages(center=plan.start),
+    )
+
+
+def round_weight(state: RoundState) -> float:
+    """w_m of the round just done: Σ_k (2c_k − 1)·p_k²/(4r_k²E_k), c_k = 1 for a client that answered.
+
+    A report used c times in a row adds c² − (c − 1)² = 2c − 1 times its noise the c-th time.
+    """
+    return math.fsum((2 * used - 1) * noise for used, noise in zip(state.used, state.noise, strict=True))
+
+
+def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) -> RoundState:
+    """One round: the counts of all clients in, the next state out. `None` is a silent client.
+
+    >>> from privatile.scale import Identity
+    >>> client = Client("all", RandomizedResponse(0.5), weight=1.0, level=0.5, records=100)
+    >>> plan = TablePlan((client,), Identity(-9, 9), np.array([[50, 50]]), np.array([1.0, 1.0]))
+    >>> step(begin(plan), plan.ask(begin(plan)), [50], plan).query  # all 50 said yes: y = 1.5
+    1.0
+    """
+    clients = plan.clients
+    if len(ones) != len(clients):
+        raise ProtocolError(f"a round needs one count a client, {len(clients)}; got {len(ones)}.")
+    means, noise, used = list(state.means), list(state.noise), list(state.used)
+    total_ones, total_asked = list(state.ones), list(state.asked)
+    own = plan.local_level == "own"
+    drift = 0.0
+    level = plan.level
+    for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
+        if count is None:
+            if not used[k]:
+                raise ProtocolError(
+                    f"client {client.name} has never answered: nothing can stand in for it. Wait for its first "
+                    "answer, or start a run without it (a new estimand)."
+                )
+            used[k] += 1
+        else:
+            if not 0 <= count <= length:
+                raise ProtocolError(
+                    f"ones of client {client.name} must be a whole number from 0 to {length}; got {count}."
+                )
+            rate = client.mechanism.truth_rate
+            means[k] = client.mechanism.debias(count, length)
+            noise[k] = (client.weight / rate) ** 2 / (4.0 * length)
+            used[k] = 1
+            total_ones[k] += count
+            total_asked[k] += length
+        drift += client.weight * (means[k] - (1.0 - (client.level if own else level)))
+    low, high = working_range(plan.scale)
+    query = min(max(state.query + ask.step * drift, low), high)
+    after = RoundState(
+        state.round + 1,
+        query,
+        tuple(means),
+        tuple(noise),
+        tuple(used),
+        tuple(total_ones),
+        tuple(total_asked),
+        state.averages,
+    )
+    if not ask.averaged:
+        # Averaging starts where the burn-in ends: centre its sums there.
+        return after._replace(averages=Averages(center=query))
+    return after._replace(averages=add(state.averages, query, round_weight(after)))
+
+
+def replay(plan: Plan, rounds: Iterable[Sequence[int | None]]) -> RoundState:
+    """The state that a transcript of counts leads to: everything after the reports is this pure function."""
+    state = begin(plan)
+    for ones in rounds:
+        ask = plan.ask(state)
+        if ask is None:
+            raise ProtocolError(f"the transcript goes on after the plan's last round, {state.round}.")
+        state = step(state, ask, ones, plan)
+    return state

@@ -1,0 +1,281 @@
+"""Round lengths and steps as frozen values.
+
+A schedule answers "how many records are asked in round m" (E_m), a step rule "how far does q move" (γ_m). Both are
+values with a `table`; nothing here is random and nothing depends on data.
+
+    γ_m = c·r̄/(m^a + b),  round m = 1, 2, … uses γ_{m−1};  the paper: c = 20, a = 0.51, b = 100
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.errors import InputError
+
+Lengths = NDArray[np.int64]
+Steps = NDArray[np.float64]
+Mode = Literal["cohort", "local"]
+
+
+class LengthRule(Protocol):
+    """Round lengths E'_1, E'_2, … after the warm-up."""
+
+    def table(self, rounds: int) -> Lengths:
+        """The first `rounds` lengths."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """E'_j = length (C1 and C5 of the paper).
+
+    >>> Constant(5).table(3).tolist()
+    [5, 5, 5]
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise InputError(f"a round's length must be at least 1 record; got {self.length}.")
+
+    def table(self, rounds: int) -> Lengths:
+        """The first `rounds` lengths."""
+        return np.full(rounds, self.length, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Logarithmic:
+    """E'_j = ⌈log₂(j + 1)⌉ (Log of the paper).
+
+    >>> Logarithmic().table(8).tolist()
+    [1, 2, 2, 3, 3, 3, 3, 4]
+    """
+
+    def table(self, rounds: int) -> Lengths:
+        """The first `rounds` lengths."""
+        # ⌈log₂(j + 1)⌉ is the bit length of j, exactly; frexp's exponent is that bit length.
+        return np.frexp(np.arange(1, rounds + 1, dtype=np.float64))[1].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Power:
+    """E'_j = ⌈j^β⌉.
+
+    >>> Power(0.5).table(5).tolist()
+    [1, 2, 2, 2, 3]
+    """
+
+    exponent: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.exponent <= 2.0:
+            raise InputError(f"the exponent of round lengths must lie in [0, 2]; got {self.exponent!r}.")
+
+    def table(self, rounds: int) -> Lengths:
+        """The first `rounds` lengths."""
+        powers = np.arange(1, rounds + 1, dtype=np.float64) ** self.exponent
+        # Powers that are whole numbers in truth may come out a rounding error above them.
+        return np.ceil(powers * (1.0 - 4e-16)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Lengths given one by one."""
+
+    lengths: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.lengths or min(self.lengths) < 1:
+            raise InputError("a list of round lengths needs at least one round, each of at least 1 record.")
+
+    def table(self, rounds: int) -> Lengths:
+        """The first `rounds` lengths."""
+        if rounds > len(self.lengths):
+            raise InputError(f"the list holds {len(self.lengths)} round lengths; {rounds} were asked for.")
+        return np.array(self.lengths[:rounds], dtype=np.int64)
+
+
+def lengths_by_rounds(rule: LengthRule, rounds: int, warm_up: int = 0) -> Lengths:
+    """`warm_up` rounds of one record, then the rule, `rounds` in all ("fixed T" of the paper, Tables 3 and 4).
+
+    >>> lengths_by_rounds(Constant(5), rounds=6, warm_up=2).tolist()
+    [1, 1, 5, 5, 5, 5]
+    """
+    if not 0 <= warm_up <= rounds or rounds < 1:
+        raise InputError(f"rounds must be at least 1 and warm-up between 0 and rounds; got {rounds} and {warm_up}.")
+    return np.concatenate([np.ones(warm_up, dtype=np.int64), rule.table(rounds - warm_up)])
+
+
+def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0) -> Lengths:
+    """`warm_up` rounds of one record, then the rule until `records` are used, the last round cut ("fixed t_T").
+
+    >>> lengths_by_records(Constant(5), records=14, warm_up=2).tolist()
+    [1, 1, 5, 5, 2]
+    >>> len(lengths_by_records(Logarithmic(), records=10_000, warm_up=500))
+    1549
+    """
+    if not 0 <= warm_up <= records or records < 1:
+        raise InputError(f"records must be at least 1 and warm-up between 0 and records; got {records} and {warm_up}.")
+    left = records - warm_up
+    if isinstance(rule, Listed):
+        table = rule.table(len(rule.lengths))
+        if int(table.sum()) < left:
+            raise InputError(f"the listed lengths use {int(table.sum())} records; {left} are to be used.")
+    else:
+        rounds = max(1, left)
+        # Lengths never shrink along a rule, so a sixteenth of the worst case usually suffices; grow when it does not.
+        guess = max(16, rounds // 16)
+        table = rule.table(guess)
+        while int(table.sum()) < left:
+            guess = min(2 * guess, rounds)
+            table = rule.table(guess)
+    ends = np.cumsum(table)
+    last = int(np.searchsorted(ends, left))
+    kept = table[: last + 1].copy() if left else table[:0]
+    if left:
+        kept[-1] -= int(ends[last]) - left
+    return np.concatenate([np.ones(warm_up, dtype=np.int64), kept])
+
+
+def spread(lengths: Lengths, records: int) -> Lengths:
+    """Lengths of the same shape that use exactly `records` records, each round at least one.
+
+    Every round gets one record; the rest follows the shape of E_m − 1 (or is even where the shape is flat), so a
+    client with ΣE_m records gets the schedule itself.
+
+    >>> spread(np.array([1, 1, 5, 5]), 12).tolist()
+    [1, 1, 5, 5]
+    >>> spread(np.array([1, 1, 1, 1]), 10).tolist()
+    [2, 3, 2, 3]
+    >>> spread(np.array([1, 1, 1]), 2)
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: 3 rounds need at least 3 records at every client; one client has 2. Ask for fewer
+    rounds (--rounds 2).
+    """
+    rounds = len(lengths)
+    if records < rounds:
+        raise InputError(
+            f"{rounds} rounds need at least {rounds} records at every client; one client has {records}. Ask for fewer "
+            f"rounds (--rounds {records})."
+        )
+    shape = lengths - 1 if int(lengths.max()) > 1 else np.ones(rounds, dtype=np.int64)
+    total, extra = int(shape.sum()), records - rounds
+    if extra * total >= 1 << 62:
+        raise InputError(f"{records} records in rounds of {total} are more than 64 bits can share out evenly.")
+    ends = extra * np.cumsum(shape) // total
+    result: Lengths = 1 + np.diff(ends, prepend=0)
+    return result
+
+
+class StepRule(Protocol):
+    """Effective steps γ, the round's whole movement."""
+
+    def table(self, rounds: int) -> Steps:
+        """The steps of rounds 1 … `rounds`."""
+        ...
+
+
+@dataclass(frozen=True)
+class DecayingStep:
+    """γ_m = scale/(m^exponent + offset), round m using index m − 1 (the listing's η_{m−1}·E).
+
+    >>> DecayingStep.paper(0.25).table(2).round(6).tolist()
+    [0.05, 0.049505]
+    """
+
+    scale: float
+    exponent: float = 0.51
+    offset: float = 100.0
+
+    def __post_init__(self) -> None:
+        if not (self.scale > 0 and self.exponent >= 0 and self.offset >= 0) or not math.isfinite(self.scale):
+            raise InputError(
+                "a step rule needs scale > 0, exponent ≥ 0 and offset ≥ 0; got "
+                f"{self.scale!r}, {self.exponent!r}, {self.offset!r}."
+            )
+        if self.offset == 0 and self.exponent > 0:
+            raise InputError("a step rule needs offset > 0: the first round's step would be infinite.")
+
+    @classmethod
+    def paper(cls, mean_truth_rate: float) -> DecayingStep:
+        """20·r̄/(m^0.51 + 100), r̄ the plain mean of the clients' truth rates."""
+        return cls(scale=20.0 * mean_truth_rate)
+
+    def table(self, rounds: int) -> Steps:
+        """The steps of rounds 1 … `rounds`."""
+        return self.scale / (np.arange(rounds, dtype=np.float64) ** self.exponent + self.offset)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A way to run: which lengths, how many, which mode, what is dropped before averaging starts.
+
+    `warm_up` and `burn_in` are shares: the first of the records or rounds (whichever the design counts), the
+    second of the rounds.
+    """
+
+    name: str
+    rule: LengthRule
+    mode: Mode = "cohort"
+    warm_up: float = 0.0
+    burn_in: float = 0.0
+    rounds: int | None = None
+    step_scale: float = 20.0
+    step_exponent: float = 0.51
+    step_offset: float = 100.0
+
+    def __post_init__(self) -> None:
+        for name in ("warm_up", "burn_in"):
+            share = getattr(self, name)
+            if not 0.0 <= share < 1.0:
+                raise InputError(f"{name} is a share and must lie in [0, 1); got {share!r}.")
+        if self.mode not in ("cohort", "local"):
+            raise InputError(f"mode must be cohort or local; got {self.mode!r}.")
+        if self.rounds is not None and self.rounds < 2:
+            raise InputError(f"rounds must be at least 2; got {self.rounds}.")
+
+    def lengths(self, records: int) -> Lengths:
+        """Base lengths for a client with `records` records: by rounds when the design fixes them, else by records."""
+        if self.rounds is None:
+            return lengths_by_records(self.rule, records, round(self.warm_up * records))
+        base = lengths_by_rounds(self.rule, self.rounds, round(self.warm_up * self.rounds))
+        if int(base.sum()) > records:
+            raise InputError(
+                f"design {self.name} with {self.rounds} rounds asks {int(base.sum())} records of each client; the "
+                f"smallest has {records}. Ask for fewer or shorter rounds."
+            )
+        return base
+
+    def client_lengths(self, records: Sequence[int]) -> Lengths:
+        """Lengths by client (rows) and round (columns): every client's records are used once each.
+
+        A list of lengths is kept to the letter instead: the same cohorts of every client, the rest unasked.
+
+        >>> Design("demo", Constant(1), rounds=3).client_lengths([3, 7]).tolist()
+        [[1, 1, 1], [2, 2, 3]]
+        """
+        base = self.lengths(min(records))
+        if isinstance(self.rule, Listed):
+            return np.tile(base, (len(records), 1))
+        return np.stack([spread(base, count) for count in records])
+
+    def steps(self, rounds: int, mean_truth_rate: float) -> Steps:
+        """Effective steps of rounds 1 … `rounds`."""
+        rule = DecayingStep(self.step_scale * mean_truth_rate, self.step_exponent, self.step_offset)
+        return rule.table(rounds)
+
+
+PRESETS = {
+    "paper-c1": Design("paper-c1", Constant(1), mode="local", warm_up=0.05),
+    "paper-c5": Design("paper-c5", Constant(5), mode="local", warm_up=0.05),
+    "paper-log": Design("paper-log", Logarithmic(), mode="local", warm_up=0.05),
+}
+"""Algorithm 1 to the letter: local mode, 5% warm-up by records, the paper's step, no burn-in."""
