@@ -120,7 +120,7 @@ def configuration_text(
     users = [user(coordinator.login, *coordinator_permissions(identity))]
     users += [user(keys.login, *client_permissions(identity, name)) for name, keys in sorted(clients.items())]
     listen = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
-    return f"""# Written by privatile from the study and the roster; edits are lost. Copy from here for a broker of your own.
+    return f"""# Written by privatile from the study and the roster; edits are lost. A broker of your own needs the same.
 server_name: privatile_{identity}
 listen: "{listen}:{settings.port}"
 max_payload: {wire.LARGEST_ASK + 65536}
@@ -227,7 +227,7 @@ class EmbeddedBroker:
                 raise BrokerError(
                     f"the broker cannot listen on {self.settings.listen}:{self.settings.port}: {error.strerror}. "
                     "Another program holds the port, or the address is not this machine's. Stop it, choose another "
-                    "port with `privatile federation renew --port`, or use a running broker: privatile serve --broker URL."
+                    "port with `privatile federation renew --port`, or use a running one: --broker URL."
                 ) from None
 
     def _wait(self, patience: float) -> None:
