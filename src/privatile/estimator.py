@@ -66,7 +66,10 @@ class RoundState(NamedTuple):
     """How many rounds in a row that last report has been used."""
     ones: tuple[int, ...]
     asked: tuple[int, ...]
-    """Counts over all rounds, for local ranks and plausibility."""
+    """Counts over all rounds, for plausibility."""
+    window_ones: tuple[int, ...]
+    window_asked: tuple[int, ...]
+    """Counts over the averaged rounds, for local ranks."""
     averages: Averages
 
 
@@ -225,6 +228,8 @@ def begin(plan: Plan) -> RoundState:
         used=(0,) * clients,
         ones=(0,) * clients,
         asked=(0,) * clients,
+        window_ones=(0,) * clients,
+        window_asked=(0,) * clients,
         averages=Averages(center=plan.start),
     )
 
@@ -251,6 +256,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         raise ProtocolError(f"a round needs one count a client, {len(clients)}; got {len(ones)}.")
     means, noise, used = list(state.means), list(state.noise), list(state.used)
     total_ones, total_asked = list(state.ones), list(state.asked)
+    window_ones, window_asked = list(state.window_ones), list(state.window_asked)
     own = plan.local_level == "own"
     drift = 0.0
     level = plan.level
@@ -273,6 +279,9 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
             used[k] = 1
             total_ones[k] += count
             total_asked[k] += length
+            if ask.averaged:
+                window_ones[k] += count
+                window_asked[k] += length
         drift += client.weight * (means[k] - (1.0 - (client.level if own else level)))
     low, high = working_range(plan.scale)
     query = min(max(state.query + ask.step * drift, low), high)
@@ -284,12 +293,22 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         tuple(used),
         tuple(total_ones),
         tuple(total_asked),
+        tuple(window_ones),
+        tuple(window_asked),
         state.averages,
     )
     if not ask.averaged:
         # Averaging starts where the burn-in ends: centre its sums there.
         return after._replace(averages=Averages(center=query))
     return after._replace(averages=add(state.averages, query, round_weight(after)))
+
+
+def local_ranks(state: RoundState, plan: Plan) -> tuple[float, ...]:
+    """F_k near Q*, one a client: 1 − the debiased share of yes over the averaged rounds; NaN without an answer."""
+    return tuple(
+        1.0 - client.mechanism.debias(ones, asked) if asked else math.nan
+        for client, ones, asked in zip(plan.clients, state.window_ones, state.window_asked, strict=True)
+    )
 
 
 def replay(plan: Plan, rounds: Iterable[Sequence[int | None]]) -> RoundState:

@@ -1,0 +1,282 @@
+"""QuantileResult: what was estimated, the estimate, its interval, what it cost, what to beware of.
+
+One list of rows feeds the text, the HTML and the JSON.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from privatile.estimator import Client
+from privatile.inference import Inference
+from privatile.scale import Scale
+
+
+class ConfidenceInterval(NamedTuple):
+    """Both ends, in units of the data."""
+
+    low: float
+    high: float
+
+
+class ValueTest(NamedTuple):
+    """A two-sided test of "the quantile is `value`"; rejects at α iff the value lies outside the (1 − α) interval."""
+
+    value: float
+    statistic: float
+    p_value: float
+
+
+class Caveat(NamedTuple):
+    """A limit of this result, in words; the code is stable for programs."""
+
+    code: str
+    text: str
+
+
+class Row(NamedTuple):
+    """One fact: a key for programs, a label for people, the value and how it is shown."""
+
+    key: str
+    label: str
+    value: Any
+    text: str
+
+
+@dataclass(frozen=True)
+class ClientFacts:
+    """What one client gave and paid."""
+
+    name: str
+    records: int
+    asked: int
+    epsilon: float
+    truth_rate: float
+    weight: float
+    level: float
+    local_rank: float
+    lying_rank: float
+    """How far, in rank, a lying client could push the estimate among the honest ones; ∞: no bound."""
+
+
+@dataclass(frozen=True)
+class QuantileResult:
+    """A quantile with its confidence interval under local differential privacy."""
+
+    estimand: str
+    level: float
+    estimate: float
+    confidence_interval: ConfidenceInterval
+    confidence_level: float
+    method: str
+    target: str
+    rounds: int
+    averaged_rounds: int
+    records: int
+    design: str
+    mode: str
+    clients: tuple[ClientFacts, ...]
+    caveats: tuple[Caveat, ...]
+    run: str
+    simulated: bool
+    inference: Inference = field(repr=False, compare=False)
+    scale: Scale = field(repr=False)
+
+    def interval(self, confidence_level: float) -> ConfidenceInterval:
+        """The interval at another confidence level."""
+        return interval_in_units(self.inference, self.scale, confidence_level)
+
+    def test(self, value: float) -> ValueTest:
+        """Two-sided test of "the quantile is `value`" (in units), by inverting the displayed interval."""
+        low, high = self.scale.low, self.scale.high
+        if not low <= value <= high:
+            # Outside the stated range the working scale may not exist; no value there is possible.
+            return ValueTest(value, math.copysign(math.inf, self.estimate - value), 0.0)
+        statistic, p_value = self.inference.test(self.scale.to_working(value))
+        return ValueTest(value, statistic, p_value)
+
+    @property
+    def epsilon(self) -> float:
+        """The largest budget any record spent in this run."""
+        return max(client.epsilon for client in self.clients)
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        low, high = self.confidence_interval
+        shown = significant(self.estimate, high - low)
+        return (
+            f"{self.estimand} is estimated at {shown}; the {self.confidence_level:.4g}"
+            f" interval runs from {significant(low, high - low)} to {significant(high, high - low)}."
+        )
+
+    def rows(self) -> list[Row]:
+        """Every scalar fact, in the order people want them."""
+        low, high = self.confidence_interval
+        width = high - low
+        percent = f"{100 * self.confidence_level:g}%"
+        return [
+            Row("estimand", "what", self.estimand, self.estimand),
+            Row("estimate", "estimate", self.estimate, significant(self.estimate, width)),
+            Row(
+                "confidence_interval",
+                f"{percent} interval",
+                {"low": low, "high": high},
+                f"{significant(low, width)} … {significant(high, width)}",
+            ),
+            Row("confidence_level", "confidence level", self.confidence_level, percent),
+            Row("method", "interval method", self.method, self.method),
+            Row("target", "target", self.target, TARGETS[self.target]),
+            Row("records", "records asked", self.records, f"{self.records:,}, each once"),
+            Row(
+                "rounds",
+                "rounds",
+                self.rounds,
+                f"{self.rounds:,}, of which the last {self.averaged_rounds:,} are averaged",
+            ),
+            Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
+            Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
+            Row("mode", "mode", self.mode, self.mode),
+            Row("level", "level", self.level, f"{self.level:g}"),
+            Row("epsilon", "largest ε spent", finite(self.epsilon), epsilon_text(self.epsilon)),
+            Row("run", "run", self.run, self.run),
+            Row("simulated", "simulated", self.simulated, "yes: seeded, on made-up data" if self.simulated else "no"),
+        ]
+
+    def shown_rows(self) -> list[Row]:
+        """The rows that text and HTML show; the rest repeats them for programs."""
+        hidden = {"confidence_level", "averaged_rounds", "mode", "level"} | (set() if self.simulated else {"simulated"})
+        return [row for row in self.rows() if row.key not in hidden]
+
+    def client_rows(self) -> list[list[Row]]:
+        """One list of rows a client."""
+        return [
+            [
+                Row("name", "client", client.name, client.name),
+                Row("records", "records", client.records, f"{client.records:,}"),
+                Row("asked", "asked", client.asked, f"{client.asked:,}"),
+                Row("epsilon", "ε spent", finite(client.epsilon), epsilon_text(client.epsilon)),
+                Row("truth_rate", "truth rate", client.truth_rate, f"{client.truth_rate:.4f}"),
+                Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
+                Row("level", "level", client.level, f"{client.level:g}"),
+                Row("local_rank", "its share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
+                Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
+            ]
+            for client in self.clients
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        facts: dict[str, Any] = {row.key: row.value for row in self.rows()}
+        facts["clients"] = [{row.key: row.value for row in rows} for rows in self.client_rows()]
+        facts["caveats"] = [caveat._asdict() for caveat in self.caveats]
+        return facts
+
+    def to_json(self) -> str:
+        """The same as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_text(self) -> str:
+        """A table for a terminal or a log."""
+        shown = self.shown_rows()
+        gap = max(len(row.label) for row in shown)
+        lines = [f"{row.label:>{gap}}  {row.text}" for row in shown]
+        table = [
+            [row.label for row in self.client_rows()[0]],
+            *([row.text for row in rows] for rows in self.client_rows()),
+        ]
+        widths = [max(len(cells[i]) for cells in table) for i in range(len(table[0]))]
+        lines.append("")
+        for cells in table:
+            first = f"{cells[0]:<{widths[0]}}"
+            rest = (f"{cell:>{width}}" for cell, width in zip(cells[1:], widths[1:], strict=True))
+            lines.append("  ".join([first, *rest]).rstrip())
+        lines += ["", self.sentence]
+        if self.caveats:
+            lines += ["", "Beware:", *(f"- {caveat.text}" for caveat in self.caveats)]
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """Two tables and the caveats; every text is escaped."""
+        facts = "".join(
+            f"<tr><th scope='row'>{html.escape(row.label)}</th><td>{html.escape(row.text)}</td></tr>"
+            for row in self.shown_rows()
+        )
+        heads = "".join(f"<th scope='col'>{html.escape(row.label)}</th>" for row in self.client_rows()[0])
+        clients = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(row.text)}</td>" for row in rows) + "</tr>"
+            for rows in self.client_rows()
+        )
+        beware = "".join(f"<li>{html.escape(caveat.text)}</li>" for caveat in self.caveats)
+        return (
+            f"<p>{html.escape(self.sentence)}</p><table>{facts}</table>"
+            f"<table><thead><tr>{heads}</tr></thead><tbody>{clients}</tbody></table>"
+            + (f"<ul>{beware}</ul>" if beware else "")
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+TARGETS = {
+    "population": "the population the records are a sample of",
+    "file": "the file's own records, and no one else",
+}
+
+
+def interval_in_units(inference: Inference, scale: Scale, confidence_level: float) -> ConfidenceInterval:
+    """The interval mapped back to units, cut at the range: the estimand is known to lie there."""
+    low, high = inference.interval(confidence_level)
+    return ConfidenceInterval(*(min(max(scale.to_units(end), scale.low), scale.high) for end in (low, high)))
+
+
+def lying_rank(client: Client, level: float) -> float:
+    """How far a lying client can push the rank of the estimate among the honest: p·max(a, b)/(1 − p).
+
+    ∞ when that leaves (0, 1): then nothing bounds it.
+
+    >>> from privatile.mechanism import RandomizedResponse
+    >>> round(lying_rank(Client("a", RandomizedResponse(0.5), 0.1, 0.5, 100), 0.5), 4)
+    0.1667
+    """
+    if client.weight >= 1.0:
+        return math.inf
+    push = client.weight * max(client.mechanism.rise(level), client.mechanism.fall(level)) / (1.0 - client.weight)
+    return push if push < min(level, 1.0 - level) else math.inf
+
+
+def significant(value: float, width: float) -> str:
+    """A number with as many digits as its interval deserves: two of the width.
+
+    >>> significant(49512.3456, 812.0), significant(0.123456, 0.02), significant(3.0, 0.0)
+    ('49,510', '0.123', '3')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if not (math.isfinite(width) and width > 0):
+        return f"{value:,.6g}"
+    digits = 1 - math.floor(math.log10(width))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(digits, 0)}f}"
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: nothing stands for it."""
+    return value if math.isfinite(value) else None
+
+
+def epsilon_text(value: float) -> str:
+    """ε for people."""
+    return f"{value:.4g}" if math.isfinite(value) else "∞ (not private)"
+
+
+def rank_text(value: float) -> str:
+    """A shift in rank for people."""
+    return f"±{value:.3f} in rank" if math.isfinite(value) else "no bound"

@@ -1,0 +1,141 @@
+"""The coordinator: state -> questions, counts -> next state, one transaction a round. Transports only carry it.
+
+while (rounds := coordinator.rounds()) is not None:
+    counts = [carry(asked.questions) for asked in rounds]     # any engine
+    coordinator.accept(counts)
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from privatile.averaging import normalizer
+from privatile.errors import StoreError
+from privatile.estimator import Ask, Plan, RoundState, begin, step
+from privatile.inference import Trajectory
+from privatile.protocol import Question
+from privatile.result import QuantileResult
+from privatile.server.store import RunStore, StoredRound
+from privatile.spec import RunSpec
+from privatile.summary import summarize
+
+
+class Round(NamedTuple):
+    """One level's next round: its place among the levels, and one question a client, in the plan's order."""
+
+    level: int
+    questions: tuple[Question, ...]
+
+
+class Track:
+    """One level on its way: its plan, its state and the path it took."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.state: RoundState = begin(plan)
+        self.trajectory = Trajectory()
+        self.ask: Ask | None = plan.ask(self.state)
+
+    def advance(self, ones: Sequence[int | None]) -> None:
+        """One round further."""
+        if self.ask is None:
+            raise StoreError("the file holds more rounds than its own plan asks for.")
+        self.state = step(self.state, self.ask, ones, self.plan)
+        self.trajectory.record(self.state)
+        self.ask = self.plan.ask(self.state)
+
+
+def new_run_name() -> str:
+    """A name no other run has."""
+    return f"run-{secrets.token_hex(8)}"
+
+
+class Coordinator:
+    """Runs a specification round by round; whatever its file already holds is replayed first."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+        self.spec: RunSpec = store.spec
+        self.run = store.run
+        self.tracks = [Track(self.spec.plan(index)) for index in range(len(self.spec.levels))]
+        for index, track in enumerate(self.tracks):
+            for stored in store.rounds(index):
+                if stored.query != track.state.query:
+                    raise StoreError(f"{store.path} does not replay: round {stored.round} asked another question.")
+                track.advance(stored.ones)
+
+    @property
+    def done(self) -> int:
+        """Rounds completed by every level."""
+        return min(track.state.round for track in self.tracks)
+
+    @property
+    def planned(self) -> int:
+        """Rounds planned at most."""
+        return max(track.plan.rounds for track in self.tracks)
+
+    def rounds(self) -> list[Round] | None:
+        """The next round of every level that is not over; nothing when the run is."""
+        waiting = [
+            Round(index, self._questions(track, track.ask))
+            for index, track in enumerate(self.tracks)
+            if track.ask is not None
+        ]
+        return waiting or None
+
+    def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
+        plan, state = track.plan, track.state
+        query = plan.scale.to_units(state.query)
+        local = plan.mode == "local"
+        return tuple(
+            Question(
+                run=self.run,
+                round=state.round + 1,
+                level=client.level if plan.local_level == "own" else plan.level,
+                query=query,
+                length=length,
+                step=ask.step / length if local else None,
+            )
+            for client, length in zip(plan.clients, ask.lengths, strict=True)
+        )
+
+    def accept(self, counts: Sequence[Sequence[int | None]]) -> None:
+        """Counts for exactly the rounds that `rounds()` named, in that order: step, then persist, all or nothing."""
+        waiting = [index for index, track in enumerate(self.tracks) if track.ask is not None]
+        stored = []
+        for index, ones in zip(waiting, counts, strict=True):
+            track = self.tracks[index]
+            before, ask = track.state, track.ask
+            track.advance(ones)
+            after = track.state
+            averaging = after.averages.rounds > 0
+            if ask is None:  # the waiting list holds none of these
+                continue
+            stored.append(
+                StoredRound(
+                    index,
+                    after.round,
+                    before.query,
+                    ask.step,
+                    ask.averaged,
+                    ask.lengths,
+                    tuple(ones),
+                    after.query,
+                    after.averages.estimate if averaging else None,
+                    normalizer(after.averages) if averaging else None,
+                )
+            )
+        self.store.append(stored)
+
+    def result(self, level: int = 0) -> QuantileResult:
+        """The result of a level as it stands."""
+        track = self.tracks[level]
+        return summarize(self.spec, level, track.plan, track.state, track.trajectory, self.run)
+
+    def finish(self) -> None:
+        """Mark the run as complete once no level has a round left."""
+        if self.rounds() is not None:
+            raise StoreError("the run is not over: rounds are left to ask.")
+        self.store.finish()

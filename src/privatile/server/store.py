@@ -1,0 +1,147 @@
+"""A run's file: its specification and every round's counts. Nothing in it is private.
+
+The state is not stored: it is the pure function of the counts that `estimator.replay` computes, so a file can always
+be checked against its own numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from privatile.errors import InputError, StoreError
+from privatile.spec import RunSpec
+
+FORMAT = 1
+SCHEMA = """
+CREATE TABLE run (format INTEGER NOT NULL, id TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
+                  created REAL NOT NULL, finished REAL);
+CREATE TABLE rounds (level INTEGER NOT NULL, round INTEGER NOT NULL, query REAL NOT NULL, step REAL NOT NULL,
+                     averaged INTEGER NOT NULL, lengths TEXT NOT NULL, ones TEXT NOT NULL, after REAL NOT NULL,
+                     mean REAL, normalizer REAL, at REAL NOT NULL, PRIMARY KEY (level, round)) WITHOUT ROWID;
+"""
+
+
+class StoredRound(NamedTuple):
+    """One level's round: what was asked, the counts (none: silent), and where it left the estimate."""
+
+    level: int
+    round: int
+    query: float
+    step: float
+    averaged: bool
+    lengths: tuple[int, ...]
+    ones: tuple[int | None, ...]
+    after: float
+    """Query after the step, working scale."""
+    mean: float | None
+    """Running mean, working scale."""
+    normalizer: float | None
+    """V of Algorithm 2."""
+    at: float = 0.0
+
+
+class RunStore:
+    """A run in SQLite: append only, safe to read while it is written."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self.path = path
+        row = connection.execute("SELECT id, spec, digest, created, finished FROM run").fetchone()
+        self.run: str = row[0]
+        self.created: float = row[3]
+        self.finished: float | None = row[4]
+        try:
+            self.spec = RunSpec.from_json(row[1])
+        except (InputError, ValueError, TypeError, KeyError) as error:
+            raise StoreError(f"{path} holds a run that this version cannot read: {error}") from None
+        if self.spec.digest != row[2]:
+            raise StoreError(f"{path} was altered: its specification does not match its digest.")
+
+    @classmethod
+    def create(cls, path: str | Path, run: str, spec: RunSpec, *, durable: bool = False) -> Self:
+        """A new file. `durable` waits for the disk at every round; without it a power cut may lose the last ones."""
+        if str(path) != ":memory:" and Path(path).exists():
+            raise StoreError(f"{path} exists already. Name another file, or remove it.")
+        connection = _connect(path, durable)
+        try:
+            with connection:
+                connection.executescript(SCHEMA)
+                connection.execute(
+                    "INSERT INTO run VALUES (?, ?, ?, ?, ?, NULL)",
+                    (FORMAT, run, spec.to_json(), spec.digest, time.time()),
+                )
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} cannot be written ({error}).") from None
+        return cls(connection, str(path))
+
+    @classmethod
+    def open(cls, path: str | Path, *, durable: bool = False, read_only: bool = False) -> Self:
+        """An existing file, to go on or to read."""
+        if not Path(path).is_file():
+            raise StoreError(f"there is no run file {path}.")
+        try:
+            connection = _connect(path, durable, read_only=read_only)
+            row = connection.execute("SELECT format FROM run").fetchone()
+        except sqlite3.DatabaseError:
+            raise StoreError(f"{path} is no run file, or a damaged one.") from None
+        if row is None or row[0] != FORMAT:
+            raise StoreError(f"{path} holds a run of another format; this version reads format {FORMAT}.")
+        return cls(connection, str(path))
+
+    def append(self, rounds: list[StoredRound]) -> None:
+        """One round of every level, in one transaction."""
+        now = time.time()
+        try:
+            with self._connection:
+                self._connection.executemany(
+                    "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (
+                            *(entry.level, entry.round, entry.query, entry.step, int(entry.averaged)),
+                            *(json.dumps(entry.lengths), json.dumps(entry.ones), entry.after, entry.mean),
+                            *(entry.normalizer, now),
+                        )
+                        for entry in rounds
+                    ],
+                )
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.path} could not be written ({error}). Nothing is lost: free the disk and give the same command again."
+            ) from None
+
+    def rounds(self, level: int = 0, after: int = 0) -> Iterator[StoredRound]:
+        """The rounds of a level, in order, from round `after` + 1 on."""
+        cursor = self._connection.execute(
+            "SELECT level, round, query, step, averaged, lengths, ones, after, mean, normalizer, at FROM rounds "
+            "WHERE level = ? AND round > ? ORDER BY round",
+            (level, after),
+        )
+        for row in cursor:
+            yield StoredRound(*row[:4], bool(row[4]), tuple(json.loads(row[5])), tuple(json.loads(row[6])), *row[7:])
+
+    def finish(self) -> None:
+        """Mark the run as complete."""
+        self.finished = time.time()
+        with self._connection:
+            self._connection.execute("UPDATE run SET finished = ?", (self.finished,))
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it."""
+        self._connection.close()
+
+
+def _connect(path: str | Path, durable: bool, read_only: bool = False) -> sqlite3.Connection:
+    try:
+        if read_only:
+            return sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+        connection = sqlite3.connect(path, timeout=5.0)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"{path} cannot be opened ({error}). Is the folder there, and may it be written?") from None
+    return connection

@@ -1,0 +1,154 @@
+"""A run's specification: everything public about it, as one frozen value that becomes JSON and back.
+
+Two runs with the same specification and the same counts give the same result; its digest names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from privatile.averaging import NORMALIZERS, Normalizer
+from privatile.errors import InputError
+from privatile.estimator import Client, LocalLevel, Plan, check_clients, plan_from_design
+from privatile.inference import check_confidence
+from privatile.mechanism import RandomizedResponse
+from privatile.scale import Scale, make_scale
+from privatile.schedule import PRESETS, Constant, Design, Mode
+
+Target = Literal["population", "file"]
+Missing = Literal["noise", "drop", "fail"]
+DESIGNS = (*PRESETS, "rounds")
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class ClientSpec:
+    """One client: its threshold is its privacy, exactly."""
+
+    name: str
+    threshold: int
+    weight: float
+    records: int
+    level: float | None = None
+    """Its own level τ_k; none: the run's."""
+
+    @property
+    def mechanism(self) -> RandomizedResponse:
+        """Randomized response with the client's threshold."""
+        return RandomizedResponse.from_threshold(self.threshold)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is asked of whom, and how the answers are read."""
+
+    value: str
+    levels: tuple[float, ...]
+    clients: tuple[ClientSpec, ...]
+    scale: str
+    low: float
+    high: float
+    design: str = "rounds"
+    rounds: int | None = None
+    mode: Mode | None = None
+    local_level: LocalLevel = "global"
+    confidence_level: float = 0.95
+    normalizer: Normalizer = "l2"
+    weighting: str = "equal"
+    target: Target = "population"
+    missing: Missing = "noise"
+    dither: float = 0.0
+    person: bool = False
+    simulated: bool = False
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        check_confidence(self.confidence_level)
+        if not self.levels:
+            raise InputError("a run needs at least one level.")
+        for level in self.levels:
+            if not 0.0 < level < 1.0:
+                raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+        if len(set(self.levels)) < len(self.levels):
+            raise InputError("every level may be asked for once only.")
+        if len(self.levels) > 1 and any(client.level is not None for client in self.clients):
+            raise InputError("clients with levels of their own go with one run level, not with several.")
+        if self.normalizer not in NORMALIZERS:
+            raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {self.normalizer!r}.")
+        if self.design not in DESIGNS:
+            raise InputError(f"design must be one of {', '.join(DESIGNS)}; got {self.design!r}.")
+        if not (math.isfinite(self.dither) and self.dither >= 0):
+            raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
+        if self.target not in ("population", "file"):
+            raise InputError(f"target must be population or file; got {self.target!r}.")
+        check_clients(self.at_level(0))
+
+    @property
+    def working_scale(self) -> Scale:
+        """Between units and the working scale."""
+        return make_scale(self.scale, self.low, self.high)
+
+    def at_level(self, index: int) -> tuple[Client, ...]:
+        """The clients as level `index` sees them: each level gets its own fixed share of every client's records."""
+        shares = len(self.levels)
+        return tuple(
+            Client(
+                name=client.name,
+                mechanism=client.mechanism,
+                weight=client.weight,
+                level=self.levels[index] if client.level is None else client.level,
+                records=client.records // shares + (index < client.records % shares),
+            )
+            for client in self.clients
+        )
+
+    def plan(self, index: int = 0) -> Plan:
+        """The plan of level `index`."""
+        clients = self.at_level(index)
+        return plan_from_design(
+            self.resolved_design, clients, self.working_scale, mode=self.mode, local_level=self.local_level
+        )
+
+    @property
+    def resolved_design(self) -> Design:
+        """The design by name; `rounds` is equal rounds in cohort mode, a tenth of them dropped before averaging."""
+        if self.design in PRESETS:
+            design = PRESETS[self.design]
+            return design if self.rounds is None else replace(design, rounds=self.rounds)
+        smallest = min(client.records for client in self.at_level(len(self.levels) - 1))
+        rounds = self.rounds if self.rounds is not None else max(2, min(1000, smallest))
+        return Design("rounds", Constant(1), rounds=rounds, burn_in=0.1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values. Thresholds are text: they need 65 bits."""
+        plain = asdict(self)
+        for client in plain["clients"]:
+            client["threshold"] = str(client["threshold"])
+        return plain
+
+    def to_json(self) -> str:
+        """One line, keys sorted: the same specification is always the same text."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the JSON text."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @classmethod
+    def from_json(cls, text: str) -> RunSpec:
+        """Read what `to_json` wrote."""
+        plain = json.loads(text)
+        if not isinstance(plain, dict) or plain.get("version") != VERSION:
+            raise InputError(
+                f"this is no run specification of version {VERSION}; a newer privatile may have written it."
+            )
+        unknown = set(plain) - {field.name for field in fields(cls)}
+        if unknown:
+            raise InputError(f"a run specification has no field {', '.join(sorted(unknown))}.")
+        clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])
+        return cls(**{**plain, "clients": clients, "levels": tuple(plain["levels"])})

@@ -1,0 +1,127 @@
+"""From a run's state to its result: the estimand in words, the interval, the facts and the caveats."""
+
+from __future__ import annotations
+
+import math
+
+from privatile.estimator import Plan, RoundState, local_ranks
+from privatile.inference import Inference, Trajectory, endpoint_variance, self_normalized
+from privatile.mechanism import WEAK_EPSILON
+from privatile.result import Caveat, ClientFacts, QuantileResult, interval_in_units, lying_rank
+from privatile.scale import working_range
+from privatile.spec import RunSpec
+
+NEAR_END = 0.01
+"""An estimate within this share of the working range from an end is as good as stuck there."""
+
+
+def summarize(
+    spec: RunSpec, index: int, plan: Plan, state: RoundState, trajectory: Trajectory, run: str
+) -> QuantileResult:
+    """The result of level `index` as it stands after any round."""
+    share = endpoint_variance(state, plan) if spec.target == "file" else 1.0
+    inference = self_normalized(state, trajectory, spec.normalizer, share)
+    interval = interval_in_units(inference, plan.scale, spec.confidence_level)
+    clients = tuple(
+        ClientFacts(
+            name=client.name,
+            records=client.records,
+            asked=asked,
+            epsilon=client.mechanism.epsilon,
+            truth_rate=client.mechanism.truth_rate,
+            weight=client.weight,
+            level=client.level,
+            local_rank=rank,
+            lying_rank=lying_rank(client, plan.level),
+        )
+        for client, asked, rank in zip(plan.clients, state.asked, local_ranks(state, plan), strict=True)
+    )
+    return QuantileResult(
+        estimand=estimand_in_words(spec, plan),
+        level=plan.level,
+        estimate=plan.scale.to_units(inference.center),
+        confidence_interval=interval,
+        confidence_level=spec.confidence_level,
+        method=method_in_words(spec, inference),
+        target=spec.target,
+        rounds=state.round,
+        averaged_rounds=state.averages.rounds,
+        records=sum(state.asked),
+        design=spec.design,
+        mode=plan.mode,
+        clients=clients,
+        caveats=tuple(caveats(spec, plan, state, inference)),
+        run=run,
+        simulated=spec.simulated,
+        inference=inference,
+        scale=plan.scale,
+    )
+
+
+def estimand_in_words(spec: RunSpec, plan: Plan) -> str:
+    """Which quantile of which mixture: changing the weights changes it when the clients differ."""
+    name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(plan.level, "")
+    value = spec.value + (f", dithered by ±{spec.dither / 2:g}," if spec.dither else "")
+    words = f"The {plan.level:.6g} quantile{name} of {value}"
+    if len(plan.clients) > 1:
+        mixture = {
+            "equal": f"the mixture of {len(plan.clients)} clients with equal weight",
+            "size": f"the mixture of {len(plan.clients)} clients weighted by their number of records",
+        }.get(spec.weighting, f"the mixture of {len(plan.clients)} clients with the weights given")
+        words += f" in {mixture}"
+    if any(client.level != plan.clients[0].level for client in plan.clients):
+        words += f" (clients' own levels average to {plan.level:.6g})"
+    return words
+
+
+def method_in_words(spec: RunSpec, inference: Inference) -> str:
+    """The interval's name, with its normaliser when that is not the usual one."""
+    return inference.method if spec.normalizer == "l2" else f"{inference.method} ({spec.normalizer} normaliser)"
+
+
+def caveats(spec: RunSpec, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
+    """What a careful reader of this result must know."""
+    found = []
+    low, high = working_range(plan.scale)
+    near = NEAR_END * (high - low)
+    for end, word in ((low, "lower"), (high, "upper")):
+        if abs(inference.center - end) <= near:
+            found.append(
+                Caveat(
+                    "range",
+                    f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
+                    "Ask other people with a wider --range.",
+                )
+            )
+    largest = max(client.mechanism.epsilon for client in plan.clients)
+    if math.isinf(largest):
+        found.append(Caveat("not-private", "At least one client told every truth: this result is not private."))
+    elif largest > WEAK_EPSILON:
+        found.append(Caveat("weak", f"ε = {largest:.3g} protects next to nothing."))
+    if spec.missing == "noise":
+        found.append(
+            Caveat(
+                "missing",
+                "Missing values, if any, answered at random: a client with a share π of them counts with weight "
+                "p(1 − π) instead of p.",
+            )
+        )
+    elif spec.missing == "drop":
+        found.append(
+            Caveat(
+                "missing",
+                "Missing values were dropped: how many are missing is not protected, and shows in the counts.",
+            )
+        )
+    if spec.dither:
+        found.append(
+            Caveat("dither", f"This is the quantile of values dithered by ±{spec.dither / 2:g}, not of the raw ones.")
+        )
+    if spec.target == "file":
+        found.append(Caveat("file", "The interval is about the file's own records; it is too narrow for a population."))
+    silent = sum(used > 1 for used in state.used)
+    if silent:
+        found.append(
+            Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
+        )
+    return found
