@@ -120,7 +120,7 @@ def configuration_text(
     users = [user(coordinator.login, *coordinator_permissions(identity))]
     users += [user(keys.login, *client_permissions(identity, name)) for name, keys in sorted(clients.items())]
     listen = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
-    return f"""# Written by privatile from the study and the roster; edits are lost. A broker of your own needs the same.
+    return f"""# Written by privatile from the study and the roster; edits are lost. A broker of your own needs this.
 server_name: privatile_{identity}
 listen: "{listen}:{settings.port}"
 max_payload: {wire.LARGEST_ASK + 65536}

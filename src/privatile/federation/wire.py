@@ -18,9 +18,10 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 from privatile.errors import ProtocolError
 from privatile.federation.keys import KeyPair, verify
@@ -32,6 +33,10 @@ LARGEST_ASK = 1 << 20
 LARGEST_ANSWER = 4096
 """Anything longer from a client is refused unread."""
 
+MOST_LEVELS = 100
+"""Levels asked in one round."""
+
+_ABSENT: Any = object()
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 _HEX32 = re.compile(r"[0-9a-f]{32}")
 
@@ -99,7 +104,7 @@ class Link:
 
     def __post_init__(self) -> None:
         _check_count("sequence", self.sequence)
-        _check_hex("hash", self.hash, _HEX64)
+        _check_hex("hash", self.hash, _HEX32)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -132,82 +137,110 @@ class _Signed:
         return body + b"\n" + base64.b64encode(key.sign(body))
 
 
+Shared = float | int | None
+ByClient = tuple[tuple[str, Shared], ...]
+"""A field's values where the clients' differ, sorted by name."""
+
+
+class Entry(NamedTuple):
+    """One level of a round's questions. A field holds one value for all clients, or one each where they differ."""
+
+    level: Shared | ByClient
+    query: float
+    length: Shared | ByClient
+    step: Shared | ByClient
+
+
+def _gather(values: dict[str, Shared]) -> Shared | ByClient:
+    first = next(iter(values.values()))
+    return first if all(value == first for value in values.values()) else tuple(sorted(values.items()))
+
+
+def _to_json(value: Shared | ByClient) -> Any:
+    return dict(value) if isinstance(value, tuple) else value
+
+
 @dataclass(frozen=True)
 class AskMessage(_Signed):
-    """A round's questions, for all clients at once; lengths by client only where they differ.
+    """A round's questions, for all clients at once.
 
     >>> key = KeyPair.generate()
-    >>> one = Question("r", 1, 0.5, 10.0, 5)
-    >>> sent = AskMessage.of("0" * 64, {"north": (one,), "south": (one,)})
+    >>> one, two = Question("r", 1, 0.5, 10.0, 5), Question("r", 1, 0.5, 10.0, 7)
+    >>> sent = AskMessage.of("0" * 64, {"north": (one,), "south": (two,)})
     >>> message = read_message(sent.pack(key), key.public.signer, LARGEST_ASK)
-    >>> message == sent, message.questions("north") == (one,), message.questions("west")
-    (True, True, (Question(run='r', round=1, level=0.5, query=10.0, length=5, step=None),))
+    >>> message == sent, message.questions("south") == (two,), message.questions("west")
+    (True, True, ())
     """
 
     kind: ClassVar[str] = "ask"
     run: str
     round: int
-    asks: tuple[tuple[float, float, float | None, int | tuple[tuple[str, int], ...]], ...]
-    """(level, query, step, length or lengths by client), one entry a level."""
+    entries: tuple[Entry, ...]
+    """One a level."""
 
     @classmethod
-    def of(cls, study: str, questions: Mapping[str, tuple[Question, ...]]) -> AskMessage:
-        """From one tuple of questions a client; all share run, round and, level by level, query and step."""
+    def of(cls, study: str, questions: Mapping[str, Sequence[Question]]) -> AskMessage:
+        """From one tuple of questions a client; all share run, round and, level by level, the query."""
         first = next(iter(questions.values()))
-        asks = []
+        entries = []
         for place, head in enumerate(first):
-            lengths = {client: asked[place].length for client, asked in questions.items()}
-            same = len(set(lengths.values())) == 1
-            asks.append((head.level, head.query, head.step, head.length if same else tuple(sorted(lengths.items()))))
-        message = cls(study, first[0].run, first[0].round, tuple(asks))
+            level, length, step = (
+                _gather({client: getattr(asked[place], field) for client, asked in questions.items()})
+                for field in ("level", "length", "step")
+            )
+            entries.append(Entry(level, head.query, length, step))
+        message = cls(study, first[0].run, first[0].round, tuple(entries))
         for client, asked in questions.items():
-            if message.questions(client) != asked:
-                raise ProtocolError(f"the questions to client {client} differ from the others' in more than length.")
+            if message.questions(client) != tuple(asked):
+                raise ProtocolError(f"the questions to client {client} belong to another run, round or query.")
         return message
+
+    @cached_property
+    def _tables(self) -> list[tuple[Any, float, Any, Any]]:
+        return [(_to_json(one.level), one.query, _to_json(one.length), _to_json(one.step)) for one in self.entries]
 
     def questions(self, client: str) -> tuple[Question, ...]:
         """What this client is asked; empty when the round does not ask it."""
         found = []
-        for level, query, step, length in self.asks:
-            own = length if isinstance(length, int) else dict(length).get(client)
-            if own is None:
+        for level, query, length, step in self._tables:
+            own = [value.get(client, _ABSENT) if isinstance(value, dict) else value for value in (level, length, step)]
+            if _ABSENT in own:
                 return ()
-            found.append(Question(self.run, self.round, level, query, own, step))
+            found.append(Question(self.run, self.round, own[0], query, own[1], own[2]))
         return tuple(found)
 
     def _body(self) -> dict[str, Any]:
         asks = [
-            {
-                "level": level,
-                "query": query,
-                "step": step,
-                "length": length if isinstance(length, int) else dict(length),
-            }
-            for level, query, step, length in self.asks
+            {"level": level, "query": query, "length": length, "step": step}
+            for level, query, length, step in self._tables
         ]
         return {"run": self.run, "round": self.round, "asks": asks}
 
     @classmethod
     def _from_body(cls, study: str, fields: dict[str, Any]) -> AskMessage:
-        if set(fields) != {"run", "round", "asks"} or not isinstance(fields["asks"], list) or not fields["asks"]:
+        if set(fields) != {"run", "round", "asks"} or not isinstance(fields["asks"], list):
             raise ProtocolError("an ask has exactly the fields asks, kind, round, run and study.")
-        asks = []
+        if not 1 <= len(fields["asks"]) <= MOST_LEVELS:
+            raise _fail("asks", f"a list of 1 to {MOST_LEVELS} entries")
+        entries = []
         for entry in fields["asks"]:
-            if not isinstance(entry, dict) or set(entry) != {"level", "query", "step", "length"}:
+            if not isinstance(entry, dict) or set(entry) != {"level", "query", "length", "step"}:
                 raise ProtocolError("an entry of asks has exactly the fields length, level, query and step.")
-            length = entry["length"]
-            if isinstance(length, dict):
-                for client, own in length.items():
-                    _check_text("client", client, 40)
-                    _check_count("length", own, 1)
-                lengths: int | tuple[tuple[str, int], ...] = tuple(sorted(length.items()))
-                sample: Any = next(iter(length.values()), None)
-            else:
-                sample = lengths = length
-            # Question holds the rules for all these fields.
-            asked = Question(fields["run"], fields["round"], entry["level"], entry["query"], sample, entry["step"])
-            asks.append((asked.level, asked.query, asked.step, lengths))
-        return cls(study, fields["run"], fields["round"], tuple(asks))
+            shared: dict[str, Any] = {}
+            sample = {}
+            for field in ("level", "length", "step"):
+                value = entry[field]
+                if isinstance(value, dict):
+                    if not value or not all(isinstance(one, int | float) for one in value.values()):
+                        raise _fail(field, "a number, or numbers by client")
+                    shared[field] = tuple(sorted(value.items()))
+                    sample[field] = next(iter(value.values()))
+                else:
+                    shared[field] = sample[field] = value
+            # Question holds the rules for all these fields; a client's own values meet them in `questions`.
+            asked = Question(fields["run"], fields["round"], query=entry["query"], **sample)
+            entries.append(Entry(shared["level"], asked.query, shared["length"], shared["step"]))
+        return cls(study, fields["run"], fields["round"], tuple(entries))
 
 
 @dataclass(frozen=True)
@@ -238,30 +271,42 @@ class Notice(_Signed):
 
 @dataclass(frozen=True)
 class Hello(_Signed):
-    """A client is there. `instance` is drawn at its start: two live holders of one key show different ones."""
+    """A client is there. `instance` is drawn at its start: two live holders of one key show different ones.
+
+    `restored` is the link that the site knows its ledger to have lost, after it has marked the records behind it as
+    spent; none otherwise.
+    """
 
     kind: ClassVar[str] = "hello"
     client: str
     instance: str
     ledger: Link
+    restored: Link | None = None
 
     def __post_init__(self) -> None:
         _check_text("client", self.client, 40)
         _check_hex("instance", self.instance, _HEX32)
 
     def _body(self) -> dict[str, Any]:
-        return {"client": self.client, "instance": self.instance, "ledger": self.ledger.to_dict()}
+        return {
+            "client": self.client,
+            "instance": self.instance,
+            "ledger": self.ledger.to_dict(),
+            "restored": None if self.restored is None else self.restored.to_dict(),
+        }
 
     @classmethod
     def _from_body(cls, study: str, fields: dict[str, Any]) -> Hello:
-        if set(fields) != {"client", "instance", "ledger"}:
-            raise ProtocolError("a hello has exactly the fields client, instance, kind, ledger and study.")
-        return cls(study, fields["client"], fields["instance"], Link.from_dict(fields["ledger"]))
+        if set(fields) != {"client", "instance", "ledger", "restored"}:
+            raise ProtocolError("a hello has exactly the fields client, instance, kind, ledger, restored and study.")
+        restored = None if fields["restored"] is None else Link.from_dict(fields["restored"])
+        return cls(study, fields["client"], fields["instance"], Link.from_dict(fields["ledger"]), restored)
 
 
 @dataclass(frozen=True)
 class Welcome(_Signed):
-    """The coordinator's reply to one hello: the last link it has seen, and how many records that accounts for.
+    """The coordinator's reply to one hello: the last link it has seen, the last round it has asked, and how many of
+    the client's records all rounds up to that one asked for.
 
     `refusal` is empty, or says why this client may not go on.
     """
@@ -270,12 +315,14 @@ class Welcome(_Signed):
     client: str
     instance: str
     ledger: Link | None
+    round: int
     records: int
     refusal: str
 
     def __post_init__(self) -> None:
         _check_text("client", self.client, 40)
         _check_hex("instance", self.instance, _HEX32)
+        _check_count("round", self.round)
         _check_count("records", self.records)
         _check_text("refusal", self.refusal)
 
@@ -284,18 +331,21 @@ class Welcome(_Signed):
             "client": self.client,
             "instance": self.instance,
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "round": self.round,
             "records": self.records,
             "refusal": self.refusal,
         }
 
     @classmethod
     def _from_body(cls, study: str, fields: dict[str, Any]) -> Welcome:
-        if set(fields) != {"client", "instance", "ledger", "records", "refusal"}:
+        if set(fields) != {"client", "instance", "ledger", "round", "records", "refusal"}:
             raise ProtocolError(
-                "a welcome has exactly the fields client, instance, kind, ledger, records, refusal, study."
+                "a welcome has exactly the fields client, instance, kind, ledger, records, refusal, round and study."
             )
         link = None if fields["ledger"] is None else Link.from_dict(fields["ledger"])
-        return cls(study, fields["client"], fields["instance"], link, fields["records"], fields["refusal"])
+        return cls(
+            study, fields["client"], fields["instance"], link, fields["round"], fields["records"], fields["refusal"]
+        )
 
 
 @dataclass(frozen=True)
@@ -339,8 +389,8 @@ class AnswerMessage(_Signed):
         if set(fields) != {"run", "round", "client", "counts", "ledger"}:
             raise ProtocolError("an answer has exactly the fields client, counts, kind, ledger, round, run and study.")
         counts = fields["counts"]
-        if not isinstance(counts, list) or not 1 <= len(counts) <= 100:
-            raise _fail("counts", "a list of 1 to 100 entries")
+        if not isinstance(counts, list) or not 1 <= len(counts) <= MOST_LEVELS:
+            raise _fail("counts", f"a list of 1 to {MOST_LEVELS} entries")
         answers = []
         for entry in counts:
             if not isinstance(entry, dict) or set(entry) != {"level", "ones"}:
