@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.averaging import Normalizer, half_width, normalizer, normalizer_of
-from privatile.critical import critical_value, tail_probability
+from privatile.critical import statistic_law
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks, round_weight
 
@@ -118,10 +118,5 @@ def self_normalized(
         raise InputError(f"an interval needs at least two averaged rounds; there are {len(weights)}.")
     value = normalizer(state.averages) if kind == "l2" else normalizer_of(trajectory.queries, weights, kind)
 
-    def quantile(confidence_level: float) -> float:
-        return float(critical_value(None, confidence_level, kind, weights=weights, endpoint_variance=variance_share))
-
-    def tail(statistic: float) -> float:
-        return tail_probability(statistic, weights=weights, normalizer=kind, endpoint_variance=variance_share)
-
-    return Inference("self-normalized", state.averages.estimate, half_width(value, kind), quantile, tail)
+    law = statistic_law(weights=weights, normalizer=kind, endpoint_variance=variance_share)
+    return Inference("self-normalized", state.averages.estimate, half_width(value, kind), law.quantile, law.tail)

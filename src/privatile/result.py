@@ -244,7 +244,7 @@ def lying_rank(client: Client, level: float) -> float:
 
     >>> from privatile.mechanism import RandomizedResponse
     >>> round(lying_rank(Client("a", RandomizedResponse(0.5), 0.1, 0.5, 100), 0.5), 4)
-    0.1667
+    0.1111
     """
     if client.weight >= 1.0:
         return math.inf

@@ -3,22 +3,71 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
+from privatile.averaging import Normalizer
 from privatile.estimator import Plan, RoundState, local_ranks
 from privatile.inference import Inference, Trajectory, endpoint_variance, self_normalized
 from privatile.mechanism import WEAK_EPSILON
 from privatile.result import Caveat, ClientFacts, QuantileResult, interval_in_units, lying_rank
 from privatile.scale import working_range
-from privatile.spec import RunSpec
+from privatile.spec import Missing, Target
 
 NEAR_END = 0.01
 """An estimate within this share of the working range from an end is as good as stuck there."""
 
 
-def summarize(
-    spec: RunSpec, index: int, plan: Plan, state: RoundState, trajectory: Trajectory, run: str
-) -> QuantileResult:
-    """The result of level `index` as it stands after any round."""
+class Reading(Protocol):
+    """How the answers are to be read: the part of a specification that a result needs."""
+
+    @property
+    def value(self) -> str:
+        """What the numbers are."""
+        ...
+
+    @property
+    def design(self) -> str:
+        """Name of the design."""
+        ...
+
+    @property
+    def confidence_level(self) -> float:
+        """Of the displayed interval."""
+        ...
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """Of the self-normalised interval."""
+        ...
+
+    @property
+    def weighting(self) -> str:
+        """How the weights were chosen."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """Population or file."""
+        ...
+
+    @property
+    def missing(self) -> Missing:
+        """What missing values did."""
+        ...
+
+    @property
+    def dither(self) -> float:
+        """Width of the dither, in units."""
+        ...
+
+    @property
+    def simulated(self) -> bool:
+        """Whether draws were seeded."""
+        ...
+
+
+def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
+    """The result as it stands after any round."""
     share = endpoint_variance(state, plan) if spec.target == "file" else 1.0
     inference = self_normalized(state, trajectory, spec.normalizer, share)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
@@ -58,7 +107,7 @@ def summarize(
     )
 
 
-def estimand_in_words(spec: RunSpec, plan: Plan) -> str:
+def estimand_in_words(spec: Reading, plan: Plan) -> str:
     """Which quantile of which mixture: changing the weights changes it when the clients differ."""
     name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(plan.level, "")
     value = spec.value + (f", dithered by ±{spec.dither / 2:g}," if spec.dither else "")
@@ -74,12 +123,12 @@ def estimand_in_words(spec: RunSpec, plan: Plan) -> str:
     return words
 
 
-def method_in_words(spec: RunSpec, inference: Inference) -> str:
+def method_in_words(spec: Reading, inference: Inference) -> str:
     """The interval's name, with its normaliser when that is not the usual one."""
     return inference.method if spec.normalizer == "l2" else f"{inference.method} ({spec.normalizer} normaliser)"
 
 
-def caveats(spec: RunSpec, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
+def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
     """What a careful reader of this result must know."""
     found = []
     low, high = working_range(plan.scale)

@@ -132,7 +132,7 @@ class Coordinator:
     def result(self, level: int = 0) -> QuantileResult:
         """The result of a level as it stands."""
         track = self.tracks[level]
-        return summarize(self.spec, level, track.plan, track.state, track.trajectory, self.run)
+        return summarize(self.spec, track.plan, track.state, track.trajectory, self.run)
 
     def finish(self) -> None:
         """Mark the run as complete once no level has a round left."""

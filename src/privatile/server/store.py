@@ -111,7 +111,8 @@ class RunStore:
                 )
         except sqlite3.Error as error:
             raise StoreError(
-                f"{self.path} could not be written ({error}). Nothing is lost: free the disk and give the same command again."
+                f"{self.path} could not be written ({error}). Nothing is lost: free the disk, then give the same "
+                "command again."
             ) from None
 
     def rounds(self, level: int = 0, after: int = 0) -> Iterator[StoredRound]:
@@ -122,7 +123,9 @@ class RunStore:
             (level, after),
         )
         for row in cursor:
-            yield StoredRound(*row[:4], bool(row[4]), tuple(json.loads(row[5])), tuple(json.loads(row[6])), *row[7:])
+            level, number, query, step, averaged, lengths, ones, reached, mean, normalizer, at = row
+            asked, counts = tuple(json.loads(lengths)), tuple(json.loads(ones))
+            yield StoredRound(level, number, query, step, bool(averaged), asked, counts, reached, mean, normalizer, at)
 
     def finish(self) -> None:
         """Mark the run as complete."""

@@ -1,0 +1,42 @@
+# `make test` and `make demo` need only a Python of 3.11 or newer: everything else is set up in .venv.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+EXTRAS := tables,test
+
+.PHONY: test demo lint types contract unit format clean
+
+test: lint types contract unit
+
+$(VENV)/.base: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privatile needs Python 3.11 or newer")'
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@
+
+lint: $(VENV)/.test
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+
+types: $(VENV)/.test
+	$(VENV)/bin/mypy
+
+contract: $(VENV)/.test
+	$(VENV)/bin/lint-imports
+
+unit: $(VENV)/.test
+	$(RUN) -m pytest
+
+demo: $(VENV)/.base
+	$(RUN) examples/demo.py
+
+format: $(VENV)/.test
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo

@@ -1,0 +1,191 @@
+"""Critical values and p-values of the self-normalised statistic, exact for the schedule that was run.
+
+With w_m = 1/E_m the variance weight of round m (or weights given directly when clients differ), the clock is
+r_m = Σ_{i≤m} w_i/Σw_i, and under the true value the statistic (Q_T − Q*)/√V has the law of
+
+    S = B(1) / ‖B(r_m) − (m/T)·B(1)‖,    ‖x‖² = Σ_m (r_m − r_{m−1})·x_m²  (`l2`)
+
+with B a Brownian motion (Theorem 3.2). The law depends on the schedule: 6.7473 is the 95% value of constant lengths
+only. The values are those of the *finite* sum over the T rounds that were run, not of its limit: a constant schedule of
+20 rounds has 6.818.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from privatile.brownian import brownian_law, residual_variance
+from privatile.errors import InputError
+from privatile.ratio_law import Floats, RatioLaw
+
+Normalizer = Literal["l2"]
+NORMALIZERS: tuple[Normalizer, ...] = ("l2",)
+
+WIDEST_RATIO = 1e9
+"""Largest ratio of two weights: the elimination loses ratio·1e-16 of its accuracy, and no real schedule comes near."""
+
+
+@dataclass(frozen=True)
+class CriticalValue:
+    """v in Q_T ± v·√V, with what is known about its error.
+
+    >>> v = critical_value(lengths=[1] * 2000)
+    >>> round(v.value, 3), v.standard_error, v.method
+    (6.747, 0.0, 'exact')
+    >>> 2.0 * float(v) > 13.49
+    True
+    """
+
+    value: float
+    standard_error: float
+    """Monte Carlo standard error of `value`; 0 where the value is exact (its numerical error is below 1e-6)."""
+    method: Literal["exact", "simulated"]
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def critical_value(
+    lengths: Sequence[float] | Floats | None = None,
+    confidence_level: float = 0.95,
+    normalizer: Normalizer = "l2",
+    weights: Sequence[float] | Floats | None = None,
+    endpoint_variance: float = 1.0,
+) -> CriticalValue:
+    """The v with P(|S| ≤ v) = confidence_level: the (1 − α/2) quantile of the symmetric S.
+
+    Give the round lengths E_m, or the round weights w_m (up to scale) when clients ask unequal numbers. With
+    `endpoint_variance` κ < 1 (the file itself is the target) Var B(1) is κ, all else equal: drawing without replacement
+    adds −c·m·l to the covariance of the partial sums, and detrending by m/T removes exactly that.
+
+    >>> round(critical_value([1] * 50 + [5] * 190).value, 3)
+    5.537
+    >>> critical_value([1, 1, 1], confidence_level=95)
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: confidence_level must lie strictly between 0 and 1; got 95.0. Write 95% as 0.95.
+    """
+    level = float(confidence_level)
+    if not 0.0 < level < 1.0:
+        hint = f"Write {level:g}% as {level / 100:g}." if 1.0 < level < 100.0 else "0.95 is the usual choice."
+        raise InputError(f"confidence_level must lie strictly between 0 and 1; got {level!r}. {hint}")
+    law = statistic_law(lengths, weights, normalizer, endpoint_variance)
+    return CriticalValue(law.quantile(level), 0.0, "exact")
+
+
+def tail_probability(
+    statistic: float,
+    lengths: Sequence[float] | Floats | None = None,
+    weights: Sequence[float] | Floats | None = None,
+    normalizer: Normalizer = "l2",
+    endpoint_variance: float = 1.0,
+) -> float:
+    """The two-sided p-value P(|S| ≥ |statistic|); at a critical value it is 1 − confidence_level.
+
+    >>> round(tail_probability(6.7473, lengths=[1] * 2000), 6)
+    0.05
+    """
+    value = float(statistic)
+    if math.isnan(value):
+        raise InputError(
+            "statistic must be a number; got nan. A statistic is (estimate − value)/√V; check that V is positive."
+        )
+    return statistic_law(lengths, weights, normalizer, endpoint_variance).tail(value)
+
+
+def statistic_law(
+    lengths: Sequence[float] | Floats | None = None,
+    weights: Sequence[float] | Floats | None = None,
+    normalizer: Normalizer = "l2",
+    endpoint_variance: float = 1.0,
+) -> RatioLaw:
+    """The law of |S|, for many levels or many statistics of one schedule: it has `quantile` and `tail`."""
+    if normalizer not in NORMALIZERS:
+        raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {normalizer!r}. l2 is the default.")
+    increments = clock_increments(lengths, weights)
+    if increments.size < 2:
+        raise InputError(
+            "a schedule must have at least 2 rounds to normalise itself; got 1. Split the records over more rounds."
+        )
+    kappa = checked_endpoint_variance(endpoint_variance, increments)
+    return brownian_law(increments, kappa)
+
+
+def brownian_times(
+    lengths: Sequence[float] | Floats | None = None, weights: Sequence[float] | Floats | None = None
+) -> Floats:
+    """The clock r_m = Σ_{i≤m} w_i/Σw_i, w_m = 1/E_m, on which the running means are a Brownian motion (Theorem 3.2).
+
+    >>> brownian_times(lengths=[1, 2, 2]).tolist()
+    [0.5, 0.75, 1.0]
+    """
+    times = np.cumsum(clock_increments(lengths, weights))
+    times[-1] = 1.0
+    return times
+
+
+def clock_increments(
+    lengths: Sequence[float] | Floats | None = None, weights: Sequence[float] | Floats | None = None
+) -> Floats:
+    """r_m − r_{m−1}, checked: exactly one of lengths and weights, each positive and finite."""
+    if lengths is not None and weights is not None:
+        raise InputError(
+            "give lengths or weights, not both; got both. Lengths E_m stand for weights 1/E_m; with unequal clients "
+            "give the weights alone."
+        )
+    if lengths is not None:
+        values, name = lengths, "lengths"
+    elif weights is not None:
+        values, name = weights, "weights"
+    else:
+        raise InputError(
+            "a schedule is needed: give lengths or weights; got neither. Constant lengths are [1] * rounds."
+        )
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} must be numbers, one a round; got {type(values).__name__}. Pass a list or array."
+        ) from None
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(
+            f"{name} must be one number a round, at least one; got an array of shape {array.shape}. Constant lengths "
+            "are [1] * rounds."
+        )
+    good = np.isfinite(array) & (array > 0.0)
+    if not good.all():
+        where = int(np.flatnonzero(~good)[0])
+        raise InputError(
+            f"{name} must be positive and finite; got {float(array[where])!r} in round {where + 1}. A round that asked "
+            "nobody is no round: leave it out."
+        )
+    smallest, largest = float(array.min()), float(array.max())
+    if largest / smallest > WIDEST_RATIO:
+        raise InputError(
+            f"{name} must lie within a factor {WIDEST_RATIO:g} of each other; got {largest / smallest:g}. Join or drop "
+            "the shortest rounds."
+        )
+    raw = smallest / array if name == "lengths" else array / largest
+    return np.asarray(raw / raw.sum())
+
+
+def checked_endpoint_variance(endpoint_variance: float, increments: Floats) -> float:
+    """κ in (0, 1] and not below 1 − Var(B(1) | the detrended path), where no joint law would exist."""
+    kappa = float(endpoint_variance)
+    if not 0.0 < kappa <= 1.0:
+        raise InputError(
+            f"endpoint_variance must lie in (0, 1]; got {kappa!r}. It is the share of the estimate's variance left "
+            "when the file itself is the target; 1 means a population."
+        )
+    least = 1.0 - residual_variance(increments)
+    if kappa < least - 1e-12:
+        raise InputError(
+            f"endpoint_variance must be at least {least:.6g} for this schedule; got {kappa!r}. Below it no Gaussian "
+            "law has the stated covariances: check the share of the file that was asked, or use the population target."
+        )
+    return kappa

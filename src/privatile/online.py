@@ -1,0 +1,138 @@
+"""The estimator for people who bring their own loop: ask `query`, give counts to `update`, read `result`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from privatile.averaging import Normalizer
+from privatile.errors import InputError
+from privatile.estimator import Ask, Client, LocalLevel, RoundState, begin, check_clients, step
+from privatile.inference import Trajectory
+from privatile.mechanism import RandomizedResponse
+from privatile.result import QuantileResult
+from privatile.scale import Scale, make_scale, working_range
+from privatile.schedule import Mode
+from privatile.spec import Missing, Target
+from privatile.summary import summarize
+
+
+@dataclass(frozen=True)
+class _OpenPlan:
+    """A plan without an end: the caller says how many records answered."""
+
+    clients: tuple[Client, ...]
+    scale: Scale
+    level: float
+    mode: Mode = "cohort"
+    local_level: LocalLevel = "global"
+    rounds: int = 0
+
+    @property
+    def start(self) -> float:
+        return sum(working_range(self.scale)) / 2
+
+    def ask(self, state: RoundState) -> Ask | None:
+        return None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    value: str
+    confidence_level: float
+    weighting: str
+    design: str = "online"
+    normalizer: Normalizer = "l2"
+    target: Target = "population"
+    missing: Missing = "fail"
+    dither: float = 0.0
+    simulated: bool = False
+
+
+class OnlineQuantile:
+    """A quantile estimate that moves with every round of counts. It sees counts only, never a record.
+
+    `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. The step is the
+    paper's, γ_m = 20·r̄/(m^0.51 + 100) on the working scale; rounds may have any length and never end.
+
+    >>> import numpy as np
+    >>> rng, site = np.random.default_rng(1), RandomizedResponse.from_epsilon(1.0)
+    >>> median = OnlineQuantile(q=0.5, epsilon={"all": 1.0}, range=(0, 100))
+    >>> for _ in range(400):
+    ...     truths = rng.normal(60, 10, size=50) > median.query      # the question
+    ...     coins = rng.integers(0, 2**64, size=50, dtype=np.uint64)  # real clients ask the operating system
+    ...     median.update({"all": (int(site.respond(truths, coins).sum()), 50)})
+    >>> bool(abs(median.result().estimate - 60) < 2)
+    True
+    """
+
+    def __init__(
+        self,
+        q: float,
+        *,
+        epsilon: Mapping[str, float],
+        range: tuple[float, float],
+        scale: str = "linear",
+        weights: Mapping[str, float] | None = None,
+        confidence_level: float = 0.95,
+        value: str = "the value",
+        burn_in: int = 100,
+    ) -> None:
+        if not 0.0 < q < 1.0:
+            raise InputError(f"q must lie inside (0, 1); got {q!r}. The median is q = 0.5.")
+        if not epsilon:
+            raise InputError("epsilon must name at least one client: epsilon={'north': 1.0}.")
+        if weights is not None and set(weights) != set(epsilon):
+            raise InputError("weights must name the same clients as epsilon.")
+        clients = tuple(
+            Client(
+                name,
+                RandomizedResponse.from_epsilon(budget),
+                1.0 / len(epsilon) if weights is None else weights[name],
+                q,
+                records=1,
+            )
+            for name, budget in epsilon.items()
+        )
+        check_clients(clients)
+        self._plan = _OpenPlan(clients, make_scale(scale, *range), q)
+        self._state = begin(self._plan)
+        self._trajectory = Trajectory()
+        self._burn_in = burn_in
+        self._mean_rate = math.fsum(client.mechanism.truth_rate for client in clients) / len(clients)
+        self._reading = _Reading(value, confidence_level, "equal" if weights is None else "given")
+
+    @property
+    def query(self) -> float:
+        """The threshold to ask about next, in units of the data."""
+        return self._plan.scale.to_units(self._state.query)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds so far."""
+        return self._state.round
+
+    def update(self, counts: Mapping[str, tuple[int, int]]) -> None:
+        """One round: client -> (ones, records that answered about `query`). A client left out is silent."""
+        unknown = set(counts) - {client.name for client in self._plan.clients}
+        if unknown:
+            raise InputError(f"unknown client {sorted(unknown)[0]!r}; the clients are those of epsilon.")
+        step_size = 20.0 * self._mean_rate / (self._state.round**0.51 + 100.0)
+        given = [counts.get(client.name) for client in self._plan.clients]
+        lengths = tuple(1 if pair is None else pair[1] for pair in given)
+        if min(lengths) < 1:
+            raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
+        ask = Ask(lengths, step_size, self._state.round >= self._burn_in)
+        ones = [None if pair is None else pair[0] for pair in given]
+        self._state = step(self._state, ask, ones, self._plan)
+        self._trajectory.record(self._state)
+
+    def result(self) -> QuantileResult:
+        """The estimate and its interval as they stand; needs two rounds after the burn-in."""
+        asked = tuple(
+            replace(client, records=max(1, count))
+            for client, count in zip(self._plan.clients, self._state.asked, strict=True)
+        )
+        plan = replace(self._plan, clients=asked)
+        return summarize(self._reading, plan, self._state, self._trajectory, run="online")
