@@ -22,6 +22,9 @@ require("nats", "federation")
 import nats  # noqa: E402  (after the check that gives the cure)
 import nats.errors  # noqa: E402
 from nats.aio.client import Client as Nats  # noqa: E402
+from nats.aio.msg import Msg  # noqa: E402
+
+__all__ = ["Backoff", "Connection", "Msg", "connected", "explain"]
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
 """Seconds between attempts: doubling from the first to the second, for ever."""
@@ -107,7 +110,7 @@ def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
     texts = " ".join(f"{type(cause).__name__} {cause}" for cause in causes).lower()
     if "authorization" in texts:
         return (
-            f"the broker at {where} does not know this key: it has not been admitted yet, was revoked, or was replaced. "
+            f"the broker at {where} does not know this key: it is not admitted yet, was revoked, or was replaced. "
             "The coordinator admits it with `privatile federation admit`."
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
@@ -127,7 +130,9 @@ class Backoff:
     ([0.1, 0.2, 0.4], 30.0)
     """
 
-    def __init__(self, shortest: float = SHORTEST_WAIT, longest: float = LONGEST_WAIT, draw: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, shortest: float = SHORTEST_WAIT, longest: float = LONGEST_WAIT, draw: Callable[[], float] = random.random
+    ) -> None:
         self._shortest, self._longest, self._draw = shortest, longest, draw
         self._wait = shortest
 

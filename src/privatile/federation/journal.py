@@ -1,20 +1,20 @@
 """What a federation's run keeps beside its counts, in the same file and the same transactions.
 
-    evidence     every counted answer's ledger link and signature: the transcript can be checked answer by answer
-    events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
-    quarantined  clients whose answers are not counted until people decide
+evidence     every counted answer's ledger link and signature: the transcript can be checked answer by answer
+events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
+quarantined  clients whose answers are not counted until people decide
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from privatile.errors import StoreError
 from privatile.federation.collection import Accepted
 from privatile.federation.wire import Link
-from privatile.server.store import RunStore
+from privatile.server.store import RunStore, Statement
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS federation (study TEXT NOT NULL, digest TEXT NOT NULL)",
@@ -25,8 +25,6 @@ SCHEMA = (
     " text TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)",
 )
-
-Statement = tuple[str, tuple[Any, ...]]
 
 
 class Event(NamedTuple):
@@ -55,8 +53,9 @@ class Journal:
             store.execute([("INSERT INTO federation VALUES (?, ?)", (study_text, digest))])
         elif kept[0][0] != digest:
             raise StoreError(
-                f"{store.path} holds a run of another study (hash {kept[0][0][:16]}…, now {digest[:16]}…): the study was "
-                "edited after the run began, or this is another folder's file. Undo the edit, or begin a new federation."
+                f"{store.path} holds a run of another study (hash {kept[0][0][:16]}…, now {digest[:16]}…): the study "
+                "was edited after the run began, or this is another folder's file. Undo the edit, or begin a new "
+                "federation."
             )
         return journal
 
@@ -117,5 +116,3 @@ class Journal:
     def quarantined(self) -> dict[str, str]:
         """Reasons by client."""
         return dict(self._store.query("SELECT client, reason FROM quarantined"))
-
-
