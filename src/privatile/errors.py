@@ -6,7 +6,9 @@
     │   ├── ProtocolError          a question or an answer breaks the rules of the wire
     │   └── MissingExtra           an optional part is not installed; the text holds the cure
     ├── LedgerError                exit code 2: the ledger refuses, and says what was spent
-    │   └── AlreadyAnswered        these records, or people, have answered before
+    │   ├── AlreadyAnswered        these records, or people, have answered before
+    │   ├── OtherContent           the column is not the one the ledger knows
+    │   └── Equivocation           a round is asked again with another question
     ├── StoreError                 exit code 2: a run's file cannot be used
     ├── RunPaused                  exit code 3: a federation's run waits for people to decide
     ├── BrokerError                exit code 4: a broker cannot be started, reached or used
@@ -53,6 +55,14 @@ class LedgerError(PrivatileError):
 
 class AlreadyAnswered(LedgerError):
     """Records, or people, that have answered are asked again."""
+
+
+class OtherContent(LedgerError):
+    """A column's content or order differs from what the ledger knows."""
+
+
+class Equivocation(LedgerError):
+    """A round that was answered is asked again with another question."""
 
 
 class StoreError(PrivatileError):

@@ -1,0 +1,387 @@
+"""Accounts: the rules by which records answer, for one run at one client.
+
+- A record answers once. A run walks the order forward from the cursor; past the last record it is refused.
+- `spend_again` lets a run walk on into records that have answered; the ledger adds up what they have spent.
+- A round asked again with the identical question gets the stored count; with any field changed it is refused.
+- Content that differs from what the ledger knows for this client and column is refused; `new_people` says that
+  they are others. With a person column the people themselves are known, and other content is welcome.
+- `max_epsilon` bounds what a person (without a person column: a record) spends for life.
+
+Opening an account writes nothing; the first answer does.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.client.ledger import Ledger, Position
+from privatile.client.people import PersonKey
+from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
+from privatile.mechanism import RandomizedResponse
+from privatile.protocol import Question
+
+log = logging.getLogger("privatile.client")
+
+ROUNDING = 1e-9
+"""Realised ε falls short of the nominal one by up to 1e-10; a lifetime's sums must not trip over that."""
+
+LOOKUP = 500
+"""People looked up by one statement; SQLite allows 999 values in its oldest builds."""
+
+
+class Content(Protocol):
+    """What the ledger needs to know of a column; a `ShuffledColumn` is one."""
+
+    @property
+    def client(self) -> str:
+        """Who holds the records."""
+        ...
+
+    @property
+    def column(self) -> str:
+        """The name of the values."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """Keyed digest of the content, in its order."""
+        ...
+
+    @property
+    def records(self) -> int:
+        """How many records, after reduction to one a person."""
+        ...
+
+    @property
+    def person_key(self) -> PersonKey | None:
+        """The key under which its people are known; None without a person column."""
+        ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the holder of the data allows beyond the rule "once".
+
+    >>> Terms(max_epsilon=-1)
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: max_epsilon must be a positive number; got -1.
+    """
+
+    spend_again: bool = False
+    new_people: bool = False
+    max_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.max_epsilon
+        if limit is not None and not limit > 0:
+            raise InputError(f"max_epsilon must be a positive number; got {limit!r}.")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An answer that was given: its count, and where the ledger stood."""
+
+    ones: int
+    position: Position
+
+
+class _Stand(NamedTuple):
+    dataset: int | None
+    cursor: int
+    first: int | None
+    lost_through: int
+
+
+class Account:
+    """One run at one client: what it may ask, what it has asked."""
+
+    def __init__(
+        self, ledger: Ledger, run: str, content: Content, mechanism: RandomizedResponse, terms: Terms | None = None
+    ) -> None:
+        self.ledger = ledger
+        self.run = run
+        self.content = content
+        self.terms = terms or Terms()
+        self.epsilon = mechanism.epsilon
+        self._threshold = str(mechanism.threshold)
+        self._spend_again = self.terms.spend_again
+        self._open()
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        content, name = self.content, self._name
+        if content.person_key is not None:
+            self.ledger.know_person_key(content.person_key.fingerprint)
+        row = self.ledger.execute(
+            "SELECT d.digest, d.column, r.threshold, r.epsilon, r.spend_again FROM runs r"
+            " JOIN datasets d ON d.id = r.dataset WHERE r.run = ? AND r.client = ?",
+            (self.run, content.client),
+        ).fetchone()
+        if row is not None:
+            digest, column, threshold, epsilon, spend_again = row
+            if column != content.column or bytes(digest) != content.digest:
+                raise OtherContent(
+                    f"run {self.run!r} began at {self._name_of(column)} with other content, or in another order, and "
+                    "cannot go on with this one: records could answer twice. Give the same file unchanged (a database "
+                    "query needs an ORDER BY), or start a new run."
+                )
+            if threshold != self._threshold:
+                raise LedgerError(
+                    f"run {self.run!r} began at {name} with epsilon {epsilon:.6g}; got {self.epsilon:.6g}. A run keeps "
+                    "its budget: start a new run to use another."
+                )
+            self._spend_again = self._spend_again or bool(spend_again)
+            return
+        self._refuse_other_content()
+        self._refuse_over_limit()
+        if self.positions_left() == 0:
+            raise self._spent_out(asked=None, left=0)
+
+    def _refuse_other_content(self) -> None:
+        content = self.content
+        rows = self.ledger.execute(
+            "SELECT id, digest, by_person FROM datasets WHERE client = ? AND column = ?",
+            (content.client, content.column),
+        ).fetchall()
+        if self.terms.new_people or any(bytes(digest) == content.digest for _, digest, _ in rows):
+            return
+        strangers = [int(key) for key, _, by_person in rows if not (by_person and content.person_key is not None)]
+        if strangers:
+            spent = max(most_spent(self.ledger, key) for key in strangers)
+            raise OtherContent(
+                f"{self._name} has answered before with other content (up to epsilon {spent:.6g} a record). A new "
+                "export of the same people would let them answer again. Give the same file unchanged; if these are "
+                "other people, say so (--new-people); with a person column (--person, from the first run on) the "
+                "ledger recognises people itself."
+            )
+
+    def _refuse_over_limit(self) -> None:
+        limit = self.terms.max_epsilon
+        if limit is None:
+            return
+        spent = 0.0
+        if self.content.person_key is None:
+            dataset = self._stand().dataset
+            if dataset is not None and self._spend_again:
+                spent = most_spent(self.ledger, dataset)
+        if spent + self.epsilon > limit + ROUNDING:
+            already = f" on top of {spent:.6g} already spent" if spent else ""
+            raise AlreadyAnswered(
+                f"{self._name} allows epsilon {limit:.6g} for life; this run would spend {self.epsilon:.6g}{already}. "
+                "Ask with a smaller epsilon."
+            )
+
+    # -- where it stands -----------------------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return self._name_of(self.content.column)
+
+    def _name_of(self, column: str) -> str:
+        return f"client {self.content.client!r}, column {column!r},"
+
+    def _stand(self) -> _Stand:
+        content = self.content
+        row = self.ledger.execute(
+            "SELECT d.id, d.cursor, r.first, r.lost_through FROM datasets d LEFT JOIN runs r"
+            " ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
+            " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
+            (self.run, content.client, content.column, content.digest),
+        ).fetchone()
+        return _Stand(None, 0, None, 0) if row is None else _Stand(row[0], row[1], row[2], row[3] or 0)
+
+    def window(self) -> tuple[int, int]:
+        """The positions this run may still walk: from the cursor up to where a record would answer again."""
+        stand = self._stand()
+        if not self._spend_again:
+            return stand.cursor, max(stand.cursor, self.content.records)
+        # Within one run a record answers once, whatever may be spent again.
+        first = stand.cursor if stand.first is None else stand.first
+        return stand.cursor, max(stand.cursor, first + self.content.records)
+
+    def positions_left(self) -> int:
+        """How many positions of the order this run may still walk."""
+        start, limit = self.window()
+        return limit - start
+
+    def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of these people the rules let answer this run."""
+        spent = self._spent_by(people)
+        allowed = np.ones(len(people), dtype=np.bool_) if self._spend_again else spent == 0.0
+        if self.terms.max_epsilon is not None:
+            allowed &= spent + self.epsilon <= self.terms.max_epsilon + ROUNDING
+        return allowed
+
+    def _spent_by(self, people: NDArray[np.uint64]) -> NDArray[np.float64]:
+        spent = np.zeros(len(people), dtype=np.float64)
+        if self.ledger.execute("SELECT 1 FROM people LIMIT 1").fetchone() is None:
+            return spent
+        names = person_names(people)
+        for start in range(0, len(names), LOOKUP):
+            part = names[start : start + LOOKUP]
+            marks = ",".join("?" * len(part))
+            rows = self.ledger.execute(f"SELECT person, epsilon FROM people WHERE person IN ({marks})", part)
+            known = {bytes(person): float(epsilon) for person, epsilon in rows}
+            if known:
+                spent[start : start + len(part)] = [known.get(name, 0.0) for name in part]
+        return spent
+
+    # -- answering -----------------------------------------------------------------------------------------------
+
+    def replay(self, question: Question) -> Stored | None:
+        """The stored answer to the identical question; None where the round is new; refused otherwise."""
+        if question.run != self.run:
+            raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
+        row = self.ledger.execute(
+            "SELECT question, ones, sequence, head FROM answers WHERE run = ? AND client = ? AND round = ?"
+            " AND level = ?",
+            (self.run, self.content.client, question.round, question.level),
+        ).fetchone()
+        if row is not None:
+            if row[0] == question.to_json():
+                return Stored(int(row[1]), Position(int(row[2]), bytes(row[3])))
+            self._refuse(question, "was answered, and is asked again with another question")
+        if question.round <= self._stand().lost_through:
+            self._refuse(question, "was answered before this ledger was restored; its count is lost")
+        return None
+
+    def _refuse(self, question: Question, why: str) -> None:
+        log.warning("refused run=%r client=%r round=%d: it %s", self.run, self.content.client, question.round, why)
+        raise Equivocation(
+            f"round {question.round} of run {self.run!r} at {self._name} {why}. Nothing was answered. The coordinator "
+            "must repeat a question as it was, or ask a new round."
+        )
+
+    def record(
+        self,
+        question: Question,
+        span: tuple[int, int],
+        ones: int,
+        people: Sequence[NDArray[np.uint64]] = (),
+    ) -> Stored:
+        """Write an answer down. Call inside the ledger's transaction; it counts once that has ended."""
+        asked = (question.round, question.level, question.to_json())
+        return Stored(ones, self._charge(asked, span, question.length, ones, people))
+
+    def record_lost(
+        self, span: tuple[int, int], length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
+    ) -> None:
+        """Mark records as spent whose answers a restored ledger does not hold."""
+        self._charge(None, span, length, None, people)
+        self.ledger.execute(
+            "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
+            (through_round, self.run, self.content.client),
+        )
+
+    def _charge(
+        self,
+        asked: tuple[int, float, str] | None,
+        span: tuple[int, int],
+        length: int,
+        ones: int | None,
+        people: Sequence[NDArray[np.uint64]],
+    ) -> Position:
+        self._enter(span[0])
+        key = (self.content.client, self.content.column, self.content.digest)
+        moved = self.ledger.execute(
+            "UPDATE datasets SET cursor = ? WHERE client = ? AND column = ? AND digest = ? AND cursor = ?",
+            (span[1], *key, span[0]),
+        )
+        if moved.rowcount != 1:
+            raise LedgerError(f"{self._name} has moved on while a question was answered. Ask again.")
+        for group in people:
+            self.ledger.execute_many(
+                "INSERT INTO people (person, epsilon) VALUES (?, ?)"
+                " ON CONFLICT (person) DO UPDATE SET epsilon = epsilon + excluded.epsilon",
+                ((name, self.epsilon) for name in person_names(group)),
+            )
+        return self.ledger.append(self.run, self.content.client, asked, span, length, ones)
+
+    def _enter(self, first: int) -> None:
+        """Enter the data set and the run in the books, the first time."""
+        content = self.content
+        if self._stand().first is not None:
+            return
+        # Another process may have begun since this account was opened; under the write lock the rules hold.
+        self._open()
+        self.ledger.execute(
+            "INSERT INTO datasets (client, column, digest, by_person, records, cursor) VALUES (?, ?, ?, ?, ?, 0)"
+            " ON CONFLICT DO NOTHING",
+            (content.client, content.column, content.digest, content.person_key is not None, content.records),
+        )
+        self.ledger.execute(
+            "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
+            " SELECT ?, client, id, ?, ?, ?, ? FROM datasets WHERE client = ? AND column = ? AND digest = ?",
+            (
+                *(self.run, self._threshold, self.epsilon, first, self._spend_again),
+                *(content.client, content.column, content.digest),
+            ),
+        )
+        if content.person_key is not None:
+            # The key must be safe before the ledger holds a person known by it.
+            content.person_key.save()
+            self.ledger.keep_person_key(content.person_key.fingerprint)
+
+    def _spent_out(self, asked: int | None, left: int) -> AlreadyAnswered:
+        dataset = self._stand().dataset
+        spent = 0.0 if dataset is None else most_spent(self.ledger, dataset)
+        whose = "people" if self.content.person_key is not None else "records"
+        wanted = "" if asked is None else f", {asked} were asked"
+        history = (
+            f"Up to epsilon {spent:.6g} each is spent; another run over them would make it "
+            f"{spent + self.epsilon:.6g}. Accept that with --spend-again, or ask new {whose}."
+            if spent > 0
+            else f"Ask fewer {whose} (shorter rounds, or fewer of them)."
+        )
+        return AlreadyAnswered(f"{self._name} has {left} {whose} left that may answer{wanted}. {history}")
+
+    def refuse_more(self, asked: int, left: int) -> AlreadyAnswered:
+        """The error for a question that asks more records than may answer."""
+        return self._spent_out(asked, left)
+
+
+def person_names(people: NDArray[np.uint64]) -> list[bytes]:
+    """The 16-byte names of people held as two words each."""
+    text = np.ascontiguousarray(people).tobytes()
+    return [text[start : start + 16] for start in range(0, len(text), 16)]
+
+
+def most_spent(ledger: Ledger, dataset: int) -> float:
+    """The largest ε spent by one record of a data set: a sweep over the ends of all answered spans, modulo n."""
+    (records,) = ledger.execute("SELECT records FROM datasets WHERE id = ?", (dataset,)).fetchone()
+    spans: list[tuple[int, int, float]] = []
+    runs = ledger.execute(
+        "SELECT a.run, a.client, min(a.start), max(a.stop), sum(a.stop - a.start), r.epsilon FROM answers a"
+        " JOIN runs r ON r.run = a.run AND r.client = a.client WHERE r.dataset = ? GROUP BY a.run, a.client",
+        (dataset,),
+    ).fetchall()
+    for run, client, start, stop, total, epsilon in runs:
+        if total == stop - start:
+            spans.append((start, stop, epsilon))
+        else:
+            rows = ledger.execute("SELECT start, stop FROM answers WHERE run = ? AND client = ?", (run, client))
+            spans.extend((begin, end, epsilon) for begin, end in rows)
+    ends: list[tuple[int, int, float]] = []
+    for start, stop, epsilon in spans:
+        low, high = start % records, start % records + (stop - start)
+        for left, right in ((low, min(high, records)), (0, high - records)):
+            if right > left:
+                ends += [(left, 1, epsilon), (right, 0, epsilon)]
+    # Sums are formed afresh at every end: ∞ − ∞ has no value, and differences would drift.
+    deepest, running = 0.0, []
+    for _, opens, epsilon in sorted(ends):
+        if opens:
+            running.append(epsilon)
+            deepest = max(deepest, math.fsum(running))
+        else:
+            running.remove(epsilon)
+    return deepest

@@ -1,0 +1,400 @@
+"""The ledger: who has answered, kept in one SQLite file that is durable before any answer leaves.
+
+    meta      secret keys of this ledger (order, digest, chain), person-key fingerprint
+    datasets  a client's column, known by a keyed digest of its content: records, cursor
+    runs      a run's terms at a client: threshold and ε, where it began
+    answers   every answer: question, span of the order, count; each row carries the head of a hash chain
+    people    keyed hash of a person -> ε spent for life
+
+The cursor counts positions of a fixed random order (`shuffle`). Position p is record p mod n: a run walks forward
+from the cursor, and only a run that may spend again walks past n. Nothing in the file is a record's value.
+
+The file is made at the first commit: opening a ledger and reading from it writes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from privatile.client.keystream import KEY_BYTES, derive
+from privatile.errors import LedgerError
+
+APPLICATION = 0x5072764C  # "PrvL"
+VERSION = 1
+HEAD_BYTES = 16
+
+BUSY_SECONDS = 2.0
+"""How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
+
+LARGEST_CHECKED = 1 << 26
+"""Files up to this size (64 MiB, about 300,000 answers) are read through at opening; larger ones as they are used."""
+
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE datasets (
+    id INTEGER PRIMARY KEY, client TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
+    by_person INTEGER NOT NULL, records INTEGER NOT NULL CHECK (records > 0),
+    cursor INTEGER NOT NULL CHECK (cursor >= 0), UNIQUE (client, column, digest));
+CREATE TABLE runs (
+    run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
+    threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
+    lost_through INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run, client)) WITHOUT ROWID;
+CREATE TABLE answers (
+    sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, round INTEGER, level REAL,
+    question TEXT, start INTEGER NOT NULL, stop INTEGER NOT NULL CHECK (stop > start),
+    length INTEGER NOT NULL CHECK (length BETWEEN 1 AND stop - start),
+    ones INTEGER CHECK (ones BETWEEN 0 AND length), head BLOB NOT NULL,
+    FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level));
+CREATE TABLE people (person BLOB PRIMARY KEY, epsilon REAL NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Position(NamedTuple):
+    """Where a ledger stands: the number of its entries, and the head of the chain over them."""
+
+    sequence: int
+    head: bytes
+
+
+def _explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
+    """What SQLite said, with the way out. SQLite's own texts never hold a bound value."""
+    name = str(path) if path else "in memory"
+    text = str(error).lower()
+    if "locked" in text or "busy" in text:
+        why, cure = "is in use by another process", "Wait for that run to end, or stop it, then try again."
+    elif "readonly" in text or "read-only" in text:
+        why, cure = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
+    elif "full" in text:
+        why, cure = "cannot grow: the disk is full", "Nothing was answered. Make room and start again."
+    elif "unable to open" in text:
+        why, cure = "cannot be opened", "Check that its folder exists and that you may write there."
+    elif isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+        why = "is damaged or is not a ledger"
+        cure = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
+    else:
+        why, cure = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
+    return LedgerError(f"the ledger {name} {why}. {cure}")
+
+
+class Ledger:
+    """The book of one site.
+
+    >>> with Ledger.in_memory() as ledger:
+    ...     ledger.position.sequence
+    0
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None, *, on_disk: bool) -> None:
+        """Use `open` or `in_memory`."""
+        self._connection = connection
+        self.path = path
+        self._on_disk = on_disk
+        self._depth = 0
+        self._lock = threading.RLock()
+        self._master = self._meta("master") or b""
+        if len(self._master) != KEY_BYTES:
+            raise LedgerError(f"the ledger {path} is damaged: its key is missing. Restore it from a backup.")
+        self._chain_key = derive(self._master, "chain")
+
+    # -- opening and closing -------------------------------------------------------------------------------------
+
+    @classmethod
+    def in_memory(cls) -> Ledger:
+        """A ledger that lives as long as this process: for simulation and tests."""
+        return cls(_fresh(), None, on_disk=False)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Ledger:
+        """The ledger at `path`; where there is none, one that will be made there at the first commit."""
+        where = Path(path)
+        if not where.exists() and not where.is_symlink():
+            if read_only or not create:
+                raise LedgerError(f"there is no ledger at {where}. One is made when records first answer.")
+            return cls(_fresh(), where, on_disk=False)
+        if not where.is_file():
+            raise LedgerError(f"the ledger {where} is not a file. Give the path of a ledger file.")
+        return cls(_connect(where, read_only=read_only), where, on_disk=True)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path) if self.path else 'in memory'!r})"
+
+    # -- reading and writing -------------------------------------------------------------------------------------
+
+    def execute(self, sql: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement; SQLite's failures become ledger errors."""
+        try:
+            return self._connection.execute(sql, tuple(values))
+        except sqlite3.Error as error:
+            problem = _explain(self.path, error)
+        raise problem
+
+    def execute_many(self, sql: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run one statement for each row."""
+        try:
+            self._connection.executemany(sql, rows)
+            return
+        except sqlite3.Error as error:
+            problem = _explain(self.path, error)
+        raise problem
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, on the disk when it ends. Inner transactions join the outer one.
+
+        The write lock is taken at the start, so what is read inside is still true at the commit, whoever else
+        has the file open.
+        """
+        with self._lock:
+            if self._depth == 0:
+                if self.path is not None and not self._on_disk:
+                    self._make_file()
+                self.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+                if self._depth == 1:
+                    self.execute("COMMIT")
+            except BaseException:
+                if self._depth == 1 and self._connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth -= 1
+
+    def _make_file(self) -> None:
+        """Put the fresh ledger at its path, whole or not at all, readable by its owner only."""
+        if self.path is None:
+            return
+        draft = self.path.with_name(f".{secrets.token_hex(8)}.draft")
+        problem: str | None = None
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            try:
+                copy = sqlite3.connect(draft)
+                try:
+                    self._connection.backup(copy)
+                finally:
+                    copy.close()
+                _flush(draft)
+                # A link fails where a file has appeared meanwhile; a rename would replace it.
+                os.link(draft, self.path)
+                _flush(self.path.parent)
+            finally:
+                draft.unlink()
+        except FileExistsError:
+            problem = "was made by another process just now. Start again."
+        except (OSError, sqlite3.Error) as error:
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "SQLite failed"
+            problem = f"cannot be made ({reason}). Nothing was answered. Give a path where you may write."
+        if problem:
+            raise LedgerError(f"the ledger {self.path} {problem}")
+        self._connection.close()
+        self._connection = _connect(self.path, read_only=False)
+        self._on_disk = True
+
+    def _meta(self, key: str) -> bytes | None:
+        row = self.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def _set_meta(self, key: str, value: bytes) -> None:
+        self.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+    # -- keys ----------------------------------------------------------------------------------------------------
+
+    def order_key(self, client: str, column: str) -> bytes:
+        """The key of the random order of a client's column."""
+        return derive(self._master, "order", client, column)
+
+    def digest_key(self) -> bytes:
+        """The key under which contents are digested."""
+        return derive(self._master, "digest")
+
+    def choice_key(self, column: str) -> bytes:
+        """The key that decides which of a person's records is used."""
+        return derive(self._master, "choice", column)
+
+    def know_person_key(self, fingerprint: bytes) -> None:
+        """Refuse a person key other than the one under which people are already known."""
+        known = self._meta("person key")
+        if known is not None and known != fingerprint:
+            raise LedgerError(
+                f"the person key is not the one with which the ledger {self.path} knows its people; with another key "
+                "everybody would look new and answer again. Restore the person-key file that belongs to this ledger."
+            )
+
+    def keep_person_key(self, fingerprint: bytes) -> None:
+        """Remember which person key this ledger's people are known by."""
+        self.know_person_key(fingerprint)
+        if self._meta("person key") is None:
+            self._set_meta("person key", fingerprint)
+
+    # -- the chain -----------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """The number of entries and the head of the chain over all of them."""
+        row = self.execute("SELECT sequence, head FROM answers ORDER BY sequence DESC LIMIT 1").fetchone()
+        return Position(0, bytes(HEAD_BYTES)) if row is None else Position(int(row[0]), bytes(row[1]))
+
+    def head_at(self, sequence: int) -> bytes | None:
+        """The head after `sequence` entries; None where the ledger has not come that far."""
+        if sequence == 0:
+            return bytes(HEAD_BYTES)
+        row = self.execute("SELECT head FROM answers WHERE sequence = ?", (sequence,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def confirm(self, seen: Position) -> None:
+        """Refuse to go on where somebody has seen this ledger further on, or with another past.
+
+        A ledger restored from a backup, or one of two copies in use, has lost entries that `seen` knows of.
+        """
+        head = self.head_at(seen.sequence)
+        if head is None:
+            raise LedgerError(
+                f"the ledger {self.path} has {self.position.sequence} entries, but {seen.sequence} were seen before: "
+                "it was restored from a backup. Mark the answers since then as spent before answering again."
+            )
+        if head != seen.head:
+            raise LedgerError(
+                f"the ledger {self.path} has another past than the one seen at entry {seen.sequence}: two copies of "
+                "it are in use. Stop both, keep the one with more entries, and mark the other's answers as spent."
+            )
+
+    def append(
+        self,
+        run: str,
+        client: str,
+        asked: tuple[int, float, str] | None,
+        span: tuple[int, int],
+        length: int,
+        ones: int | None,
+    ) -> Position:
+        """Add an entry and link it: headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing."""
+        last = self.position
+        number, level, question = asked or (None, None, None)
+        head = self._link(last.head, (run, client, number, level, question, *span, length, ones))
+        self.execute(
+            "INSERT INTO answers (sequence, run, client, round, level, question, start, stop, length, ones, head)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (last.sequence + 1, run, client, number, level, question, *span, length, ones, head),
+        )
+        return Position(last.sequence + 1, head)
+
+    def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
+        text = json.dumps(entry, separators=(",", ":")).encode()
+        return hashlib.blake2b(head + text, key=self._chain_key, digest_size=HEAD_BYTES).digest()
+
+    def verify(self) -> int:
+        """Walk the whole chain; the number of entries, or an error at the first that was altered or removed."""
+        head, count = bytes(HEAD_BYTES), 0
+        rows = self.execute(
+            "SELECT sequence, head, run, client, round, level, question, start, stop, length, ones"
+            " FROM answers ORDER BY sequence"
+        )
+        for sequence, stored, *entry in rows:
+            count += 1
+            head = self._link(head, tuple(entry))
+            if sequence != count or head != stored:
+                raise LedgerError(
+                    f"the ledger {self.path} was altered at entry {count}: its chain is broken there. Restore it from "
+                    "a backup, then mark as spent what was answered since."
+                )
+        return count
+
+
+def _fresh() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.executescript(SCHEMA)
+    connection.execute("INSERT INTO meta (key, value) VALUES ('master', ?)", (secrets.token_bytes(KEY_BYTES),))
+    return connection
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """Open an existing ledger file, or say why it cannot be used."""
+    if path.stat().st_size == 0:
+        raise LedgerError(
+            f"the ledger {path} is empty: it was truncated, or is not a ledger. Restore it from a backup, or name a "
+            "path where there is no file to begin a new ledger."
+        )
+    connection: sqlite3.Connection | None = None
+    try:
+        if not read_only:
+            path.chmod(0o600)
+        address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        connection = sqlite3.connect(
+            address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
+        )
+        _check(connection, path)
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            # Being refused now beats being refused after the data are read.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        return connection
+    except sqlite3.Error as error:
+        problem = _explain(path, error)
+    except OSError as error:
+        problem = LedgerError(f"the ledger {path} cannot be opened ({os.strerror(error.errno or 0)}).")
+    except LedgerError as error:
+        problem = error
+    if connection is not None:
+        connection.close()
+    raise problem
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise LedgerError(f"{path} is a database, but not a ledger. Give the path of a ledger file.")
+    if version > VERSION:
+        raise LedgerError(
+            f"the ledger {path} has version {version}, written by a newer privatile; this one knows version {VERSION}. "
+            "Install the newer privatile."
+        )
+    if version < 1:
+        raise LedgerError(f"the ledger {path} has version {version}, which never existed: it is damaged.")
+    if path.stat().st_size <= LARGEST_CHECKED:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise LedgerError(
+                f"the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. "
+                "Never start from an empty one."
+            )

@@ -1,0 +1,270 @@
+"""The responder: question in, one count out. Nothing else about the records leaves it.
+
+Cohort mode: the next `length` records all answer "is x > query?". Local mode (the question carries a step): the
+client moves its own query after each report, on the working scale (Algorithm 1):
+
+    w ← w + η·a if the report is 1, w ← w − η·b if it is 0,   a = rise(level), b = fall(level).
+
+A missing record's truth is Bernoulli(1 − level) by a coin of its own, so that it pulls nowhere; then it randomizes
+like every other. ±∞ answer like numbers. With `dither` each record adds U(−w/2, w/2) when it answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from fractions import Fraction
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.client.accounts import Account, Stored, Terms
+from privatile.client.coins import Coins
+from privatile.client.ledger import Ledger
+from privatile.client.shuffle import MISSING, Missing, ShuffledColumn
+from privatile.client.spill import Words
+from privatile.errors import InputError, ProtocolError
+from privatile.mechanism import COINS, RandomizedResponse
+from privatile.protocol import Answer, Question
+
+CHUNK = 1 << 14
+"""Records randomized at once: their values and coins (256 KiB) stay in the second-level cache."""
+
+
+class Scale(Protocol):
+    """A monotone map between the data's units and the working scale."""
+
+    def to_working(self, value: float, /) -> float:
+        """From the data's units."""
+        ...
+
+    def to_units(self, value: float, /) -> float:
+        """Back to the data's units."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """An answer, with where the ledger stood when it was written down."""
+
+    answer: Answer
+    stored: Stored
+
+
+class _Stretch(NamedTuple):
+    """Records that may answer: from position `base`, at `places` counted from there (None: all), in order."""
+
+    base: int
+    places: NDArray[np.intp] | None
+    values: NDArray[np.float64]
+    people: Words | None
+
+
+class Responder:
+    """One client of one run.
+
+    `coins` come through here and nowhere else. `dither` is the width of the noise added to a record as it answers.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        column: ShuffledColumn,
+        mechanism: RandomizedResponse,
+        ledger: Ledger,
+        coins: Coins,
+        *,
+        scale: Scale | None = None,
+        missing: Missing = "noise",
+        dither: float = 0.0,
+        terms: Terms | None = None,
+    ) -> None:
+        if missing not in MISSING:
+            raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")
+        if not 0.0 <= dither < math.inf:
+            raise InputError(f"dither must be a width of 0 or more; got {dither!r}.")
+        self.client = column.client
+        self.mechanism = mechanism
+        self._column = column
+        self._coins = coins
+        self._scale = scale
+        self._dither = float(dither)
+        self._drop = missing == "drop" and column.missing > 0
+        self._account = Account(ledger, run, column, mechanism, terms)
+
+    def __repr__(self) -> str:
+        return f"Responder(run={self._account.run!r}, client={self.client!r})"
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where the answers are written down."""
+        return self._account.ledger
+
+    def available(self) -> int:
+        """How many records may still answer in this run.
+
+        Exact counts of missing values, and of people who have answered, stay at the site: tell others only that
+        there are enough.
+        """
+        start, limit = self._account.window()
+        if not self._drop and self._column.person_key is None:
+            return limit - start
+        return sum(len(stretch.values) for stretch in self._walk(start, limit, CHUNK))
+
+    def require(self, records: int) -> None:
+        """Refuse now, rather than in mid-run, where fewer than `records` may answer."""
+        left = self.available()
+        if left < records:
+            raise self._account.refuse_more(records, left)
+
+    def answer(self, question: Question) -> Answer:
+        """The count for a question, on the disk before this returns; the same again for the same question."""
+        return self.outcome(question).answer
+
+    def outcome(self, question: Question) -> Outcome:
+        """The answer, with the ledger's position, for transports that watch the ledger from outside."""
+        with self.ledger.transaction():
+            stored = self._respond(question)
+        return Outcome(self._answer(question, stored.ones), stored)
+
+    def mark_spent(self, records: int, through_round: int) -> None:
+        """After a restore: spend, unanswered, records that answered up to `through_round` of this run."""
+        with self.ledger.transaction():
+            start, limit = self._account.window()
+            stop, people = start, []
+            for end, _, group in self._take(start, limit, records):
+                stop = end
+                if group is not None:
+                    people.append(group)
+            self._account.record_lost((start, stop), records, through_round, people)
+
+    def _answer(self, question: Question, ones: int) -> Answer:
+        return Answer(run=question.run, round=question.round, client=self.client, level=question.level, ones=ones)
+
+    def _respond(self, question: Question) -> Stored:
+        """Replay or answer; the caller holds the transaction."""
+        stored = self._account.replay(question)
+        if stored is not None:
+            return stored
+        start, limit = self._account.window()
+        if limit - start < question.length:
+            raise self._account.refuse_more(question.length, limit - start)
+        stop, ones, people = start, 0, []
+        count = self._counter(question)
+        for end, values, group in self._take(start, limit, question.length):
+            stop = end
+            ones += count(values)
+            if group is not None:
+                people.append(group)
+        return self._account.record(question, (start, stop), ones, people)
+
+    # -- walking the order ---------------------------------------------------------------------------------------
+
+    def _walk(self, start: int, limit: int, size: int) -> Iterator[_Stretch]:
+        """Stretches of up to `size` positions, less the records that may not answer."""
+        records = self._column.records
+        while start < limit:
+            low = start % records
+            for values, people in self._column.blocks(low, min(records, low + limit - start, low + size)):
+                may: NDArray[np.bool_] | None = ~np.isnan(values) if self._drop else None
+                if people is not None:
+                    allowed = self._account.may_answer(people)
+                    may = allowed if may is None else may & allowed
+                if may is None or may.all():
+                    yield _Stretch(start, None, values, people)
+                else:
+                    places = np.flatnonzero(may)
+                    yield _Stretch(start, places, values[places], None if people is None else people[places])
+                start += len(values)
+
+    def _take(self, start: int, limit: int, length: int) -> Iterator[tuple[int, NDArray[np.float64], Words | None]]:
+        """The next `length` records that may answer, piece by piece, each with the position after it."""
+        taken = 0
+        # A short question does not look at a whole chunk of people; 64 positions cost as much as one.
+        for base, places, values, people in self._walk(start, limit, min(CHUNK, max(64, length))):
+            count = min(len(values), length - taken)
+            if count:
+                taken += count
+                end = base + (count if places is None else int(places[count - 1]) + 1)
+                yield end, values[:count], None if people is None else people[:count]
+            if taken == length:
+                return
+        raise self._account.refuse_more(length, taken)
+
+    # -- randomizing ---------------------------------------------------------------------------------------------
+
+    def _counter(self, question: Question) -> Callable[[NDArray[np.float64]], int]:
+        """What counts the ones among the reports of records, piece by piece."""
+        return self._cohort(question) if question.step is None else self._local(question, question.step)
+
+    def _prepared(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self._dither:
+            return values
+        shifts = self._coins.draw(len(values)).astype(np.float64) * 2.0**-64 - 0.5
+        return values + self._dither * shifts
+
+    def _cohort(self, question: Question) -> Callable[[NDArray[np.float64]], int]:
+        above = noise_threshold(question.level)
+
+        def count(values: NDArray[np.float64]) -> int:
+            values = self._prepared(values)
+            truth = values > question.query
+            if self._column.missing:
+                gaps = np.flatnonzero(np.isnan(values))
+                if len(gaps):
+                    truth[gaps] = self._coins.draw(len(gaps)) < above
+            return int(np.count_nonzero(self._report(truth)))
+
+        return count
+
+    def _report(self, truth: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        if not self.mechanism.is_private:
+            return truth
+        return self.mechanism.respond(truth, self._coins.draw(len(truth)))
+
+    def _local(self, question: Question, step: float) -> Callable[[NDArray[np.float64]], int]:
+        scale = self._scale
+        if scale is None:
+            raise ProtocolError("a question with a step needs the run's working scale; this client was given none.")
+        above = noise_threshold(question.level)
+        rise, fall = step * self.mechanism.rise(question.level), step * self.mechanism.fall(question.level)
+        working = scale.to_working(question.query)
+
+        def count(values: NDArray[np.float64]) -> int:
+            nonlocal working
+            values = self._prepared(values)
+            gaps = np.flatnonzero(np.isnan(values)) if self._column.missing else np.empty(0, dtype=np.intp)
+            guesses = iter((self._coins.draw(len(gaps)) < above).tolist()) if len(gaps) else iter(())
+            lies = self._report(np.zeros(len(values), dtype=np.bool_)).tolist()
+            ones = 0
+            for value, lie in zip(values.tolist(), lies, strict=True):
+                truth = value > scale.to_units(working) if value == value else next(guesses)
+                if truth != lie:
+                    ones += 1
+                    working += rise
+                else:
+                    working -= fall
+            return ones
+
+        return count
+
+
+def noise_threshold(level: float) -> np.uint64:
+    """A missing record says "above" iff its coin falls below ⌊2⁶⁴·(1 − level)⌋.
+
+    >>> int(noise_threshold(0.75)) == 2**62
+    True
+    """
+    return np.uint64(math.floor(COINS * (1 - Fraction(level))))
+
+
+def answer_all(asked: Iterable[tuple[Responder, Question]]) -> list[Answer]:
+    """Answer a whole round in one transaction; no count is returned before all are on the disk."""
+    pairs = list(asked)
+    ledgers = {id(responder.ledger): responder.ledger for responder, _ in pairs}
+    with ExitStack() as stack:
+        for ledger in ledgers.values():
+            stack.enter_context(ledger.transaction())
+        counts = [responder._respond(question).ones for responder, question in pairs]
+    return [responder._answer(question, ones) for (responder, question), ones in zip(pairs, counts, strict=True)]
