@@ -18,6 +18,8 @@ from typing import Any
 
 from privatile.errors import InputError
 from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.schedule import Mode
+from privatile.spec import DESIGNS, ClientSpec, Missing, RunSpec
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a broker subject: no dots, blanks or wildcards."""
@@ -67,9 +69,9 @@ class Study:
     range: tuple[float, float]
     rounds: int
     scale: str = "linear"
-    mode: str = "cohort"
-    design: str = "auto"
-    missing: str = "noise"
+    mode: Mode = "cohort"
+    design: str = "rounds"
+    missing: Missing = "noise"
     confidence_level: float = 0.95
     deadline: float = 60.0
     quorum: int = 0
@@ -105,6 +107,29 @@ class Study:
     def run(self) -> str:
         """The name of the one run this study has."""
         return f"{self.identity}-{self.digest[:16]}"
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's specification: the same for everybody who holds the study."""
+        clients = tuple(
+            ClientSpec(name, terms.mechanism.threshold, terms.weight, terms.records, terms.level)
+            for name, terms in self.clients.items()
+        )
+        weights = {terms.weight for terms in self.clients.values()}
+        return RunSpec(
+            value=self.value,
+            levels=(self.level,),
+            clients=clients,
+            scale=self.scale,
+            low=self.range[0],
+            high=self.range[1],
+            design=self.design,
+            rounds=self.rounds,
+            mode=self.mode,
+            confidence_level=self.confidence_level,
+            weighting="equal" if len(weights) == 1 else "given",
+            missing=self.missing,
+        )
 
     @classmethod
     def from_dict(cls, document: object) -> Study:
@@ -265,7 +290,7 @@ def _broken_rules(study: Study) -> list[str]:
         wrong.append(f"range must rise: low < high; got {low:g} to {high:g}.")
     elif study.scale == "log" and low <= 0.0:
         wrong.append(f'range must be positive on the log scale; got {low:g} to {high:g}. Use scale = "linear".')
-    for key, allowed in (("scale", SCALES), ("mode", MODES), ("missing", MISSING)):
+    for key, allowed in (("scale", SCALES), ("mode", MODES), ("missing", MISSING), ("design", DESIGNS)):
         if getattr(study, key) not in allowed:
             wrong.append(f"{key} must be one of {', '.join(allowed)}; got {getattr(study, key)!r:.60}.")
     if not 0.0 < study.confidence_level < 1.0:
@@ -285,7 +310,16 @@ def _broken_rules(study: Study) -> list[str]:
     total = math.fsum(terms.weight for terms in study.clients.values())
     if study.clients and abs(total - 1.0) > 1e-9:
         wrong.append(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.")
-    return wrong
+    return wrong or _broken_plan(study)
+
+
+def _broken_plan(study: Study) -> list[str]:
+    """What only the schedule itself can say; asked once everything else holds."""
+    try:
+        study.spec.plan()
+    except InputError as error:
+        return str(error).splitlines()
+    return []
 
 
 def _broken_terms(name: str, terms: Terms, study: Study) -> list[str]:
