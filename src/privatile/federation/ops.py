@@ -43,6 +43,7 @@ def start_logging(*, as_json: bool, verbose: bool = False) -> None:
     root.propagate = False
     # The broker library reports lost connections by itself, with tracebacks; ours are enough.
     logging.getLogger("nats").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
 class Metrics:

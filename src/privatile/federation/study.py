@@ -42,6 +42,10 @@ class Terms:
     records: int
     level: float | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "weight", float(self.weight))
+
     @property
     def mechanism(self) -> RandomizedResponse:
         """The coin this client's records are asked to throw."""
@@ -80,6 +84,10 @@ class Study:
     clients: Mapping[str, Terms] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # 1 and 1.0 are the same number and must be the same text.
+        for key in ("level", "confidence_level", "deadline"):
+            object.__setattr__(self, key, float(getattr(self, key)))
+        object.__setattr__(self, "range", (float(self.range[0]), float(self.range[1])))
         if not self.quorum:
             object.__setattr__(self, "quorum", len(self.clients))
         wrong = list(_broken_rules(self))
@@ -245,10 +253,7 @@ def _read(document: object) -> tuple[Study | None, list[str]]:
     if wrong:
         return None, wrong
     values = {key: document[key] for key in _KINDS if key in document}
-    for key in ("level", "confidence_level", "deadline"):
-        if key in values:
-            values[key] = float(values[key])
-    return Study(range=(float(ends[0]), float(ends[1])), clients=terms, **values), []
+    return Study(range=(ends[0], ends[1]), clients=terms, **values), []
 
 
 def _read_terms(name: str, table: object) -> tuple[Terms | None, list[str]]:
