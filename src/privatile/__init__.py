@@ -1,3 +1,46 @@
 """privatile: quantiles with honest confidence intervals, from data that never leaves its owner."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privatile.api import estimate
+    from privatile.critical import critical_value
+    from privatile.mechanism import RandomizedResponse
+    from privatile.online import OnlineQuantile
+    from privatile.protocol import Answer, Question
+    from privatile.result import ConfidenceInterval, QuantileResult
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "protocol",
+    "ConfidenceInterval": "result",
+    "OnlineQuantile": "online",
+    "QuantileResult": "result",
+    "Question": "protocol",
+    "RandomizedResponse": "mechanism",
+    "critical_value": "critical",
+    "estimate": "api",
+}
+
+__all__ = [
+    "Answer",
+    "ConfidenceInterval",
+    "OnlineQuantile",
+    "QuantileResult",
+    "Question",
+    "RandomizedResponse",
+    "__version__",
+    "critical_value",
+    "estimate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Names are imported when first used: the command's --help must not pay for numpy.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'privatile' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"privatile.{_HOMES[name]}"), name)

@@ -70,10 +70,7 @@ def critical_value(
     ...
     privatile.errors.InputError: confidence_level must lie strictly between 0 and 1; got 95.0. Write 95% as 0.95.
     """
-    level = float(confidence_level)
-    if not 0.0 < level < 1.0:
-        hint = f"Write {level:g}% as {level / 100:g}." if 1.0 < level < 100.0 else "0.95 is the usual choice."
-        raise InputError(f"confidence_level must lie strictly between 0 and 1; got {level!r}. {hint}")
+    level = checked_level(confidence_level)
     law = statistic_law(lengths, weights, normalizer, endpoint_variance)
     return CriticalValue(law.quantile(level), 0.0, "exact")
 
@@ -146,6 +143,22 @@ def clock_increments(
         raise InputError(
             "a schedule is needed: give lengths or weights; got neither. Constant lengths are [1] * rounds."
         )
+    array = checked_rounds(values, name)
+    raw = array.min() / array if name == "lengths" else array / array.max()
+    return np.asarray(raw / raw.sum())
+
+
+def checked_level(confidence_level: float) -> float:
+    """A confidence level strictly between 0 and 1."""
+    level = float(confidence_level)
+    if not 0.0 < level < 1.0:
+        hint = f"Write {level:g}% as {level / 100:g}." if 1.0 < level < 100.0 else "0.95 is the usual choice."
+        raise InputError(f"confidence_level must lie strictly between 0 and 1; got {level!r}. {hint}")
+    return level
+
+
+def checked_rounds(values: Sequence[float] | Floats, name: str) -> Floats:
+    """One positive finite number a round, within a factor `WIDEST_RATIO` of each other."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -170,8 +183,7 @@ def clock_increments(
             f"{name} must lie within a factor {WIDEST_RATIO:g} of each other; got {largest / smallest:g}. Join or drop "
             "the shortest rounds."
         )
-    raw = smallest / array if name == "lengths" else array / largest
-    return np.asarray(raw / raw.sum())
+    return array
 
 
 def checked_endpoint_variance(endpoint_variance: float, increments: Floats) -> float:

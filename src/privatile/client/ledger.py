@@ -112,9 +112,9 @@ class Ledger:
     # -- opening and closing -------------------------------------------------------------------------------------
 
     @classmethod
-    def in_memory(cls) -> Ledger:
-        """A ledger that lives as long as this process: for simulation and tests."""
-        return cls(_fresh(), None, on_disk=False)
+    def in_memory(cls, master: bytes | None = None) -> Ledger:
+        """A ledger that lives as long as this process: for simulation and tests, whose `master` key may be seeded."""
+        return cls(_fresh(master), None, on_disk=False)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Ledger:
@@ -329,10 +329,12 @@ class Ledger:
         return count
 
 
-def _fresh() -> sqlite3.Connection:
+def _fresh(master: bytes | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(SCHEMA)
-    connection.execute("INSERT INTO meta (key, value) VALUES ('master', ?)", (secrets.token_bytes(KEY_BYTES),))
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('master', ?)", (master or secrets.token_bytes(KEY_BYTES),)
+    )
     return connection
 
 

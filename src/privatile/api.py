@@ -1,0 +1,254 @@
+"""`estimate`: from data to a result, in one call. The command line calls the same function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from privatile.client.accounts import Terms
+from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
+from privatile.client.ledger import Ledger
+from privatile.client.people import PersonKey
+from privatile.client.responder import Responder
+from privatile.client.shuffle import ShuffledColumn, shuffle
+from privatile.client.source import open_source
+from privatile.engines.in_process import Progress, run
+from privatile.errors import InputError, StoreError
+from privatile.options import Options
+from privatile.result import Caveat, QuantileResult
+from privatile.server.coordinator import Coordinator, new_run_name
+from privatile.server.store import RunStore
+from privatile.spec import ClientSpec, RunSpec
+
+CENTRAL = Caveat(
+    "central",
+    "Whoever holds all the data in one place could release this quantile with far less noise under central "
+    "differential privacy; local privacy is for data whose owners do not trust one holder.",
+)
+SURVEY = Caveat("survey-weights", "Records count alike within a client: survey weights are not supported yet.")
+
+
+def state_folder() -> Path:
+    """Where ledgers and unfinished runs live when no path is given: $XDG_STATE_HOME/privatile, or its usual place."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "privatile"
+
+
+def person_key_path() -> Path:
+    """Where the key that hashes people lives: apart from the ledger, in $XDG_CONFIG_HOME/privatile."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privatile" / "person.key"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data read, budgets known, nothing asked yet."""
+
+    spec: RunSpec
+    options: Options
+    columns: Mapping[str, ShuffledColumn]
+    ledger: Ledger
+    coins: Coins
+    store: RunStore | None
+    """An unfinished run of the same specification, to be continued; none: a new run."""
+
+    @property
+    def terms(self) -> Terms:
+        """What the holder of the data allows beyond "once"."""
+        return Terms(self.options.spend_again, self.options.new_people, self.options.max_epsilon)
+
+    def responders(self, run_name: str) -> list[Responder]:
+        """One a client, in the specification's order."""
+        return [
+            Responder(
+                run_name,
+                self.columns[client.name],
+                client.mechanism,
+                self.ledger,
+                self.coins,
+                scale=self.spec.working_scale,
+                missing=self.spec.missing,
+                dither=self.spec.dither,
+                terms=self.terms,
+            )
+            for client in self.spec.clients
+        ]
+
+
+def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> Prepared:
+    """Read the data and work out the run. With `rng` everything is a simulation: seeded coins, no ledger file."""
+    coins: Coins
+    if rng is None:
+        ledger = Ledger.open(options.ledger or state_folder() / "ledger.db")
+        coins = OperatingSystemCoins()
+    else:
+        ledger = Ledger.in_memory(master=rng.bytes(32))
+        coins = SeededCoins(rng)
+    key = None
+    if options.person is not None:
+        key = PersonKey.open(options.person_key or person_key_path())
+    source = open_source(data, value=options.value, client=options.client, person=options.person, query=options.query)
+    columns = shuffle(source, ledger, missing=options.missing, person_key=key)
+    names = sorted(columns)
+    options.check_clients(names)
+    weights = options.client_weights({name: columns[name].records for name in names})
+    own = options.q if isinstance(options.q, Mapping) else None
+    levels = options.levels if own is None else (sum(weights[name] * own[name] for name in names),)
+    scale = options.working_scale
+    request = RunSpec(
+        value=options.value or "the value",
+        levels=levels,
+        clients=tuple(
+            ClientSpec(
+                name=name,
+                threshold=options.mechanism(name).threshold,
+                weight=weights[name],
+                records=columns[name].records,
+                level=None if own is None else own[name],
+            )
+            for name in names
+        ),
+        scale=scale.name,
+        low=scale.low,
+        high=scale.high,
+        design=options.design,
+        rounds=options.rounds,
+        mode=options.mode,
+        local_level=options.local_level,
+        confidence_level=options.confidence_level,
+        normalizer=options.normalizer,
+        weighting=options.weighting,
+        target=options.target,
+        missing=options.missing,
+        dither=options.dither,
+        person=options.person is not None,
+        simulated=rng is not None,
+    )
+    prepared = Prepared(request, options, columns, ledger, coins, None)
+    store = None if rng is not None and options.save is None else _unfinished(prepared)
+    if store is not None:
+        return replace(prepared, spec=store.spec, store=store)
+    # What is left to answer may be less than the file holds: earlier runs have asked the rest.
+    counts = [responder.available() for responder in prepared.responders(new_run_name())]
+    clients = tuple(replace(client, records=count) for client, count in zip(request.clients, counts, strict=True))
+    spec = replace(request, clients=clients)
+    for index in range(len(spec.levels)):
+        spec.plan(index)  # a schedule that does not fit the data is refused before anyone is asked
+    return replace(prepared, spec=spec)
+
+
+def _request_digest(spec: RunSpec) -> str:
+    """What was asked for, whatever had been answered before."""
+    return replace(spec, clients=tuple(replace(client, records=1) for client in spec.clients)).digest
+
+
+def _store_path(prepared: Prepared) -> Path:
+    if prepared.options.save is not None:
+        return Path(prepared.options.save)
+    base = prepared.ledger.path.parent if prepared.ledger.path else state_folder()
+    return base / "runs" / f"{_request_digest(prepared.spec)[:24]}.db"
+
+
+def _unfinished(prepared: Prepared) -> RunStore | None:
+    path = _store_path(prepared)
+    if not path.exists():
+        return None
+    store = RunStore.open(path)
+    if _request_digest(store.spec) != _request_digest(prepared.spec):
+        raise StoreError(f"{path} holds another run (other options or clients). Name another file with save (--save).")
+    if store.finished is not None and prepared.options.spend_again:
+        raise StoreError(f"{path} holds a finished run. Name another file for the second one with save (--save).")
+    return store
+
+
+def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[QuantileResult, ...]:
+    """Ask until the run is over, or go on with an unfinished one; one result a level."""
+    store = prepared.store
+    if store is None:
+        simulated = prepared.spec.simulated and prepared.options.save is None
+        path: Path | str = ":memory:" if simulated else _store_path(prepared)
+        if isinstance(path, Path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        store = RunStore.create(path, new_run_name(), prepared.spec)
+    coordinator = Coordinator(store)
+    if store.finished is None:
+        run(coordinator, prepared.responders(store.run), progress)
+    results = tuple(coordinator.result(index) for index in range(len(prepared.spec.levels)))
+    store.close()
+    prepared.ledger.close()
+    if prepared.options.save is None and store.path != ":memory:":
+        # It served to resume; without --save nothing of the run is kept but the ledger's account.
+        for suffix in ("", "-wal", "-shm"):
+            Path(store.path + suffix).unlink(missing_ok=True)
+    return tuple(replace(result, caveats=(*result.caveats, CENTRAL, SURVEY)) for result in results)
+
+
+@overload
+def estimate(
+    data: object,
+    *,
+    q: float | Mapping[str, float] = ...,
+    epsilon: float | Mapping[str, float] | None = ...,
+    range: tuple[float, float],
+    simulate: bool = ...,
+    rng: np.random.Generator | int | None = ...,
+    progress: Progress | None = ...,
+    **options: Any,
+) -> QuantileResult: ...
+
+
+@overload
+def estimate(
+    data: object,
+    *,
+    q: Sequence[float],
+    epsilon: float | Mapping[str, float] | None = ...,
+    range: tuple[float, float],
+    simulate: bool = ...,
+    rng: np.random.Generator | int | None = ...,
+    progress: Progress | None = ...,
+    **options: Any,
+) -> tuple[QuantileResult, ...]: ...
+
+
+def estimate(
+    data: object,
+    *,
+    q: float | Sequence[float] | Mapping[str, float] = 0.5,
+    epsilon: float | Mapping[str, float] | None = None,
+    range: tuple[float, float],
+    simulate: bool = False,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> QuantileResult | tuple[QuantileResult, ...]:
+    """A quantile with its confidence interval under ε-local differential privacy; one result for each level in `q`.
+
+    `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, or a
+    DB-API connection with `query=`. `range` is where the quantile can lie, in units; `scale` is linear, log, logit
+    or identity. Every further keyword is a field of `privatile.options.Options`.
+
+    Real data takes randomness from the operating system only, and a ledger remembers who has answered. For made-up
+    data `simulate=True, rng=…` seeds everything, and the result says so.
+
+    >>> made_up = {"north": np.random.default_rng(1).normal(50, 10, 20_000),
+    ...            "south": np.random.default_rng(2).normal(60, 10, 20_000)}
+    >>> result = estimate(made_up, q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=3)
+    >>> bool(result.confidence_interval.low < 55 < result.confidence_interval.high)
+    True
+    """
+    if rng is not None and not simulate:
+        raise InputError(
+            "a seed is for simulation: with a known seed every randomized answer could be undone. Leave it out for "
+            "real data, or say simulate=True for made-up data."
+        )
+    if simulate and rng is None:
+        raise InputError("a simulation needs its randomness: give rng, a numpy Generator or a seed.")
+    several = isinstance(q, Sequence) and not isinstance(q, str)
+    chosen = Options(q=tuple(q) if isinstance(q, Sequence) else q, epsilon=epsilon, range=range, **options)
+    prepared = prepare(data, chosen, np.random.default_rng(rng) if simulate else None)
+    results = complete(prepared, progress)
+    return results if several else results[0]

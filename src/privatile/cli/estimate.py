@@ -1,0 +1,229 @@
+"""`privatile estimate`: a quantile with its interval from a column."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privatile.errors import InputError
+
+BY_CLIENT = "NUMBER or CLIENT=NUMBER"
+
+
+def _numbers(option: str, given: tuple[str, ...], several: bool) -> float | tuple[float, ...] | dict[str, float] | None:
+    """One number, several numbers, or one a client."""
+    if not given:
+        return None
+    named = [text for text in given if "=" in text]
+    if named and len(named) < len(given):
+        raise InputError(f"--{option} takes one number for all or CLIENT=NUMBER for each, not both.")
+    if named:
+        pairs = [text.rpartition("=") for text in named]
+        names = [name for name, _, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"--{option} names client {name!r} more than once.")
+        return {name: _number(option, text) for name, _, text in pairs}
+    numbers = tuple(_number(option, text) for text in given)
+    if len(numbers) == 1:
+        return numbers[0]
+    if not several:
+        raise InputError(f"--{option} was given {len(numbers)} times. One for all, or CLIENT=NUMBER for each.")
+    return numbers
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--{option} takes a number; got {text!r}.") from None
+
+
+def _weights(text: str) -> str | dict[str, float]:
+    """`equal`, `size`, or a file: TOML with client = weight, or CSV with columns client and weight."""
+    if text in ("equal", "size"):
+        return text
+    path = Path(text)
+    try:
+        if path.suffix == ".toml":
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        else:
+            with path.open(newline="", encoding="utf-8") as lines:
+                table = {row["client"]: row["weight"] for row in csv.DictReader(lines)}
+        return {str(name): float(weight) for name, weight in table.items()}
+    except (OSError, KeyError, TypeError, ValueError):
+        raise InputError(
+            f"--weights takes equal, size, or a file with one weight a client (TOML: client = weight; CSV: columns "
+            f"client and weight); {text!r} is none of these."
+        ) from None
+
+
+@click.command()
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--value", metavar="COLUMN", help="Column with the numbers.")
+@click.option("--client", metavar="COLUMN", help="Column that says who holds a record. Without it: one client, 'all'.")
+@click.option(
+    "--person",
+    metavar="COLUMN",
+    help="Column that says whose record it is. The budget is then per person, for life; several records of one person "
+    "are reduced to one at random.",
+)
+@click.option("--q", "q", multiple=True, metavar=BY_CLIENT, help="Level: 0.5 is the median (the default).")
+@click.option(
+    "--epsilon",
+    multiple=True,
+    metavar=BY_CLIENT,
+    help="Privacy budget of one record: the odds of any guess about it change by at most e^epsilon. No default.",
+)
+@click.option(
+    "--range",
+    "range_",
+    nargs=2,
+    type=float,
+    metavar="LOW HIGH",
+    help="Where the quantile can lie, in the data's units. State it from outside knowledge, not from the data.",
+)
+@click.option("--log", "log_", is_flag=True, help="Work on the logarithm: for positive values over decades.")
+@click.option("--scale", type=click.Choice(["linear", "log", "logit", "identity"]), help="Working scale (linear).")
+@click.option("--weights", metavar="equal|size|FILE", help="Weight of each client in the mixture (equal).")
+@click.option("--confidence-level", type=float, metavar="LEVEL", help="Of the interval (0.95).")
+@click.option("--design", metavar="NAME", help="How rounds are cut: rounds, paper-c1, paper-c5, paper-log.")
+@click.option(
+    "--rounds",
+    type=int,
+    metavar="N",
+    help="Number of rounds; more rounds than the smallest client has records are refused.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["cohort", "local"]),
+    help="cohort: all records of a round answer about the "
+    "same q. local: each client moves its own q inside a round (Algorithm 1).",
+)
+@click.option("--local-level", type=click.Choice(["global", "own"]), help="Level clients step with (global).")
+@click.option("--normalizer", type=click.Choice(["l2", "l1", "sup"]), help="Of the self-normalised interval (l2).")
+@click.option(
+    "--target",
+    type=click.Choice(["population", "file"]),
+    help="Who the interval is about: the population "
+    "the records are a sample of (default), or the file's own records and no one else (narrower).",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["noise", "drop", "fail"]),
+    help="Missing values: answer at random and "
+    "stay protected (noise, default), leave them out (their number shows), or refuse the file.",
+)
+@click.option(
+    "--dither",
+    type=float,
+    metavar="WIDTH",
+    help="Add a uniform ±WIDTH/2 to each value: for heaped data "
+    "(salaries in round thousands), whose quantiles sit on an atom. The estimand says so.",
+)
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Who has answered what. One for all your runs, in your state folder, unless given.",
+)
+@click.option(
+    "--person-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Key that hashes people; apart from the ledger, in your config folder, unless given.",
+)
+@click.option("--save", type=click.Path(path_type=Path), metavar="RUN.DB", help="Keep the run: questions and counts.")
+@click.option(
+    "--spend-again",
+    is_flag=True,
+    default=None,
+    help="Let records that have answered answer again; the ledger adds up what they spend.",
+)
+@click.option(
+    "--new-people",
+    is_flag=True,
+    default=None,
+    help="This file holds other people than the last one of the same client and column.",
+)
+@click.option("--max-epsilon", type=float, metavar="TOTAL", help="Most that one person or record may spend for life.")
+@click.option("--allow-weak", is_flag=True, default=None, help="Accept an epsilon above 10.")
+@click.option("--not-private", is_flag=True, default=None, help="No privacy at all: every record tells the truth.")
+@click.option("--dry-run", is_flag=True, help="Who would pay what, and how wide the interval would be. Asks no one.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+@click.option("--seed", hidden=True, type=int)
+def estimate(
+    data: Path,
+    q: tuple[str, ...],
+    epsilon: tuple[str, ...],
+    range_: tuple[float, float] | None,
+    log_: bool,
+    weights: str | None,
+    dry_run: bool,
+    as_json: bool,
+    seed: int | None,
+    **rest: Any,
+) -> None:
+    """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
+
+    Every record answers one question once, with a randomized bit; a ledger sees to the "once". Run it again after a
+    crash and it goes on where it stopped.
+
+    \b
+    privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --log
+    privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
+              --range 1000 1000000 --log --q 0.25 --weights size --save run.db
+    privatile estimate study.toml --json
+    """
+    if seed is not None:
+        raise InputError(
+            "a seed is for simulation: with a known seed every randomized answer could be undone. This command answers "
+            "for real people and takes its randomness from the operating system only."
+        )
+    given: dict[str, Any] = {}
+    if data.suffix == ".toml":
+        from privatile.options import read_study
+
+        data, given = read_study(data)
+    chosen = {key: value for key, value in rest.items() if value is not None}
+    if log_:
+        if chosen.get("scale", "log") != "log":
+            raise InputError(f"--log and --scale {chosen['scale']} exclude each other.")
+        chosen["scale"] = "log"
+    parsed = {
+        "q": _numbers("q", q, several=True),
+        "epsilon": _numbers("epsilon", epsilon, several=False),
+        "range": range_,
+        "weights": None if weights is None else _weights(weights),
+    }
+    chosen |= {key: value for key, value in parsed.items() if value is not None}
+    _estimate(data, {**given, **chosen}, dry_run, as_json)
+
+
+def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool) -> None:
+    from privatile.api import complete, prepare
+    from privatile.cli.progress import rounds_bar
+    from privatile.options import Options
+    from privatile.preview import preview
+
+    options = Options(**chosen)
+    prepared = prepare(data, options)
+    if dry_run:
+        shown = preview(prepared.spec)
+        click.echo(json.dumps(shown.to_dict(), indent=2, ensure_ascii=False) if as_json else shown.to_text())
+        return
+    if prepared.store is not None:
+        state = "is finished: shown again, no one is asked" if prepared.store.finished else "goes on where it stopped"
+        click.echo(f"run {prepared.store.run} {state}.", err=True)
+    with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
+        results = complete(prepared, progress)
+    if as_json:
+        dicts = [result.to_dict() for result in results]
+        click.echo(json.dumps(dicts[0] if len(dicts) == 1 else dicts, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo("\n\n".join(result.to_text() for result in results))

@@ -1,0 +1,54 @@
+"""Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+QUIET_SECONDS = 10.0
+"""Between two lines where stderr is no terminal."""
+
+
+@contextmanager
+def rounds_bar(label: str, quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Gives a function of (rounds done, rounds planned)."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        with _bar(label) as update:
+            yield update
+    else:
+        yield _lines(label)
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("rounds, left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=None)
+
+        def update(done: int, planned: int) -> None:
+            progress.update(task, completed=done, total=planned)
+
+        yield update
+
+
+def _lines(label: str) -> Callable[[int, int], None]:
+    begun = last = time.monotonic()
+    first: int | None = None
+
+    def update(done: int, planned: int) -> None:
+        nonlocal last, first
+        first = done - 1 if first is None else first
+        now = time.monotonic()
+        if now - last >= QUIET_SECONDS:
+            left = (now - begun) / (done - first) * (planned - done)
+            print(f"{label}: {done} of {planned} rounds, about {left:.0f} s left", file=sys.stderr, flush=True)
+            last = now
+
+    return update

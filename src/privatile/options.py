@@ -1,0 +1,228 @@
+"""The options of an estimate, whoever gives them: the command line, a TOML file or Python.
+
+One frozen value; it is checked when it is made, before any record is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from privatile.averaging import Normalizer
+from privatile.errors import InputError
+from privatile.estimator import LocalLevel
+from privatile.inference import check_confidence
+from privatile.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.scale import Scale, make_scale
+from privatile.schedule import Mode
+from privatile.spec import Missing, Target
+
+Weights = Literal["equal", "size"]
+PerClient = Mapping[str, float]
+
+WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no default.
+  epsilon bounds what anyone can learn about one person from their one randomized bit: seeing it changes the odds of
+  any guess about them by at most a factor e^epsilon.
+    0.5   strong: the truth is told 62% of the time, odds change by at most 1.65
+    1     common: 73%, 2.7
+    2     moderate: 88%, 7.4
+    4     weak: 98%, 55
+  Smaller protects more and needs more records: half the epsilon, about four times the people for the same interval.
+  Give one for all (--epsilon 1) or one a client (--epsilon north=1 --epsilon south=0.5)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Everything that may be chosen about an estimate."""
+
+    q: float | tuple[float, ...] | PerClient = 0.5
+    epsilon: float | PerClient | None = None
+    range: tuple[float, float] | None = None
+    scale: str = "linear"
+    value: str | None = None
+    client: str | None = None
+    person: str | None = None
+    query: str | None = None
+    weights: str | PerClient = "equal"
+    confidence_level: float = 0.95
+    design: str = "rounds"
+    rounds: int | None = None
+    mode: Mode | None = None
+    local_level: LocalLevel = "global"
+    normalizer: Normalizer = "l2"
+    target: Target = "population"
+    missing: Missing = "noise"
+    dither: float = 0.0
+    not_private: bool = False
+    allow_weak: bool = False
+    spend_again: bool = False
+    new_people: bool = False
+    max_epsilon: float | None = None
+    ledger: str | Path | None = None
+    save: str | Path | None = None
+    person_key: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        levels = list(self.q.values()) if isinstance(self.q, Mapping) else list(self.levels)
+        for level in levels:
+            if not 0.0 < level < 1.0:
+                raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+        check_confidence(self.confidence_level)
+        if self.epsilon is None and not self.not_private:
+            raise InputError(WHAT_EPSILON_IS)
+        if self.epsilon is not None and self.not_private:
+            raise InputError("epsilon and not_private exclude each other: either there is a budget or there is none.")
+        budgets = self.epsilon.values() if isinstance(self.epsilon, Mapping) else [self.epsilon]
+        for budget in budgets:
+            if budget is not None:
+                self._check_epsilon(budget)
+        self.working_scale  # noqa: B018  a wrong range is refused here
+        if isinstance(self.weights, str) and self.weights not in ("equal", "size"):
+            raise InputError(f"weights must be equal, size or one number a client; got {self.weights!r}.")
+
+    def _check_epsilon(self, budget: float) -> None:
+        RandomizedResponse.from_epsilon(budget)
+        if budget > WEAK_EPSILON and not self.allow_weak:
+            raise InputError(
+                f"epsilon {budget:g} protects next to nothing: above {WEAK_EPSILON:g} (up to {LARGEST_EPSILON:g}) it "
+                "must be asked for with allow_weak (--allow-weak)."
+            )
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The run's levels; with levels of the clients' own, their mean is computed once the weights are known."""
+        if isinstance(self.q, Mapping):
+            return ()
+        return tuple(float(level) for level in self.q) if isinstance(self.q, Sequence) else (float(self.q),)
+
+    @property
+    def working_scale(self) -> Scale:
+        """The scale over the stated range."""
+        if self.range is None:
+            raise InputError(
+                "range is missing: state where the quantile can lie, in units of the data (--range LOW HIGH). It must "
+                "not be read off the data; a generous guess costs little, and --log suits ranges over decades."
+            )
+        if len(tuple(self.range)) != 2:
+            raise InputError(f"range must be two numbers, low and high; got {len(tuple(self.range))}.")
+        return make_scale(self.scale, *self.range)
+
+    def mechanism(self, client: str) -> RandomizedResponse:
+        """A client's randomized response."""
+        if self.not_private:
+            return RandomizedResponse.not_private()
+        if isinstance(self.epsilon, Mapping):
+            return RandomizedResponse.from_epsilon(self.epsilon[client])
+        return RandomizedResponse.from_epsilon(cast(float, self.epsilon))
+
+    def check_clients(self, names: Sequence[str]) -> None:
+        """Options given by client must name each client once, and no other."""
+        for option in ("epsilon", "q", "weights"):
+            given = getattr(self, option)
+            if isinstance(given, Mapping):
+                for name in given:
+                    if name not in names:
+                        raise InputError(f"{option} names {name!r}, which is no client. The clients: {_listed(names)}.")
+                for name in names:
+                    if name not in given:
+                        raise InputError(f"{option} is missing for client {name!r}. Give one for every client.")
+
+    def client_weights(self, records: Mapping[str, int]) -> dict[str, float]:
+        """Weights that sum to one, by client."""
+        if isinstance(self.weights, Mapping):
+            weights = {name: float(self.weights[name]) for name in records}
+            total = math.fsum(weights.values())
+            if any(not (math.isfinite(weight) and weight > 0) for weight in weights.values()):
+                raise InputError(f"weights must be positive; got {min(weights.values())!r}.")
+            if abs(total - 1.0) > 1e-6:
+                raise InputError(f"weights must sum to 1; they sum to {total:.8g}. Divide each by {total:.8g}.")
+            return weights
+        if self.weights == "size":
+            total = sum(records.values())
+            return {name: count / total for name, count in records.items()}
+        return dict.fromkeys(records, 1.0 / len(records))
+
+    @property
+    def weighting(self) -> str:
+        """How the weights were chosen, in one word."""
+        return self.weights if isinstance(self.weights, str) else "given"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
+    """A TOML file with every option; `data` names the file, relative to the TOML's own folder.
+
+    All that is wrong with its keys is said at once.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({type(error).__name__}).") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+    data = content.pop("data", None)
+    problems = []
+    if not isinstance(data, str):
+        problems.append('data must name a file: data = "salaries.csv".')
+    known = {field.name: field for field in fields(Options)}
+    for key, given in content.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            problems.append(f"there is no option {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        elif not _fits(key, given):
+            problems.append(f"{key} must be {KINDS[key]}; got {type(given).__name__}.")
+    if problems:
+        raise InputError(f"{path}: " + " ".join(problems))
+    for key in ("range", "q"):
+        if isinstance(content.get(key), list):
+            content[key] = tuple(content[key])
+    for key in ("ledger", "save", "person_key"):
+        if key in content:
+            content[key] = path.parent / content[key]
+    return path.parent / str(data), content
+
+
+TEXT, NUMBER, WHOLE, YES_NO = "a text", "a number", "a whole number", "true or false"
+KINDS = {
+    "q": "a number, a list of numbers or a table of client = number",
+    "epsilon": "a number or a table of client = number",
+    "range": "a list of two numbers",
+    "weights": "equal, size or a table of client = number",
+    **dict.fromkeys(
+        ("scale", "value", "client", "person", "query", "design", "mode", "local_level", "normalizer", "target"), TEXT
+    ),
+    **dict.fromkeys(("missing", "ledger", "save", "person_key"), TEXT),
+    **dict.fromkeys(("confidence_level", "dither", "max_epsilon"), NUMBER),
+    "rounds": WHOLE,
+    **dict.fromkeys(("not_private", "allow_weak", "spend_again", "new_people"), YES_NO),
+}
+
+
+def _fits(key: str, given: object) -> bool:
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    table = isinstance(given, dict) and all(
+        isinstance(entry, int | float) and not isinstance(entry, bool) for entry in given.values()
+    )
+    numbers = isinstance(given, list) and all(
+        isinstance(entry, int | float) and not isinstance(entry, bool) for entry in given
+    )
+    kinds = {
+        TEXT: isinstance(given, str),
+        NUMBER: number,
+        WHOLE: isinstance(given, int) and not isinstance(given, bool),
+        YES_NO: isinstance(given, bool),
+        KINDS["q"]: number or table or numbers,
+        KINDS["epsilon"]: number or table,
+        KINDS["range"]: numbers,
+        KINDS["weights"]: isinstance(given, str) or table,
+    }
+    return kinds[KINDS[key]]

@@ -1,0 +1,91 @@
+"""What a run would cost and give, before anyone is asked.
+
+Without the data's density the width in units is unknown, but its width in *rank* is not: the interval will reach from
+about the (τ − h) to the (τ + h) quantile, with h = z·√(Σ p_k²/(4 r_k² n_k)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from privatile.critical import critical_value
+from privatile.result import epsilon_text, finite
+from privatile.spec import RunSpec
+
+SELF_NORMALIZED_COST = 1.30
+"""A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Who would pay what, and the interval's expected reach in rank."""
+
+    spec: RunSpec
+    rank_half_widths: tuple[float, ...]
+    rounds: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        return {
+            "dry_run": True,
+            "levels": list(self.spec.levels),
+            "expected_half_width_in_rank": list(self.rank_half_widths),
+            "rounds": list(self.rounds),
+            "confidence_level": self.spec.confidence_level,
+            "clients": [
+                {
+                    "name": client.name,
+                    "records": client.records,
+                    "epsilon": finite(client.mechanism.epsilon),
+                    "truth_rate": client.mechanism.truth_rate,
+                    "weight": client.weight,
+                }
+                for client in self.spec.clients
+            ],
+        }
+
+    def to_text(self) -> str:
+        """The same for a terminal."""
+        spec = self.spec
+        lines = [
+            f"Dry run: {sum(client.records for client in spec.clients):,} records would answer once each; no one was."
+        ]
+        gap = max(6, *(len(client.name) for client in spec.clients))
+        lines += ["", f"{'client':<{gap}}  {'records':>12}  {'ε':>8}  {'weight':>8}"]
+        for client in spec.clients:
+            epsilon = epsilon_text(client.mechanism.epsilon)
+            lines.append(f"{client.name:<{gap}}  {client.records:>12,}  {epsilon:>8}  {client.weight:>8.4f}")
+        lines.append("")
+        for level, reach, rounds in zip(spec.levels, self.rank_half_widths, self.rounds, strict=True):
+            low, high = max(0.0, level - reach), min(1.0, level + reach)
+            percent = f"{100 * spec.confidence_level:g}%"
+            lines.append(
+                f"level {level:g}: {rounds} rounds; the {percent} interval would reach from about the {low:.4f} to the "
+                f"{high:.4f} quantile."
+            )
+        return "\n".join(lines)
+
+
+def preview(spec: RunSpec) -> Preview:
+    """Work it out from the specification alone."""
+    z = NormalDist().inv_cdf(0.5 + spec.confidence_level / 2)
+    # The self-normalised quantile grows faster than the normal one with the level: keep their ratio.
+    cost = SELF_NORMALIZED_COST
+    if spec.confidence_level != 0.95:
+        constant = [1] * 1000
+        at = float(critical_value(constant, spec.confidence_level)) / float(critical_value(constant, 0.95))
+        cost *= at * NormalDist().inv_cdf(0.975) / z
+    reaches, rounds = [], []
+    for index in range(len(spec.levels)):
+        plan = spec.plan(index)
+        error = math.sqrt(
+            math.fsum(
+                client.weight**2 * client.mechanism.variance(plan.level) / client.records for client in plan.clients
+            )
+        )
+        reaches.append(cost * z * error)
+        rounds.append(plan.rounds)
+    return Preview(spec, tuple(reaches), tuple(rounds))
