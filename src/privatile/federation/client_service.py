@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
 from privatile.federation import wire
@@ -96,6 +96,16 @@ class ClientService:
         self._stop.set()
         self._wake.set()
 
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether the client is connected and welcome."""
+        facts = {
+            "client": self.client,
+            "connected": bool(self.metrics.value("connected")),
+            "welcomed": self._welcomed,
+            "round": int(self.metrics.value("round")),
+        }
+        return bool(facts["connected"]) and self._welcomed, facts
+
     async def run(self) -> End:
         """Serve until the study ends or somebody stops this client; refusals of policy or ledger are raised."""
         try:
@@ -157,6 +167,9 @@ class ClientService:
                 payload, self._newest = self._newest, None
                 if payload is not None and self._welcomed:
                     await self._on_ask(connection, payload)
+                elif payload is not None:
+                    # A question came before the welcome: the coordinator is there now.
+                    await self._say_hello(connection)
         finally:
             watcher.cancel()
 
