@@ -121,8 +121,9 @@ class CoordinatorService:
 
     async def run(self) -> End:
         """Carry the run to its end, or until somebody stops it."""
-        if self._coordinator.store.finished:
-            log.info("this run is complete already")
+        if self._journal.aborted():
+            self._abort = True
+            self._stop.set()
         while self._end is None:
             try:
                 async with connected("coordinator", self._urls, self._key, self._authority) as connection:
@@ -191,6 +192,9 @@ class CoordinatorService:
         try:
             first = True
             while self._end is None and not connection.lost.is_set():
+                if self._stop.is_set():
+                    await self._say_goodbye(connection)
+                    return
                 if self._collection is None and not self._open_round():
                     await self._finish(connection)
                     return

@@ -209,10 +209,39 @@ def initialize(path: Path, study: Study, settings: BrokerSettings, brokers: tupl
     return directory
 
 
-def renew(directory: Directory) -> None:
-    """Issue the broker's certificate again, for the hosts of the settings."""
+def renew(
+    directory: Directory, *, hosts: tuple[str, ...] = (), port: int | None = None, listen: str | None = None
+) -> None:
+    """Issue the broker's certificate again, for the hosts of the settings or for new ones."""
     files, settings = directory.broker_files, directory.settings()
+    if hosts or port is not None or listen is not None:
+        settings = BrokerSettings(listen or settings.listen, port or settings.port, hosts or settings.hosts)
+        replace_file(directory.settings_file, json.dumps(asdict(settings), indent=2) + "\n")
+        directory.write_configuration()
+        directory.invite()
     issue_broker(directory.authority, directory.authority_key, files.certificate, files.key, settings.hosts)
+
+
+def add_client(directory: Directory, client: str, epsilon: float, records: int, weight: float) -> None:
+    """Add a client with `weight`, the others keeping their proportions; refused once a run has begun."""
+    if directory.store_file.exists():
+        raise InputError(
+            "the run has begun, and a new client would change what is estimated. Begin a new federation with it."
+        )
+    study = directory.study()
+    if client in study.clients:
+        raise InputError(f"the study has a client {client!r} already.")
+    if not 0.0 < weight < 1.0:
+        raise InputError(f"weight must lie inside (0, 1), the others share the rest; got {weight!r}.")
+    plain = study.to_dict()
+    for terms in plain["clients"].values():
+        terms["weight"] *= 1.0 - weight
+    plain["clients"][client] = {"epsilon": epsilon, "weight": weight, "records": records}
+    if plain["quorum"] == len(study.clients):
+        plain["quorum"] = 0  # all of them, as before
+    replace_file(directory.study_file, study_toml(Study.from_dict(plain)))
+    directory.invite()
+    directory.write_configuration()
 
 
 def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:

@@ -105,6 +105,10 @@ class Journal:
         rows = self._store.query("SELECT * FROM events ORDER BY rowid DESC LIMIT ?", (last,))
         return (Event(*row) for row in reversed(rows))
 
+    def aborted(self) -> bool:
+        """Whether the run was ended for good."""
+        return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
+
     def quarantine(self, client: str, reason: str) -> None:
         """No answer of this client counts until people decide."""
         self._store.execute([("INSERT OR REPLACE INTO quarantined VALUES (?, ?)", (client, reason))])
