@@ -110,7 +110,7 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int) -> floa
             (wire.ask_stream(study.identity), wire.ask_subject(study.identity)),
             (wire.answer_stream(study.identity), wire.answer_subject(study.identity, "*")),
         ):
-            await js.add_stream(name=stream, subjects=[subject], max_msgs_per_subject=1, allow_direct=True)
+            await js.add_stream(name=stream, subjects=[subject], max_bytes=64 << 20, allow_direct=True)
 
         async def on_answer(message: Msg) -> None:
             if message.data[:8] == current:

@@ -34,6 +34,10 @@ HEARTBEAT = 15.0
 """Seconds between hellos of an idle client; also how long a question can stay unseen after a lost message."""
 
 
+AT_ONCE = 20_000
+"""Records answered without handing over to a thread: under a millisecond's work, less than the hand-over costs."""
+
+
 class Respondent(Protocol):
     """The privacy boundary as the service sees it: questions in, counts and the ledger's link out."""
 
@@ -86,7 +90,7 @@ class ClientService:
         self._end: End | None = None
         self._failure: PrivatileError | None = None
         self._welcomed = False
-        self._newest: bytes | None = None
+        self._answering = asyncio.Lock()
         self._wake = asyncio.Event()
         # One thread owns the ledger's work, so that a large cohort does not hold up heartbeats.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="respondent")
@@ -136,7 +140,9 @@ class ClientService:
         self._welcomed = False
 
         async def on_ask(message: Msg) -> None:
-            self._take(message.data)
+            # Only the newest question matters: rounds that have passed count no more answers.
+            if questions.pending_msgs == 0:
+                await self._on_ask(connection, message.data)
 
         async def on_welcome(message: Msg) -> None:
             await self._on_welcome(connection, message.data)
@@ -146,7 +152,7 @@ class ClientService:
 
         await nc.subscribe(wire.welcome_subject(identity, self.client), cb=on_welcome)
         await nc.subscribe(wire.hello_subject(identity, self.client), cb=on_hello)
-        await nc.subscribe(wire.ask_subject(identity), cb=on_ask)
+        questions = await nc.subscribe(wire.ask_subject(identity), cb=on_ask)
         await self._say_hello(connection)
         watcher = asyncio.create_task(self._watch(connection))
         try:
@@ -162,14 +168,7 @@ class ClientService:
                     await self._say_hello(connection)
                     if self._welcomed:
                         await self._look_up(connection)
-                    continue
                 self._wake.clear()
-                payload, self._newest = self._newest, None
-                if payload is not None and self._welcomed:
-                    await self._on_ask(connection, payload)
-                elif payload is not None:
-                    # A question came before the welcome: the coordinator is there now.
-                    await self._say_hello(connection)
         finally:
             watcher.cancel()
 
@@ -177,15 +176,10 @@ class ClientService:
         await connection.lost.wait()
         self._wake.set()
 
-    def _take(self, payload: bytes) -> None:
-        # Only the newest question matters: rounds that have passed count no more answers.
-        self._newest = payload
-        self._wake.set()
-
     async def _look_up(self, connection: Connection) -> None:
         payload = await connection.last_question(self.study.identity)
-        if payload is not None and self._newest is None:
-            self._take(payload)
+        if payload is not None:
+            await self._on_ask(connection, payload)
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
@@ -268,6 +262,15 @@ class ClientService:
     # -- questions -----------------------------------------------------------------------------------------------
 
     async def _on_ask(self, connection: Connection, payload: bytes) -> None:
+        if not self._welcomed:
+            # A question came before the welcome: the coordinator is there now.
+            await self._say_hello(connection)
+            return
+        # A question looked up and the same one delivered must not race for the ledger.
+        async with self._answering:
+            await self._answer(connection, payload)
+
+    async def _answer(self, connection: Connection, payload: bytes) -> None:
         try:
             message = wire.read_message(payload, self.invitation.coordinator.signer, wire.LARGEST_ASK)
             if message.study != self._digest:
@@ -285,7 +288,10 @@ class ClientService:
         if not questions:
             return
         try:
-            answers, link = await self._in_worker(lambda: self._respondent.answer(questions))
+            if sum(question.length for question in questions) <= AT_ONCE:
+                answers, link = self._respondent.answer(questions)
+            else:
+                answers, link = await self._in_worker(lambda: self._respondent.answer(questions))
         except Equivocation as error:
             self.metrics.add("equivocations")
             log.error("equivocation", extra={"facts": {"client": self.client, "round": message.round}})
@@ -299,7 +305,8 @@ class ClientService:
             await connection.nc.publish(wire.answer_subject(self.study.identity, self.client), answer.pack(self._key))
         self.metrics.add("answers")
         self.metrics.set("round", message.round)
-        log.debug("answered", extra={"facts": {"client": self.client, "round": message.round}})
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("answered", extra={"facts": {"client": self.client, "round": message.round}})
 
     def _check_terms(self, questions: Sequence[Question]) -> None:
         """Refuse what the agreed study does not cover, whatever the coordinator signs."""

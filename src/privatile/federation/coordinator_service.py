@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,10 @@ End = Literal["finished", "stopped", "aborted"]
 
 TICK = 1.0
 """Seconds between looks at requests and at the roster."""
+
+
+STREAM_BYTES = 64 << 20
+"""What the broker keeps of each stream: a thousand rounds of a hundred clients, of which only the last matters."""
 
 
 class CoordinatorService:
@@ -156,9 +161,9 @@ class CoordinatorService:
     async def _prepare(self, connection: Connection) -> None:
         identity, nc = self.study.identity, connection.nc
         js = nc.jetstream(timeout=5)
-        for name, subject, kept in (
-            (wire.ask_stream(identity), wire.ask_subject(identity), 1),
-            (wire.answer_stream(identity), wire.answer_subject(identity, "*"), 1),
+        for name, subject in (
+            (wire.ask_stream(identity), wire.ask_subject(identity)),
+            (wire.answer_stream(identity), wire.answer_subject(identity, "*")),
         ):
             config = StreamConfig(
                 name=name,
@@ -166,7 +171,8 @@ class CoordinatorService:
                 retention=RetentionPolicy.LIMITS,
                 storage=StorageType.FILE,
                 discard=DiscardPolicy.OLD,
-                max_msgs_per_subject=kept,
+                # By size alone: a limit of one message a subject would cost a deletion a message.
+                max_bytes=STREAM_BYTES,
                 num_replicas=self._replicas,
                 allow_direct=True,
             )
@@ -263,9 +269,12 @@ class CoordinatorService:
                 await self._say_goodbye(connection)
                 return
             self._changed.clear()
-            left = deadline - loop.time()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(TICK, left) if left > 0 else TICK)
+            # Timers that set the event are far cheaper, round for round, than a wait with a timeout.
+            wake = loop.call_at(
+                min(loop.time() + TICK, deadline if loop.time() < deadline else math.inf), self._changed.set
+            )
+            await self._changed.wait()
+            wake.cancel()
             self._look_around()
         self._close_round()
         self.metrics.set("round_seconds", loop.time() - began)
@@ -324,11 +333,10 @@ class CoordinatorService:
         collection = self._collection
         if collection is None:
             return
-        rounds = self._coordinator.rounds() or []
         names = list(collection.questions)
         counts = [
             [collection.answers[name].ones[place] if name in collection.answers else None for name in names]
-            for place in range(len(rounds))
+            for place in range(len(collection.questions[names[0]]))
         ]
         self._coordinator.accept(
             counts, self._journal.evidence_rows(collection.round, collection.answers, self._signers)
