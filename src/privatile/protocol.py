@@ -45,7 +45,7 @@ def _is_finite(value: object) -> bool:
 class _Message:
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values."""
-        return dict(self.__dict__)
+        return dict(vars(self))
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted: the same message is always the same text."""
