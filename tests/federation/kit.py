@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from privatile.federation.control import Control
 from privatile.federation.coordinator_service import CoordinatorService
 from privatile.federation.directory import Directory, admit, initialize, new_identity
 from privatile.federation.invitation import Invitation, read_enrolment, read_invitation
-from privatile.federation.keys import KeyPair
 from privatile.federation.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers
 from privatile.federation.site import Site, enroll
 from privatile.federation.study import Study, Terms
@@ -160,5 +159,23 @@ def start(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def stranger() -> KeyPair:
-    return KeyPair.generate()
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something that other tasks bring about."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def tasks(*work: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
+    """Run work beside the test, and see that it ends with it."""
+    running = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield running
+    finally:
+        left = set(running)
+        while left:  # before Python 3.12 a wait with a timeout could swallow a cancellation that met its end
+            for one in left:
+                one.cancel()
+            _, left = await asyncio.wait(left, timeout=1.0)
+        await asyncio.gather(*running, return_exceptions=True)

@@ -7,14 +7,14 @@ import contextlib
 import itertools
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.federation.kit import Federation, make_study
+from tests.federation.kit import Federation, make_study, tasks, until
 
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
@@ -32,13 +32,6 @@ from privatile.federation.wire import AskMessage, Link
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-
-
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait for something that other tasks bring about."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:
@@ -78,20 +71,6 @@ def twisted(
     assert isinstance(client, Answering)
     client.twist = twist
     return client
-
-
-@contextlib.asynccontextmanager
-async def tasks(*work: Awaitable[Any]) -> Any:
-    running = [asyncio.ensure_future(one) for one in work]
-    try:
-        yield running
-    finally:
-        left = set(running)
-        while left:  # before Python 3.12 a wait with a timeout could swallow a cancellation that met its end
-            for one in left:
-                one.cancel()
-            _, left = await asyncio.wait(left, timeout=1.0)
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 # -- the same draws, the same transcript ---------------------------------------------------------------------------
@@ -430,7 +409,7 @@ def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
                 federation.sites["site1"] = replace(original, path=tmp_path / "twin")
                 second = asyncio.ensure_future(federation.client("site1").run())
                 federation.sites["site1"] = original
-                return await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 20)
+                return list(await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 20))
 
     for end in asyncio.run(scene()):
         assert isinstance(end, SiteRefusal), end

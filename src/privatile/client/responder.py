@@ -252,11 +252,7 @@ class Responder:
         return count
 
 
-<<<<<<< HEAD
-@lru_cache(maxsize=256)
-=======
 @lru_cache(maxsize=64)
->>>>>>> main
 def noise_threshold(level: float) -> np.uint64:
     """A missing record says "above" iff its coin falls below ⌊2⁶⁴·(1 − level)⌋.
 

@@ -326,6 +326,9 @@ class ClientService:
 
     def _refuse(self, what: str, reason: str) -> None:
         self.metrics.add("refused")
+        seen = int(self.metrics.value("refused"))
+        if seen > 20 and seen & (seen - 1):
+            return  # from here on every doubling is logged: a flood must not fill the disk
         log.warning("refused", extra={"facts": {"client": self.client, "what": what, "reason": reason}})
 
     def _fail(self, error: PrivatileError) -> None:

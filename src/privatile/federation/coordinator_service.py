@@ -430,12 +430,13 @@ class CoordinatorService:
             return
         try:
             message = wire.read_message(payload, signer, wire.LARGEST_ANSWER)
+            if not isinstance(message, Hello) or message.client != client:
+                raise ProtocolError("the message is not a hello of this client.")
         except ProtocolError as error:
-            self.metrics.add("rejected", client=client)
-            log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
-            return
-        if not isinstance(message, Hello) or message.client != client:
-            self.metrics.add("rejected", client=client)
+            self.metrics.add("rejected_hellos", client=client)
+            seen = int(self.metrics.value("rejected_hellos", client=client))
+            if seen & (seen - 1) == 0:  # the first, second, fourth, eighth …: a flood must not fill the disk
+                log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
             return
         self._heard[client] = time.time()
         self.metrics.set("heard", self._heard[client], client=client)

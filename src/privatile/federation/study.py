@@ -19,7 +19,7 @@ from typing import Any
 from privatile.errors import InputError
 from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.schedule import Mode
-from privatile.spec import DESIGNS, ClientSpec, Missing, RunSpec
+from privatile.spec import ClientSpec, Missing, RunSpec
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a broker subject: no dots, blanks or wildcards."""
@@ -295,7 +295,7 @@ def _broken_rules(study: Study) -> list[str]:
         wrong.append(f"range must rise: low < high; got {low:g} to {high:g}.")
     elif study.scale == "log" and low <= 0.0:
         wrong.append(f'range must be positive on the log scale; got {low:g} to {high:g}. Use scale = "linear".')
-    for key, allowed in (("scale", SCALES), ("mode", MODES), ("missing", MISSING), ("design", DESIGNS)):
+    for key, allowed in (("scale", SCALES), ("mode", MODES), ("missing", MISSING)):
         if getattr(study, key) not in allowed:
             wrong.append(f"{key} must be one of {', '.join(allowed)}; got {getattr(study, key)!r:.60}.")
     if not 0.0 < study.confidence_level < 1.0:
