@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from privatile.errors import ProtocolError
-from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, Link, read_message
+from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, Link, read_message, unquoted
 from privatile.mechanism import RandomizedResponse
 from privatile.protocol import Question
 
@@ -90,7 +90,7 @@ class Collection:
             for answer, question in zip(message.answers, asked, strict=True):
                 answer.check(question)
         except ProtocolError as error:
-            return Verdict("rejected", str(error))
+            return Verdict("rejected", unquoted(error))
         return self._enter(client, message, payload)
 
     def _enter(self, client: str, message: AnswerMessage, payload: bytes) -> Verdict:

@@ -405,6 +405,16 @@ _KINDS: dict[str, type[AskMessage] | type[Notice] | type[Hello] | type[Welcome] 
 }
 
 
+def unquoted(error: ProtocolError) -> str:
+    """The rule that was broken, without what was got: a hostile message must not reach a log by its own error.
+
+    >>> unquoted(ProtocolError("ones must be a whole number from 0 to 50; got 53."))
+    'ones must be a whole number from 0 to 50.'
+    """
+    head, got, _ = str(error).partition("; got")
+    return f"{head}." if got else head
+
+
 def read_message(payload: bytes, signer: str, largest: int) -> Message:
     """Check size, signature and form, in this order; every failure is a ProtocolError that quotes nothing."""
     if len(payload) > largest:
@@ -427,4 +437,7 @@ def read_message(payload: bytes, signer: str, largest: int) -> Message:
     kind = _KINDS[fields.pop("kind")]
     study = fields.pop("study", None)
     _check_hex("study", study, _HEX64)
-    return kind._from_body(str(study), fields)
+    try:
+        return kind._from_body(str(study), fields)
+    except ProtocolError as error:
+        raise ProtocolError(unquoted(error)) from None
