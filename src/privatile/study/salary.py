@@ -40,23 +40,18 @@ STATED_RANGE = (1_000.0, 1_000_000.0)
 def read_salaries(path: str | Path) -> dict[str, Floats]:
     """Salaries by client, largest region first; the three smallest regions are merged into one, as in the paper."""
     file = Path(path)
-    regions: dict[str, list[float]] = defaultdict(list)
     try:
-        with (
-            gzip.open(file, "rt", encoding="utf-8", newline="")
-            if file.suffix == ".gz"
-            else file.open(newline="") as stream
-        ):
+        with gzip.open(file, "rt", newline="") if file.suffix == ".gz" else file.open(newline="") as stream:
             reader = csv.DictReader(stream)
             missing = {REGION, SALARY} - set(reader.fieldnames or ())
-            if missing:
-                raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
-            for row in reader:
-                regions[row[REGION]].append(float(row[SALARY]))
+            pairs = [] if missing else [(row[REGION], row[SALARY]) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read: {type(error).__name__}. Give the salary table with --data.") from None
-    except ValueError:
-        raise DataError(f"{file.name} holds a salary that is no number.") from None
+    if missing:
+        raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
+    regions: dict[str, list[float]] = defaultdict(list)
+    for region, text in pairs:
+        regions[region].append(_positive(text, file.name))
     if len(regions) < 5:
         raise DataError(f"{file.name} has {len(regions)} regions; merging the three smallest needs at least five.")
     ordered = sorted(regions, key=lambda name: -len(regions[name]))
@@ -64,6 +59,17 @@ def read_salaries(path: str | Path) -> dict[str, Floats]:
     merged = np.concatenate([np.array(regions[name]) for name in ordered[-3:]])
     kept[OTHERS] = merged
     return dict(sorted(kept.items(), key=lambda item: -item[1].size))
+
+
+def _positive(text: str, name: str) -> float:
+    """A salary; its logarithm is needed. The text is not repeated: it is somebody's record."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise DataError(f"{name} holds a salary that is no positive number.")
+    return value
 
 
 @dataclass(frozen=True)
