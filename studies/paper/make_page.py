@@ -61,9 +61,9 @@ def page(results: Path, date: str) -> str:
     replications = fresh[0]["replications"]
     high, low = by_rate(fresh, "0.9"), by_rate(fresh, "0.25")
     marks = "\n".join(f"| {name} | {share(fresh, name)} | {share(fixed, name)} |" for name in METHODS)
+    columns = ("coverage", "coverage_paper_v", "published_coverage")
     covers = "\n".join(
-        f"| {name} | {mean_coverage(fresh, name, 'coverage'):.3f} | {mean_coverage(fresh, name, 'coverage_paper_v'):.3f} "
-        f"| {mean_coverage(fresh, name, 'published_coverage'):.3f} |"
+        f"| {name} | {' | '.join(f'{mean_coverage(fresh, name, column):.3f}' for column in columns)} |"
         for name in METHODS
     )
 
