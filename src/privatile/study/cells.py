@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -95,28 +95,19 @@ class Cell:
     @cached_property
     def lengths(self) -> Lengths:
         """E: one row when all clients are asked alike, else one row a client."""
-        design = self.design
-        if not self.records and design.rounds is not None:
-            return lengths_by_rounds(design.rule, design.rounds, round(design.warm_up * design.rounds))[None, :]
-        if len(set(self.records)) == 1:
-            return design.lengths(self.records[0])[None, :]
-        return design.client_lengths(self.records)
+        return _lengths(self.design, self.records)
 
     @cached_property
     def steps(self) -> Steps:
         """γ of every round; the divide-and-conquer kernel takes it as η_t, not divided by r_k."""
-        rounds = self.lengths.shape[1]
-        if not self.held_step:
-            return self.design.steps(rounds, self.mean_truth_rate)
-        held = round(0.05 * int(self.lengths[0].sum()))
-        table = self.design.steps(rounds, self.mean_truth_rate)
-        return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
+        held = round(0.05 * int(self.lengths[0].sum())) if self.held_step else 0
+        return _steps(self.design, self.lengths.shape[1], self.mean_truth_rate, held)
 
     @cached_property
     def round_weights(self) -> NDArray[np.float64]:
         """w_m: 1/E_m when all clients are asked alike, else Σ p_k²/(4r_k²E_km)."""
         if self.lengths.shape[0] == 1:
-            return np.asarray(1.0 / self.lengths[0])
+            return _inverse_lengths(self.design, self.records)
         noise = np.array([(p / r) ** 2 / 4.0 for p, r in zip(self.weights, self.truth_rates, strict=True)])
         weights: NDArray[np.float64] = (noise[:, None] / self.lengths).sum(axis=0)
         return weights
@@ -132,6 +123,8 @@ class Cell:
         """v: the one given, or the exact one of the averaged rounds."""
         if self.critical is not None:
             return self.critical
+        if self.lengths.shape[0] == 1:
+            return _critical_value(self.design, self.records, self.skip, self.confidence_level)
         return float(critical_value(None, self.confidence_level, weights=self.round_weights[self.skip :]))
 
     @cached_property
@@ -188,6 +181,32 @@ class Cell:
             "fixed_data": self.fixed_data,
             "held_step": self.held_step,
         }
+
+
+# Neighbouring cells share their tables: a study's memory does not grow with its cells.
+@lru_cache(maxsize=32)
+def _lengths(design: Design, records: tuple[int, ...]) -> Lengths:
+    if not records and design.rounds is not None:
+        return lengths_by_rounds(design.rule, design.rounds, round(design.warm_up * design.rounds))[None, :]
+    if len(set(records)) == 1:
+        return design.lengths(records[0])[None, :]
+    return design.client_lengths(records)
+
+
+@lru_cache(maxsize=32)
+def _inverse_lengths(design: Design, records: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.asarray(1.0 / _lengths(design, records)[0])
+
+
+@lru_cache(maxsize=256)
+def _critical_value(design: Design, records: tuple[int, ...], skip: int, confidence_level: float) -> float:
+    return float(critical_value(None, confidence_level, weights=_inverse_lengths(design, records)[skip:]))
+
+
+@lru_cache(maxsize=32)
+def _steps(design: Design, rounds: int, mean_truth_rate: float, held: int) -> Steps:
+    table = design.steps(rounds, mean_truth_rate)
+    return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
 
 
 def _plain(population: Population) -> object:
