@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privatile.critical import critical_value
 from privatile.errors import InputError
 from privatile.schedule import Design, Lengths, Steps, lengths_by_rounds
-from privatile.study.populations import Cauchy, Empirical, Mixture, Normal, Population, Uniform
+from privatile.study.populations import Cauchy, Dithered, Empirical, Mixture, Normal, Population, Uniform
 from privatile.theory import efficiency_bound
 
 Method = Literal["estimator", "dp-sgd", "divide"]
@@ -141,7 +141,7 @@ class Cell:
     @cached_property
     def bound(self) -> float:
         """The efficiency bound: no standard error is smaller, asymptotically; NaN without a density."""
-        if not all(population.smooth for population in self.populations):
+        if any(type(population) is Empirical for population in self.populations):
             return math.nan
         ranks = [float(population.cdf(self.truth)) for population in self.populations]
         densities = [float(population.density(self.truth)) for population in self.populations]
@@ -212,7 +212,9 @@ def _steps(design: Design, rounds: int, mean_truth_rate: float, held: int) -> St
 def _plain(population: Population) -> object:
     """A population as it enters a key: its table, or for records the digest of them."""
     if isinstance(population, Empirical):
-        return {"family": "empirical", "digest": hashlib.sha256(population.values.tobytes()).hexdigest()}
+        width = population.width if isinstance(population, Dithered) else 0.0
+        digest = hashlib.sha256(population.values.tobytes()).hexdigest()
+        return {"family": "empirical", "digest": digest, "width": width}
     return population.to_spec()
 
 

@@ -392,6 +392,53 @@ class Empirical(Population):
         raise InputError("an empirical population cannot be written into a design: records stay out of it.")
 
 
+class Dithered(Empirical):
+    """A data column whose every record is moved by a uniform amount of ±width/2: atoms become a density.
+
+    F(x) = mean of clip((x − v)/width + ½, 0, 1) over the records v.
+
+    >>> Dithered([0.0, 10.0], width=4.0).cdf([-2.0, 0.0, 5.0, 11.0]).tolist()
+    [0.0, 0.25, 0.5, 0.875]
+    """
+
+    def __init__(self, values: ArrayLike, width: float) -> None:
+        super().__init__(values)
+        _positive("width", width)
+        self.width = float(width)
+        self._sums = np.concatenate([[0.0], np.cumsum(self.values)])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dithered) and self.width == other.width and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((super().__hash__(), self.width))
+
+    def __repr__(self) -> str:
+        return f"Dithered({self.values.size} records, width={self.width:g})"
+
+    def _near(self, x: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Ranks between which the records lie that a dither may carry across x."""
+        low = np.searchsorted(self.values, x - self.width / 2.0, side="right")
+        high = np.searchsorted(self.values, x + self.width / 2.0, side="right")
+        return low, high
+
+    def _cdf(self, x: Floats) -> Floats:
+        low, high = self._near(x)
+        inside = (high - low) * (x / self.width + 0.5) - (self._sums[high] - self._sums[low]) / self.width
+        return np.asarray((low + inside) / self.values.size)
+
+    def _density(self, x: Floats) -> Floats:
+        low, high = self._near(x)
+        return np.asarray((high - low) / (self.values.size * self.width))
+
+    def _quantile(self, p: Floats) -> Floats:
+        return _bisect(self._cdf, p)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` records, drawn with replacement, each moved."""
+        return super().sample(size, rng) + self.width * (rng.random(size) - 0.5)
+
+
 FAMILIES: dict[str, type[Population]] = {
     "normal": Normal,
     "uniform": Uniform,
