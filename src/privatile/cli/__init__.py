@@ -13,6 +13,7 @@ from privatile.errors import PrivatileError
 
 COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
+    "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
