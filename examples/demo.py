@@ -41,6 +41,7 @@ def write_incomes(path: Path) -> float:
 
 
 def main() -> None:
+    """Data, estimate, comparison."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     truth = write_incomes(FOLDER / "incomes.csv")

@@ -30,6 +30,11 @@ CENTRAL = Caveat(
     "Whoever holds all the data in one place could release this quantile with far less noise under central "
     "differential privacy; local privacy is for data whose owners do not trust one holder.",
 )
+PERSON = Caveat(
+    "person",
+    "The unit of privacy is the person: several records of one person were reduced to one, chosen at random, so the "
+    "estimand counts people, not rows.",
+)
 SURVEY = Caveat("survey-weights", "Records count alike within a client: survey weights are not supported yet.")
 
 
@@ -183,7 +188,8 @@ def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[Quan
         # It served to resume; without --save nothing of the run is kept but the ledger's account.
         for suffix in ("", "-wal", "-shm"):
             Path(store.path + suffix).unlink(missing_ok=True)
-    return tuple(replace(result, caveats=(*result.caveats, CENTRAL, SURVEY)) for result in results)
+    noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
+    return tuple(replace(result, caveats=(*result.caveats, *noted)) for result in results)
 
 
 @overload

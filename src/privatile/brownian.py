@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,9 +30,23 @@ BLOCKS = 512
 CACHE_ROUNDS = 16_384
 """Rounds handled at a time while blocks are summed up: a dozen such columns stay in a core's cache."""
 
-# Rows of an energy: coefficients of α², 2αβ, β², 2αz, 2βz, z² (α = X before the block, β = X at its end).
-AA, AB, BB, AZ, BZ, ZZ = range(6)
 PAIRS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+"""Rows of a potential: coefficients of α², 2αβ, β², 2αz, 2βz, z² (α = X before the block, β = X at its end)."""
+
+
+class Energy(NamedTuple):
+    """c·(β − α + z·t)² + A·α² + B·β² + 2z·(a·α + b·β) + Z·z² for each block and tilt.
+
+    Springs apart from potentials: merging then adds positive numbers only, and rounds that differ by many orders of
+    magnitude in length cost no accuracy.
+    """
+
+    spring: Floats
+    left: Floats
+    right: Floats
+    left_pull: Floats
+    right_pull: Floats
+    endpoint: Floats
 
 
 @dataclass(frozen=True)
@@ -50,57 +65,64 @@ class Blocks:
     """tr(CD) of the bridge inside each block."""
     trace_square: Floats
     """tr(CDCD)."""
+    residual: float
+    """Var(B(1) | the whole detrended path), where h(y) ends."""
 
     def transform(self, y: Floats) -> tuple[Floats, Floats]:
         """(log G(y), h(y)): the energies of all blocks at all tilts, merged pairwise."""
         clock = self.clock[:, None]
         trend = self.trend[:, None]
-        # 1 + 1e-9 keeps the energy positive through rounding when y·tr(CD) is huge, where only its sign matters.
-        bend = y * y / (1.0 + y * (1.0 + 1e-9) * self.trace[:, None])
-        energy = y * self.first[:, :, None] - bend * self.second[:, :, None]
-        stiffness = 1.0 / clock
-        # Kinetic energy of the path, (β − α + z·trend)²/δ.
-        energy[AA] += stiffness
-        energy[AB] -= stiffness
-        energy[BB] += stiffness
-        energy[AZ] -= stiffness * trend
-        energy[BZ] += stiffness * trend
-        energy[ZZ] += stiffness * trend * trend
+        # w′Cw ≤ tr(CD)·X′DX: closed this way the energy is positive for every y.
+        bend = y * y / (1.0 + y * self.trace[:, None])
+        aa, ab, bb, az, bz, zz = y * self.first[:, :, None] - bend * self.second[:, :, None]
+        # The path's own energy is (β − α + z·t)²/δ; the cross term 2·ab·αβ joins it in the spring.
+        pull = ab * trend
+        energy = Energy(1.0 / clock - ab, aa + ab, bb + ab, az - pull, bz + pull, zz + pull * trend)
         # m·log(1 + y·c) with m·c = tr(CD) and m·c² = tr(CDCD) has the two first terms of log det(I + yCD).
         inside = self.trace > 0.0
         t1, t2 = self.trace[inside, None], self.trace_square[inside, None]
         log_det: Floats = (t1 * t1 / t2 * np.log1p(y * (t2 / t1))).sum(axis=0)
-        while energy.shape[1] > 1:
-            energy, clock, gained = merge_pairs(energy, clock)
+        while clock.size > 1:
+            energy, clock, trend, gained = merge_pairs(energy, clock, trend)
             log_det = log_det + gained
-        precision = energy[ZZ, 0]
+        # A tilt never widens B(1), nor does it say more than the whole path: bounds that only rounding could pass, at
+        # tilts far beyond every p-value that is not 0.
+        precision = np.clip(energy.spring[0] + energy.endpoint[0], 1.0, 1.0 / self.residual)
         return log_det + np.log(precision), 1.0 / precision
 
 
-def merge_pairs(energy: Floats, clock: Floats) -> tuple[Floats, Floats, Floats]:
-    """Eliminate the point between each two neighbouring blocks; returns energies, lengths and log of the pivots."""
-    pairs = energy.shape[1] // 2
-    left, right = energy[:, 0 : 2 * pairs : 2], energy[:, 1 : 2 * pairs : 2]
-    left_clock, right_clock = clock[0 : 2 * pairs : 2], clock[1 : 2 * pairs : 2]
-    merged_clock = left_clock + right_clock
-    pivot = left[BB] + right[AA]
-    pull = left[BZ] + right[AZ]
-    to_left = left[AB] / pivot
-    to_right = right[AB] / pivot
-    odd = energy.shape[1] - 2 * pairs
-    merged = np.empty((6, pairs + odd, energy.shape[2]))
-    merged[AA, :pairs] = left[AA] - to_left * left[AB]
-    merged[AB, :pairs] = -to_left * right[AB]
-    merged[BB, :pairs] = right[BB] - to_right * right[AB]
-    merged[AZ, :pairs] = left[AZ] - to_left * pull
-    merged[BZ, :pairs] = right[BZ] - to_right * pull
-    merged[ZZ, :pairs] = left[ZZ] + right[ZZ] - pull * pull / pivot
-    # The pivot at y = 0 is 1/δ_left + 1/δ_right; dividing by it normalises G(0) to 1.
-    gained: Floats = np.log(pivot * (left_clock * right_clock / merged_clock)).sum(axis=0)
-    if odd:
-        merged[:, pairs:] = energy[:, -1:]
-        merged_clock = np.concatenate([merged_clock, clock[-1:]])
-    return merged, merged_clock, gained
+def merge_pairs(energy: Energy, clock: Floats, trend: Floats) -> tuple[Energy, Floats, Floats, Floats]:
+    """Eliminate the point between each two neighbouring blocks; the last return is the sum of log pivots."""
+    pairs = clock.size // 2
+    one = Energy(*(row[0 : 2 * pairs : 2] for row in energy))
+    two = Energy(*(row[1 : 2 * pairs : 2] for row in energy))
+    clock_one, clock_two = clock[0 : 2 * pairs : 2], clock[1 : 2 * pairs : 2]
+    trend_one, trend_two = trend[0 : 2 * pairs : 2], trend[1 : 2 * pairs : 2]
+    ground = one.right + two.left
+    pull = one.right_pull + two.left_pull
+    pivot = one.spring + two.spring + ground
+    share_one, share_two = one.spring / pivot, two.spring / pivot
+    lean_one, lean_two = share_one * trend_one, share_two * trend_two
+    merged = Energy(
+        spring=share_one * two.spring,
+        left=one.left + share_one * ground,
+        right=two.right + share_two * ground,
+        left_pull=one.left_pull + share_one * pull - lean_one * ground,
+        right_pull=two.right_pull + share_two * pull + lean_two * ground,
+        endpoint=one.endpoint
+        + two.endpoint
+        + ground * (lean_one * trend_one + lean_two * trend_two)
+        + pull * (2.0 * (lean_two - lean_one) - pull / pivot),
+    )
+    clock_merged = clock_one + clock_two
+    # The pivot at y = 0 is 1/δ₁ + 1/δ₂, and it grows with y; dividing by it normalises G(0) to 1.
+    gained: Floats = np.log(np.maximum(pivot * (clock_one * clock_two / clock_merged), 1.0)).sum(axis=0)
+    trend_merged = trend_one + trend_two
+    if clock.size > 2 * pairs:
+        merged = Energy(*(np.concatenate([row, old[-1:]]) for row, old in zip(merged, energy, strict=True)))
+        clock_merged = np.concatenate([clock_merged, clock[-1:]])
+        trend_merged = np.concatenate([trend_merged, trend[-1:]])
+    return merged, clock_merged, trend_merged, gained
 
 
 def block_starts(increments: Floats, blocks: int = BLOCKS) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -119,18 +141,25 @@ def block_starts(increments: Floats, blocks: int = BLOCKS) -> np.ndarray[tuple[i
 def block_chain(increments: Floats, blocks: int = BLOCKS) -> Blocks:
     """The schedule with clock increments d_m, Σd_m = 1, as a chain of blocks."""
     rounds = increments.size
-    starts = block_starts(increments, blocks)
+    residual = residual_variance(increments)
+    # Short schedules need no blocks, so theirs is the plain elimination.
+    starts = np.arange(rounds) if rounds <= 2 * blocks else block_starts(increments, blocks)
     if starts.size == rounds:
         nothing = np.zeros(rounds)
         first = np.zeros((6, rounds))
-        first[BB] = increments
-        return Blocks(increments, np.full(rounds, 1.0 / rounds), first, np.zeros((6, rounds)), nothing, nothing)
+        first[PAIRS.index((1, 1))] = increments
+        return Blocks(
+            increments, np.full(rounds, 1.0 / rounds), first, np.zeros((6, rounds)), nothing, nothing, residual
+        )
     parts = []
     edges = np.unique(np.append(np.searchsorted(starts, np.arange(0, rounds, CACHE_ROUNDS)), starts.size))
     for begin, end in pairwise(edges):
         last = starts[end] if end < starts.size else rounds
         parts.append(summed_blocks(increments[starts[begin] : last], starts[begin:end] - starts[begin], rounds))
-    return Blocks(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+    clock, trend, first, second, trace, trace_square = (
+        np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)
+    )
+    return Blocks(clock, trend, first, second, trace, trace_square, residual)
 
 
 def summed_blocks(
@@ -179,6 +208,8 @@ def summed_blocks(
     above = d * rest * rest
     before = running(below) - 0.5 * below
     trace_square = 2.0 * clock * clock * total(above * before)
+    # n − 1 positive eigenvalues bound it; rounding may not, where a very short block follows a very long round.
+    trace_square = np.clip(trace_square, trace * trace / np.maximum(counts - 1, 1), trace * trace)
     return clock, trend, first, second, trace, trace_square
 
 

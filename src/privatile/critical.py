@@ -8,6 +8,10 @@ r_m = Σ_{i≤m} w_i/Σw_i, and under the true value the statistic (Q_T − Q*)/
 with B a Brownian motion (Theorem 3.2). The law depends on the schedule: 6.7473 is the 95% value of constant lengths
 only. The values are those of the *finite* sum over the T rounds that were run, not of its limit: a constant schedule of
 20 rounds has 6.818.
+
+Other norms of the same path: `l1` is Σ_m (r_m − r_{m−1})·|x_m|, `sup` is max_m |x_m|. The l2 law is exact
+(`brownian.py`); the other two are simulated once per schedule with a fixed seed and state their error
+(`simulated_law.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +26,13 @@ import numpy as np
 from privatile.brownian import brownian_law, residual_variance
 from privatile.errors import InputError
 from privatile.ratio_law import Floats, RatioLaw
+from privatile.simulated_law import SimulatedLaw, simulated_law
 
-Normalizer = Literal["l2"]
-NORMALIZERS: tuple[Normalizer, ...] = ("l2",)
+Normalizer = Literal["l2", "l1", "sup"]
+NORMALIZERS: tuple[Normalizer, ...] = ("l2", "l1", "sup")
 
-WIDEST_RATIO = 1e9
-"""Largest ratio of two weights: the elimination loses ratio·1e-16 of its accuracy, and no real schedule comes near."""
+WIDEST_RATIO = 1e12
+"""Largest ratio of two weights: beyond it a round vanishes in the clock's rounding. No real schedule comes near."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ def critical_value(
     """
     level = checked_level(confidence_level)
     law = statistic_law(lengths, weights, normalizer, endpoint_variance)
+    if isinstance(law, SimulatedLaw):
+        return CriticalValue(law.quantile(level), law.quantile_standard_error(level), "simulated")
     return CriticalValue(law.quantile(level), 0.0, "exact")
 
 
@@ -100,7 +107,7 @@ def statistic_law(
     weights: Sequence[float] | Floats | None = None,
     normalizer: Normalizer = "l2",
     endpoint_variance: float = 1.0,
-) -> RatioLaw:
+) -> RatioLaw | SimulatedLaw:
     """The law of |S|, for many levels or many statistics of one schedule: it has `quantile` and `tail`."""
     if normalizer not in NORMALIZERS:
         raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {normalizer!r}. l2 is the default.")
@@ -110,7 +117,9 @@ def statistic_law(
             "a schedule must have at least 2 rounds to normalise itself; got 1. Split the records over more rounds."
         )
     kappa = checked_endpoint_variance(endpoint_variance, increments)
-    return brownian_law(increments, kappa)
+    if normalizer == "l2":
+        return brownian_law(increments, kappa)
+    return simulated_law(increments, normalizer, kappa)
 
 
 def brownian_times(

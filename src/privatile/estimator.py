@@ -257,9 +257,6 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
     means, noise, used = list(state.means), list(state.noise), list(state.used)
     total_ones, total_asked = list(state.ones), list(state.asked)
     window_ones, window_asked = list(state.window_ones), list(state.window_asked)
-    own = plan.local_level == "own"
-    drift = 0.0
-    level = plan.level
     for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
         if count is None:
             if not used[k]:
@@ -282,12 +279,9 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
             if ask.averaged:
                 window_ones[k] += count
                 window_asked[k] += length
-        drift += client.weight * (means[k] - (1.0 - (client.level if own else level)))
-    low, high = working_range(plan.scale)
-    query = min(max(state.query + ask.step * drift, low), high)
     after = RoundState(
         state.round + 1,
-        query,
+        state.query,
         tuple(means),
         tuple(noise),
         tuple(used),
@@ -297,10 +291,22 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         tuple(window_asked),
         state.averages,
     )
+    low, high = working_range(plan.scale)
+    query = min(max(state.query + ask.step * drift(after, plan), low), high)
+    after = after._replace(query=query)
     if not ask.averaged:
         # Averaging starts where the burn-in ends: centre its sums there.
         return after._replace(averages=Averages(center=query))
     return after._replace(averages=add(state.averages, query, round_weight(after)))
+
+
+def drift(state: RoundState, plan: Plan) -> float:
+    """Σ p_k·(y_k − (1 − τ)) of the round just done: an unbiased reading of τ − F at the query it asked about."""
+    own = plan.local_level == "own"
+    return math.fsum(
+        client.weight * (mean - (1.0 - (client.level if own else plan.level)))
+        for client, mean in zip(plan.clients, state.means, strict=True)
+    )
 
 
 def local_ranks(state: RoundState, plan: Plan) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privatile.averaging import Normalizer, half_width, normalizer, normalizer_of
 from privatile.critical import statistic_law
 from privatile.errors import InputError
-from privatile.estimator import Plan, RoundState, local_ranks, round_weight
+from privatile.estimator import Plan, RoundState, drift, local_ranks, round_weight
 
 
 @dataclass(frozen=True)
@@ -53,42 +53,66 @@ def check_confidence(confidence_level: float) -> None:
 
 
 class Trajectory:
-    """Averaged rounds one by one: the query after the step and its noise weight. 16 bytes a round."""
+    """Averaged rounds one by one, 32 bytes each: the query asked about, what came back, where it led, its noise."""
 
     def __init__(self) -> None:
-        self._queries = array("d")
-        self._weights = array("d")
+        self._columns = [array("d") for _ in range(4)]
 
-    def record(self, state: RoundState) -> None:
+    def record(self, asked: float, state: RoundState, plan: Plan) -> None:
         """Note the round just done, if it was averaged; forget everything when averaging starts anew."""
         if state.averages.rounds == 0:
-            self._queries, self._weights = array("d"), array("d")
+            self._columns = [array("d") for _ in range(4)]
         else:
-            self._queries.append(state.query)
-            self._weights.append(round_weight(state))
+            facts = (asked, drift(state, plan), state.query, round_weight(state))
+            for column, fact in zip(self._columns, facts, strict=True):
+                column.append(fact)
+
+    def _column(self, index: int) -> NDArray[np.float64]:
+        return np.array(self._columns[index], dtype=np.float64)
+
+    @property
+    def asked(self) -> NDArray[np.float64]:
+        """The query each round asked about."""
+        return self._column(0)
+
+    @property
+    def drifts(self) -> NDArray[np.float64]:
+        """What came back: an unbiased reading of τ − F at that query."""
+        return self._column(1)
 
     @property
     def queries(self) -> NDArray[np.float64]:
-        """q̄_i of the averaged rounds."""
-        return np.array(self._queries, dtype=np.float64)
+        """q̄_i, the query after each round."""
+        return self._column(2)
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """w_i of the averaged rounds."""
-        return np.array(self._weights, dtype=np.float64)
+        """w_i, each round's noise weight."""
+        return self._column(3)
 
 
-def endpoint_variance(state: RoundState, plan: Plan) -> float:
+def slope(trajectory: Trajectory) -> float:
+    """f at Q*: minus the slope of what came back on the query asked about, rounds weighted by 1/w; never below 0."""
+    asked, weights = trajectory.asked, 1.0 / trajectory.weights
+    centred = asked - np.average(asked, weights=weights)
+    spread = float(weights @ centred**2)
+    return max(0.0, -float((weights * centred) @ trajectory.drifts) / spread) if spread else 0.0
+
+
+def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> float:
     """Share of the population variance that is left when the file itself is the target.
 
-    Without replacement, the records of client k already asked say something about the rest: the variance of the mean
-    falls by Σ p_k²F_k(1 − F_k)/n_k, leaving (r⁻² − 1)/4 + (1 − φ)F(1 − F) a record, φ the share of the file in the
-    averaged rounds. Only the end of the path changes: what is subtracted is a straight line in the round number,
-    and detrending by m/T removes it, so the normaliser keeps its law. F is estimated from the client's own reports;
-    its noise makes F(1 − F) smaller on average, which errs on the wide side.
+    Without replacement, sampling errs twice alike: in the answers and in the file's own quantile. What is left a
+    record is (r⁻² − 1)/4 + (1 − φ)F(1 − F) + φ·f·mean|q − Q|, φ the share of the file in the averaged rounds: noise,
+    records not asked, and records asked about another q than the quantile, whose answers do not cancel.
+
+    Only the end of the path changes: what is subtracted is a straight line in the round number, and detrending by
+    m/T removes it, so the normaliser keeps its law. F is estimated from the client's own reports; its noise makes
+    F(1 − F) smaller on average, which errs on the wide side.
     """
     even = whole = saved = 0.0
     rounds = state.averages.rounds
+    wander = slope(trajectory) * float(np.abs(trajectory.asked - state.averages.estimate).mean())
     for client, rank, asked in zip(plan.clients, local_ranks(state, plan), state.window_asked, strict=True):
         if not asked:
             return 1.0
@@ -97,7 +121,7 @@ def endpoint_variance(state: RoundState, plan: Plan) -> float:
         rate, squared = client.mechanism.truth_rate, client.weight**2
         even += squared / (4.0 * rate**2) * rounds**2 / asked
         whole += squared * ((rate**-2 - 1.0) / 4.0 + spread) * rounds**2 / asked
-        saved += squared * spread * rounds**2 / client.records
+        saved += squared * max(0.0, spread - wander) * rounds**2 / client.records
     # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
     nu = state.averages.weight / even
     return 1.0 - saved / (nu * whole)

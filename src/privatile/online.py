@@ -125,8 +125,9 @@ class OnlineQuantile:
             raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
         ask = Ask(lengths, step_size, self._state.round >= self._burn_in)
         ones = [None if pair is None else pair[0] for pair in given]
+        asked = self._state.query
         self._state = step(self._state, ask, ones, self._plan)
-        self._trajectory.record(self._state)
+        self._trajectory.record(asked, self._state, self._plan)
 
     def result(self) -> QuantileResult:
         """The estimate and its interval as they stand; needs two rounds after the burn-in."""

@@ -110,7 +110,7 @@ class QuantileResult:
         low, high = self.confidence_interval
         shown = significant(self.estimate, high - low)
         return (
-            f"{self.estimand} is estimated at {shown}; the {self.confidence_level:.4g}"
+            f"{self.estimand} is estimated at {shown}; the {100 * self.confidence_level:g}%"
             f" interval runs from {significant(low, high - low)} to {significant(high, high - low)}."
         )
 

@@ -68,7 +68,7 @@ class Reading(Protocol):
 
 def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
     """The result as it stands after any round."""
-    share = endpoint_variance(state, plan) if spec.target == "file" else 1.0
+    share = endpoint_variance(state, plan, trajectory) if spec.target == "file" else 1.0
     inference = self_normalized(state, trajectory, spec.normalizer, share)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
     clients = tuple(

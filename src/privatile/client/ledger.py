@@ -50,7 +50,7 @@ CREATE TABLE datasets (
 CREATE TABLE runs (
     run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
     threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
-    lost_through INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0,
+    lost_through INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (run, client)) WITHOUT ROWID;
 CREATE TABLE answers (
     sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, round INTEGER, level REAL,
@@ -171,14 +171,15 @@ class Ledger:
         """
         with self._lock:
             if self._depth == 0:
-                if self.path is not None and not self._on_disk:
-                    self._make_file()
                 self.execute("BEGIN IMMEDIATE")
             self._depth += 1
             try:
                 yield
                 if self._depth == 1:
                     self.execute("COMMIT")
+                    if self.path is not None and not self._on_disk:
+                        # Until this succeeds nothing is released: a repeated question ends here again.
+                        self._make_file()
             except BaseException:
                 if self._depth == 1 and self._connection.in_transaction:
                     with suppress(sqlite3.Error):

@@ -85,10 +85,10 @@ def check_client(value: object) -> str:
         raise DataError(
             "the client column is missing in some rows: nobody holds these records. Fill it in, or leave the rows out."
         )
-    if not 0 < len(text) <= LONGEST_NAME or not text.isprintable() or text != text.strip():
+    if not 0 < len(text) <= LONGEST_NAME or not text.isprintable():
         raise DataError(
-            f"a client's name must be a printable text of 1 to {LONGEST_NAME} characters without blanks around it; the "
-            "client column holds one that is not."
+            f"a client's name must be a printable text of 1 to {LONGEST_NAME} characters; the client column holds one "
+            "that is not."
         )
     return text
 
@@ -96,21 +96,22 @@ def check_client(value: object) -> str:
 def person_text(value: object) -> str | None:
     """The text by which a client or a person is known; None where it is missing. Whole floats read as integers.
 
-    A column of integers with gaps arrives as floats from some readers: 7 and 7.0 are the same person.
+    A column of integers with gaps arrives as floats from some readers: 7 and 7.0 are the same person. Blanks around
+    a text do not count.
 
-    >>> person_text(7.0), person_text("007"), person_text(float("nan"))
+    >>> person_text(7.0), person_text(" 007"), person_text(float("nan"))
     ('7', '007', None)
     """
     if value is None or value is np.ma.masked:
         return None
     if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
+        return value.decode("utf-8", "surrogateescape").strip()
     if isinstance(value, float | np.floating):
         number = float(value)
         if number != number:
             return None
         return str(int(number)) if number.is_integer() else repr(number)
-    text = str(value)
+    text = str(value).strip()
     # pandas writes its missing marks so.
     return None if text in ("<NA>", "NaT") and not isinstance(value, str) else text
 
@@ -118,12 +119,16 @@ def person_text(value: object) -> str | None:
 def person_bytes(values: Sequence[object]) -> list[bytes]:
     """The texts of a person column as bytes; a missing person is refused."""
     texts = [person_text(value) for value in values]
-    if None in texts:
-        raise DataError(
-            "the person column is missing in some rows: whose budget would they spend? Fill it in, or leave the rows "
-            "out."
-        )
+    if not all(texts):
+        raise missing_person()
     return [text.encode("utf-8", "surrogateescape") for text in texts if text is not None]
+
+
+def missing_person() -> DataError:
+    """The error for a record without a person."""
+    return DataError(
+        "the person column is missing in some rows: whose budget would they spend? Fill it in, or leave the rows out."
+    )
 
 
 def numbers(name: str, values: object) -> NDArray[np.float64]:

@@ -42,8 +42,9 @@ class Track:
         """One round further."""
         if self.ask is None:
             raise StoreError("the file holds more rounds than its own plan asks for.")
+        asked = self.state.query
         self.state = step(self.state, self.ask, ones, self.plan)
-        self.trajectory.record(self.state)
+        self.trajectory.record(asked, self.state, self.plan)
         self.ask = self.plan.ask(self.state)
 
 

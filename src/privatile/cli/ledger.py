@@ -1,0 +1,58 @@
+"""`privatile ledger`: what has been spent, by whom. Never a value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def ledger() -> None:
+    """The book of who has answered."""
+
+
+@ledger.command()
+@click.option(
+    "--ledger",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The ledger; yours in your state folder unless given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def show(path: Path | None, as_json: bool) -> None:
+    """Per client and column: records, answers given, records left, runs, the most any record has spent."""
+    from privatile.api import state_folder
+    from privatile.client.ledger import Ledger
+    from privatile.client.statement import statement
+
+    with Ledger.open(path or state_folder() / "ledger.db", create=False, read_only=True) as book:
+        said = statement(book)
+        where = str(book.path)
+    if as_json:
+        click.echo(json.dumps({"ledger": where, **asdict(said)}, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"{where}: {said.entries} entries")
+    heads = ("client", "column", "records", "answers", "unasked", "runs", "largest ε spent")
+    rows = [
+        (
+            line.client,
+            line.column,
+            f"{line.records:,}",
+            f"{line.reports:,}",
+            f"{line.unasked:,}",
+            f"{line.runs}",
+            f"{line.epsilon:.4g}",
+        )
+        for line in said.datasets
+    ]
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    for row in (heads, *rows):
+        left = [f"{cell:<{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
+        right = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+        click.echo("  ".join(left + right))
+    if said.people:
+        click.echo(f"{said.people:,} people are known; the one who spent most has spent ε = {said.person_epsilon:.4g}.")

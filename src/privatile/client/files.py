@@ -1,0 +1,295 @@
+"""Files: CSV, Parquet and JSON, also gzipped, read by duckdb in pieces.
+
+duckdb's own messages quote the line they stumble over, so none of them is passed on: only the kind of failure and,
+where there is one, the number of the line. It may not fetch extensions, and has no folder to spill to (its spill
+files would be plain text with names).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from privatile.client.arrow import StreamFailed, batches
+from privatile.client.source import (
+    MOST_CLIENTS,
+    ONLY_CLIENT,
+    Batch,
+    ClientNames,
+    check_client,
+    missing_person,
+    not_numeric,
+    unknown_column,
+)
+from privatile.errors import DataError
+
+MISSING_MARKS = ("", "na", "n/a", "nan", "null", "none")
+"""What a CSV file may write, in any case of letters, where a value is missing."""
+
+DELIMITERS = (",", ";", "\t", "|")
+
+LONGEST_HEADER = 1 << 20
+
+KINDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".json": "json",
+    ".ndjson": "json",
+    ".jsonl": "json",
+}
+
+NUMERIC = re.compile(r'U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(.*\)|"?NULL"?')
+
+LINE = re.compile(
+    r"(?:Invalid Input Error: )?(?:CSV Error on Line: |(?:JSON transform error|Malformed JSON) in file \".*?\", "
+    r"(?:at byte \d+ )?in line )(\d+)"
+)
+
+
+class _Table(NamedTuple):
+    """A file as SQL: what to read from, and each column's name, expression and type."""
+
+    sql: str
+    parameters: dict[str, object]
+    columns: dict[str, tuple[str, str]]
+
+
+class FileSource:
+    """A column of a file. Rows keep the order of the file."""
+
+    def __init__(self, path: Path, value: str, client: str | None = None, person: str | None = None) -> None:
+        self.column = value
+        self.by_person = person is not None
+        self.clients: list[str] = []
+        self._path, self._client, self._person = path, client, person
+        kind = kind_of(path)
+        self._connection = _connect()
+        wanted = [name for name in (value, client, person) if name is not None]
+        self._is_csv = kind == "csv"
+        self._table = _csv_table(path, wanted) if self._is_csv else self._described(kind)
+        for name in wanted:
+            if name not in self._table.columns:
+                raise unknown_column(name, list(self._table.columns))
+        if not self._is_csv and not NUMERIC.fullmatch(self._table.columns[value][1]):
+            raise not_numeric(value, self._table.columns[value][1])
+
+    def _described(self, kind: str) -> _Table:
+        sql = f"read_{kind}($path)"
+        parameters: dict[str, object] = {"path": _literal(self._path)}
+        relation = self._run(f"SELECT * FROM {sql}", parameters)
+        names, types = list(relation.columns), [str(each) for each in relation.types]
+        columns = {name: (_quoted(name), each) for name, each in zip(names, types, strict=True)}
+        return _Table(sql, parameters, columns)
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows, in the order of the file."""
+        parameters = dict(self._table.parameters)
+        expression, _ = self._table.columns[self.column]
+        if self._is_csv:
+            marks = ", ".join(f"'{mark}'" for mark in MISSING_MARKS)
+            missing = f"coalesce(lower(trim({expression})) IN ({marks}), true)"
+            number = f"CASE WHEN {missing} THEN NULL ELSE TRY_CAST({expression} AS DOUBLE) END"
+            # A text that is no number is found here rather than by an error that would quote it.
+            selected = [number, f"CAST(NOT {missing} AND {number} IS NULL AS INTEGER)"]
+        else:
+            selected = [f"CAST({expression} AS DOUBLE)", "0"]
+        if self._client is None:
+            self.clients.append(ONLY_CLIENT)
+        else:
+            parameters["clients"] = self._find_clients()
+            selected.append(f"CAST(coalesce(list_position($clients, {self._text(self._client)}), 0) AS INTEGER)")
+        if self._person is not None:
+            selected.append(self._text(self._person))
+        rows = 0
+        for columns in self._stream(f"SELECT {', '.join(selected)} FROM {self._table.sql}", parameters):
+            values, bad, *rest = columns
+            self._refuse_bad(np.asarray(bad), rows)
+            rows += len(values)
+            codes = people = None
+            if self._client is not None:
+                codes = np.asarray(rest.pop(0)) - 1
+                if (codes < 0).any():
+                    raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
+            if self._person is not None:
+                people = _present(rest.pop(0))
+            yield Batch(np.asarray(values, dtype=np.float64), codes, people)
+
+    def _refuse_bad(self, bad: np.ndarray[Any, Any], rows: int) -> None:
+        if bad.any():
+            record = rows + int(np.flatnonzero(bad)[0]) + 1
+            raise DataError(
+                f"column {self.column!r} of {self._path} must hold numbers; record {record} after the header holds "
+                f"something else. Missing values may be left empty or written NA, NaN or null."
+            )
+
+    def _find_clients(self) -> list[str]:
+        text = self._text(self._client or "")
+        relation = self._run(
+            f"SELECT DISTINCT {text} FROM {self._table.sql} LIMIT {MOST_CLIENTS + 1}", self._table.parameters
+        )
+        names = ClientNames(self.clients)
+        found: list[Any] = self._safely(relation.fetchall)
+        for name in sorted(check_client(row[0]) for row in found):
+            names.code(name)
+        return self.clients
+
+    def _text(self, name: str) -> str:
+        """A client's or a person's column as text; whole floats read as integers, as everywhere."""
+        expression, kind = self._table.columns[name]
+        if kind in ("FLOAT", "DOUBLE"):
+            whole = f"{expression} = floor({expression}) AND abs({expression}) < 1e18"
+            expression = f"CASE WHEN {whole} THEN CAST(CAST({expression} AS BIGINT) AS VARCHAR) ELSE {expression} END"
+        return f"trim(CAST({expression} AS VARCHAR))"
+
+    def _run(self, sql: str, parameters: dict[str, object]) -> Any:
+        return self._safely(lambda: self._connection.sql(sql, params=parameters))
+
+    def _stream(self, sql: str, parameters: dict[str, object]) -> Iterator[list[Any]]:
+        relation = self._run(sql, parameters)
+        stream = batches(self._safely(relation.__arrow_c_stream__))
+        while (columns := self._safely(lambda: next(stream, None))) is not None:
+            yield columns
+
+    def _safely(self, call: Any) -> Any:
+        """Call duckdb; on failure say what kind and which line, never what the line holds."""
+        import duckdb
+
+        try:
+            return call()
+        except (duckdb.Error, StreamFailed, OSError, UnicodeError) as error:
+            found = LINE.match(str(error))
+            memory = isinstance(error, duckdb.OutOfMemoryException)
+        where = f", line {found[1]}" if found else ""
+        if memory:
+            raise DataError(
+                f"{self._path}{where} does not fit into memory. Write it as Parquet with smaller row groups."
+            )
+        raise DataError(
+            f"{self._path}{where} cannot be read: it is damaged, half-written, or not the kind of file its name says. "
+            "(The reader's own words are withheld, since they quote records.)"
+        )
+
+
+def missing_file(path: Path, why: str) -> DataError:
+    """The error for a file that is not there or not readable."""
+    return DataError(f"{path} {why}. Give the path of a CSV, Parquet or JSON file (also .gz).")
+
+
+def kind_of(path: Path) -> str:
+    """How to read a file, from its name."""
+    if not path.exists():
+        raise missing_file(path, "does not exist")
+    if not path.is_file():
+        raise missing_file(path, "is not a file")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    zipped = bool(suffixes) and suffixes[-1] == ".gz"
+    kind = KINDS.get(suffixes[-2] if zipped and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
+    if kind is None or (zipped and kind == "parquet"):
+        raise missing_file(path, f"must end in {', '.join(KINDS)} (also .gz, except Parquet)")
+    readable = True
+    try:
+        with path.open("rb") as stream:
+            stream.read(1)
+    except OSError:
+        readable = False
+    if not readable:
+        raise missing_file(path, "cannot be read: you may not, or the disk failed")
+    return kind
+
+
+def _connect() -> Any:
+    import duckdb
+
+    return duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "temp_directory": "",
+            "preserve_insertion_order": True,
+        }
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(path: Path) -> str:
+    """A path without its glob characters: each becomes a class of one."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
+
+def _csv_table(path: Path, wanted: Sequence[str]) -> _Table:
+    """A CSV file, its delimiter being the one that shows the wanted names in the first line.
+
+    duckdb's sniffer would rather change its mind about the delimiter than call a line broken.
+    """
+    header = _header(path)
+    readings = {mark: next(csv.reader(io.StringIO(header), delimiter=mark, strict=False), []) for mark in DELIMITERS}
+    readings = {mark: [name.strip() for name in names] for mark, names in readings.items()}
+    fitting = [mark for mark, names in readings.items() if set(wanted) <= set(names)]
+    if not fitting:
+        names = max(readings.values(), key=len)
+        _refuse_headless(path, names)
+        raise unknown_column(next(name for name in wanted if name not in names), names)
+    delimiter = max(fitting, key=lambda mark: len(readings[mark]))
+    names = readings[delimiter]
+    for name in wanted:
+        if names.count(name) > 1:
+            raise DataError(f"{path} has {names.count(name)} columns named {name!r}. Rename all but one.")
+    kinds = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(names)))
+    sql = (
+        "read_csv($path, auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"',"
+        f" nullstr = '', columns = {{{kinds}}})"
+    )
+    columns = {name: (f"c{place}", "VARCHAR") for place, name in reversed(list(enumerate(names)))}
+    return _Table(sql, {"path": _literal(path), "delimiter": delimiter}, columns)
+
+
+def _header(path: Path) -> str:
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
+            line = stream.readline(LONGEST_HEADER)
+            # A quoted name may hold a line break.
+            while line.count('"') % 2 and len(line) < LONGEST_HEADER and (more := stream.readline(LONGEST_HEADER)):
+                line += more
+            return line
+    except (OSError, EOFError, UnicodeError):
+        pass
+    raise DataError(f"{path} cannot be read as text: it is damaged, half-written, or not in UTF-8.")
+
+
+def _refuse_headless(path: Path, names: Sequence[str]) -> None:
+    """The first line of a file without a header is a record, and must not be shown."""
+    if not any(names):
+        raise DataError(f"{path} is empty. Give a file whose first line names the columns.")
+    if any(not name or _is_number(name) or name.lower() in MISSING_MARKS for name in names):
+        raise DataError(
+            f"the first line of {path} does not name the columns asked for, and does not look like names of columns. "
+            "Give a file whose first line names the columns."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _present(people: Any) -> list[bytes]:
+    if any(not person for person in people):
+        raise missing_person()
+    return list(people)

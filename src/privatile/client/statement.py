@@ -1,0 +1,61 @@
+"""What a ledger says about itself: who has answered how much, and what it cost. Never a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privatile.client.accounts import most_spent
+from privatile.client.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class DatasetLine:
+    """One client's column: `reports` given in all, records `unasked` so far, the most any record has spent."""
+
+    client: str
+    column: str
+    by_person: bool
+    records: int
+    reports: int
+    unasked: int
+    runs: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A line for each data set; `people` known by a person column, and the most any of them has spent for life."""
+
+    datasets: tuple[DatasetLine, ...]
+    people: int
+    person_epsilon: float
+    entries: int
+
+
+def statement(ledger: Ledger) -> Statement:
+    """Read the whole ledger.
+
+    >>> statement(Ledger.in_memory())
+    Statement(datasets=(), people=0, person_epsilon=0.0, entries=0)
+    """
+    rows = ledger.execute(
+        "SELECT d.id, d.client, d.column, d.by_person, d.records, d.cursor, count(DISTINCT a.run),"
+        " coalesce(sum(a.length), 0) FROM datasets d LEFT JOIN runs r ON r.dataset = d.id"
+        " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
+        " GROUP BY d.id ORDER BY d.client, d.column, d.id"
+    ).fetchall()
+    people, dearest = ledger.execute("SELECT count(*), coalesce(max(epsilon), 0.0) FROM people").fetchone()
+    lines = tuple(
+        DatasetLine(
+            client=client,
+            column=column,
+            by_person=bool(by_person),
+            records=records,
+            reports=reports,
+            unasked=max(0, records - cursor),
+            runs=runs,
+            epsilon=most_spent(ledger, key),
+        )
+        for key, client, column, by_person, records, cursor, runs, reports in rows
+    )
+    return Statement(lines, int(people), float(dearest), ledger.position.sequence)

@@ -1,0 +1,280 @@
+"""The command as its users meet it: a real process, real files, real exit codes."""
+
+import itertools
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+TIMEOUT = 120
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder of its own for state, config and data."""
+    rng = np.random.default_rng(9)
+    rows = [
+        f"{region},{name}{i},{value:.3f}"
+        for region, name, size, center in (("north", "n", 3000, 50.0), ("south", "s", 1500, 60.0))
+        for i, value in enumerate(rng.normal(center, 10, size))
+    ]
+    (tmp_path / "data.csv").write_text("region,who,score\n" + "\n".join(rows) + "\n")
+    return tmp_path
+
+
+def privatile(home: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config"), **environment}
+    command = [sys.executable, "-m", "privatile", *map(str, arguments)]
+    return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+BASE = ("estimate", "data.csv", "--value", "score", "--client", "region", "--range", 0, 100)
+
+
+def test_one_command_gives_estimate_interval_and_budget(home: Path) -> None:
+    done = privatile(home, *BASE, "--epsilon", 2)
+    assert done.returncode == 0, done.stderr
+    assert "The 0.5 quantile (the median) of score in the mixture of 2 clients with equal weight" in done.stdout
+    assert re.search(r"95% interval +\d+\.\d+ … \d+\.\d+", done.stdout)
+    assert "central" in done.stdout
+    assert "survey weights are not supported" in done.stdout
+
+
+def test_json_and_a_toml_study_say_the_same(home: Path) -> None:
+    (home / "study.toml").write_text(
+        'data = "data.csv"\nvalue = "score"\nclient = "region"\nq = 0.5\nrange = [0, 100]\nweights = "size"\n'
+        'confidence_level = 0.9\ndesign = "paper-c5"\n[epsilon]\nnorth = 3.0\nsouth = 2.0\n'
+    )
+    done = privatile(home, "estimate", "study.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["confidence_level"] == 0.9
+    assert facts["design"] == "paper-c5"
+    assert {client["name"]: round(client["epsilon"], 6) for client in facts["clients"]} == {"north": 3.0, "south": 2.0}
+    assert {client["name"]: client["weight"] for client in facts["clients"]} == {"north": 2 / 3, "south": 1 / 3}
+    low, high = facts["confidence_interval"]["low"], facts["confidence_interval"]["high"]
+    assert low < facts["estimate"] < high
+
+
+def test_per_client_budgets_and_levels_on_the_command_line(home: Path) -> None:
+    options = ("--epsilon", "north=1", "--epsilon", "south=0.5", "--q", "north=0.4", "--q", "south=0.6", "--json")
+    facts = json.loads(privatile(home, *BASE, *options).stdout)
+    assert [round(client["epsilon"], 6) for client in facts["clients"]] == [1.0, 0.5]
+    assert [client["level"] for client in facts["clients"]] == [0.4, 0.6]
+    assert facts["level"] == pytest.approx(0.5)
+
+
+def test_a_weights_file_and_several_levels(home: Path) -> None:
+    (home / "weights.csv").write_text("client,weight\nnorth,0.25\nsouth,0.75\n")
+    options = ("--epsilon", 4, "--weights", "weights.csv", "--q", 0.3, "--q", 0.7, "--json")
+    low, high = json.loads(privatile(home, *BASE, *options).stdout)
+    assert low["estimate"] < high["estimate"]
+    assert low["records"] + high["records"] == 4500
+    assert low["clients"][1]["weight"] == 0.75
+
+
+def test_a_second_run_is_refused_and_can_be_accepted(home: Path) -> None:
+    assert privatile(home, *BASE, "--epsilon", 1).returncode == 0
+    again = privatile(home, *BASE, "--epsilon", 1)
+    assert again.returncode == 2
+    assert "epsilon 1 each is spent; another run over them would make it 2" in again.stderr
+    assert again.stdout == ""
+    accepted = privatile(home, *BASE, "--epsilon", 1, "--spend-again")
+    assert accepted.returncode == 0, accepted.stderr
+    shown = json.loads(privatile(home, "ledger", "show", "--json").stdout)
+    assert [round(line["epsilon"], 6) for line in shown["datasets"]] == [2.0, 2.0]
+    text = privatile(home, "ledger", "show").stdout
+    assert re.search(r"north +score +3,000 +6,000 +\d+ +2 +2", text)
+
+
+def test_a_saved_run_is_shown_again_without_asking(home: Path) -> None:
+    options = (*BASE, "--epsilon", 1, "--save", "run.db", "--json")
+    first, second = privatile(home, *options), privatile(home, *options)
+    assert first.stdout == second.stdout
+    assert "no one is asked" in second.stderr
+    other = privatile(home, *BASE, "--epsilon", 1, "--q", 0.3, "--save", "run.db")
+    assert other.returncode == 2
+    assert "holds another run" in other.stderr
+
+
+def test_a_dry_run_spends_nothing(home: Path) -> None:
+    done = privatile(home, *BASE, "--epsilon", 1, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "no one was" in done.stdout
+    assert not (home / "state").exists()
+    reach = json.loads(privatile(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
+    # z·1.3·√(Σ p²/(4 r² n)) with r = tanh(½)
+    expected = 1.96 * 1.3 * np.sqrt((0.25 / 3000 + 0.25 / 1500) / 4) / np.tanh(0.5)
+    assert reach["expected_half_width_in_rank"][0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_persons_are_the_unit_when_named(home: Path) -> None:
+    text = (home / "data.csv").read_text()
+    repeated = text + "\n".join(line for line in text.splitlines()[1:501]) + "\n"
+    (home / "twice.csv").write_text(repeated)
+    options = ("--value", "score", "--client", "region", "--range", 0, 100, "--person", "who", "--epsilon", 1, "--json")
+    facts = json.loads(privatile(home, "estimate", "twice.csv", *options).stdout)
+    assert facts["records"] == 4500
+    assert "person" in {caveat["code"] for caveat in facts["caveats"]}
+    assert (home / "config" / "privatile" / "person.key").stat().st_mode & 0o777 == 0o600
+
+
+BAD = [
+    ((), "there is no default"),
+    (("--epsilon", 0), "epsilon must lie in"),
+    (("--epsilon", "nan"), "epsilon must lie in"),
+    (("--epsilon", -1), "epsilon must lie in"),
+    (("--epsilon", 12), "--allow-weak"),
+    (("--epsilon", "much"), "takes a number"),
+    (("--epsilon", 1, "--not-private"), "exclude each other"),
+    (("--epsilon", 1, "--q", 0), r"inside \(0, 1\)"),
+    (("--epsilon", 1, "--q", 1.5), r"inside \(0, 1\)"),
+    (("--epsilon", 1, "--q", 0.5, "--q", 0.5), "once only"),
+    (("--epsilon", "north=1"), "missing for client 'south'"),
+    (("--epsilon", "north=1", "--epsilon", "east=1", "--epsilon", "south=1"), "names 'east'"),
+    (("--epsilon", "north=1", "--epsilon", 2), "not both"),
+    (("--epsilon", 1, "--weights", "nothing.csv"), "none of these"),
+    (("--epsilon", 1, "--weights", "negative.toml"), "positive"),
+    (("--epsilon", 1, "--weights", "long.toml"), "sum to 1; they sum to 1.2"),
+    (("--epsilon", 1, "--weights", "short.toml"), "missing for client 'south'"),
+    (("--epsilon", 1, "--value", "scores"), "score"),
+    (("--epsilon", 1, "--value", "who"), "must hold numbers"),
+    (("--epsilon", 1, "--client", "area"), "region"),
+    (("--epsilon", 1, "--rounds", 1501), "fewer"),
+    (("--epsilon", 1, "--rounds", 1), "at least 2"),
+    (("--epsilon", 1, "--range", 100, 0), "low < high"),
+    (("--epsilon", 1, "--range", 0, 100, "--log"), "above 0"),
+    (("--epsilon", 1, "--log", "--scale", "logit"), "exclude each other"),
+    (("--epsilon", 1, "--seed", 7), "operating system only"),
+    (("--epsilon", 1, "--design", "paper-c9"), "design must be one of"),
+    (("--epsilon", 1, "--confidence-level", 95), "confidence_level"),
+    (("--epsilon", 1, "--dither", -5), "width of 0 or more"),
+    (("--epsilon", 1, "--max-epsilon", 0.5), "allows epsilon 0.5 for life"),
+    (("--epsilon", 1, "--nonsense"), "No such option"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), BAD)
+def test_bad_input_is_refused_with_exit_2_and_nothing_written(
+    home: Path, options: tuple[object, ...], text: str
+) -> None:
+    (home / "negative.toml").write_text("north = 1.5\nsouth = -0.5\n")
+    (home / "long.toml").write_text("north = 0.6\nsouth = 0.6\n")
+    (home / "short.toml").write_text("north = 1.0\n")
+    done = privatile(home, *BASE, *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert re.search(text, done.stderr), done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (home / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("empty.csv", "region,score\n", "no records"),
+        ("one.csv", "region,score\nnorth,1\n", "record"),
+        ("gone.csv", "region,score\n" + "north,\n" * 50, "missing"),
+        ("torn.parquet", "PAR1 and then the disk was full", "torn.parquet"),
+        ("study.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
+        ("broken.toml", "data = ", "is not TOML"),
+        ("seed.toml", 'data = "data.csv"\nseed = 5\n', "no option 'seed'"),
+    ],
+)
+def test_bad_files_are_refused_with_exit_2_and_nothing_written(home: Path, name: str, content: str, text: str) -> None:
+    (home / name).write_text(content)
+    options = ("--value", "score", "--client", "region", "--range", 0, 100, "--epsilon", 1)
+    done = privatile(home, "estimate", name, *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (home / "state").exists()
+
+
+def test_a_range_that_excludes_the_answer_is_a_caveat(home: Path) -> None:
+    facts = json.loads(privatile(home, *BASE[:-2], 70, 100, "--epsilon", 4, "--json").stdout)
+    assert "range" in {caveat["code"] for caveat in facts["caveats"]}
+
+
+def test_no_environment_variable_or_hash_seed_fixes_the_coins(home: Path) -> None:
+    """Two runs over fresh ledgers with every plausible seed variable set still differ."""
+    seeds = dict.fromkeys(("SEED", "PRIVATILE_SEED", "NUMPY_SEED", "RANDOM_SEED"), "7")
+    runs = [
+        json.loads(
+            privatile(home, *BASE, "--epsilon", 1, "--json", "--ledger", f"{i}.db", PYTHONHASHSEED="0", **seeds).stdout
+        )
+        for i in range(2)
+    ]
+    assert runs[0]["estimate"] != runs[1]["estimate"]
+
+
+def counted_once(ledger: Path) -> dict[str, list[tuple[int, int]]]:
+    """Stretches of the permutation that each client's answers used, in order."""
+    with sqlite3.connect(ledger) as book:
+        rows = book.execute("SELECT client, start, stop FROM answers ORDER BY client, start").fetchall()
+    book.close()
+    stretches: dict[str, list[tuple[int, int]]] = {}
+    for client, start, stop in rows:
+        stretches.setdefault(client, []).append((start, stop))
+    return stretches
+
+
+@pytest.mark.faults
+def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path) -> None:
+    """kill -9 at random moments; the same command goes on until it is done, as one and the same run."""
+    options = [
+        *map(str, BASE),
+        "--epsilon",
+        "1",
+        "--rounds",
+        "1200",
+        "--ledger",
+        "ledger.db",
+        "--save",
+        "run.db",
+        "--json",
+    ]
+    rng, kills, names = np.random.default_rng(3), 0, set()
+    acknowledged: dict[int, str] = {}
+    for attempt in range(400):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "privatile", *options], cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        if kills < 20:
+            # Start-up takes a while on a busy machine: wait until there is something to interrupt.
+            time.sleep(float(rng.uniform(0.3, 1.2)) if attempt else 1.5)
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+        out, err = process.communicate(timeout=TIMEOUT)
+        if (home / "run.db").exists():
+            with sqlite3.connect(home / "run.db") as store:
+                seen = dict(store.execute("SELECT round, ones FROM rounds").fetchall()) if _has_rounds(store) else {}
+                names |= {row[0] for row in store.execute("SELECT id FROM run")} if _has_rounds(store) else set()
+            store.close()
+            # Whatever was stored before is still there, unchanged.
+            assert all(seen.get(key) == value for key, value in acknowledged.items())
+            acknowledged = seen
+        if process.returncode == 0 and kills >= 1:
+            break
+        assert process.returncode in (0, -signal.SIGKILL), err.decode()
+    assert kills >= 5, "the run was over before it could be killed often enough"
+    assert json.loads(out)["records"] == 4500
+    assert len(names) == 1
+    for client, stretches in counted_once(home / "ledger.db").items():
+        total = 3000 if client == "north" else 1500
+        assert stretches[0][0] == 0
+        assert stretches[-1][1] == total
+        assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(stretches))
+
+
+def _has_rounds(store: sqlite3.Connection) -> bool:
+    return bool(store.execute("SELECT 1 FROM sqlite_master WHERE name = 'rounds'").fetchone())

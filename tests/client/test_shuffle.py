@@ -1,0 +1,255 @@
+"""The random order: uniform, the same again after a restart, in bounded memory, with nothing left behind."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from privatile.client import shuffle as shuffling
+from privatile.client.keystream import KeyStream
+from privatile.client.ledger import Ledger
+from privatile.client.shuffle import ShuffledColumn, shuffle
+from privatile.client.source import open_source
+from privatile.errors import DataError, InputError
+
+MASTER = bytes(range(32))
+
+
+def order(column: ShuffledColumn) -> list[float]:
+    return [float(value) for block in column.blocks(0, column.records) for value in block.values]
+
+
+def shuffled(values: Sequence[float] | NDArray[Any], memory_rows: int = 1 << 21) -> ShuffledColumn:
+    data = np.asarray(values, dtype=np.float64)
+    return shuffle(open_source(data), Ledger.in_memory(master=MASTER), memory_rows=memory_rows)["all"]
+
+
+def chi_square_of_orders(clients: int) -> float:
+    """χ² of the 24 orders of four records, one client after another, each with a key of its own."""
+    data = {f"c{k}": [0.0, 1.0, 2.0, 3.0] for k in range(clients)}
+    columns = shuffle(open_source(data), Ledger.in_memory(master=MASTER))
+    counts = Counter(tuple(order(column)) for column in columns.values())
+    assert set(counts) <= set(permutations([0.0, 1.0, 2.0, 3.0]))
+    expected = clients / 24
+    return sum((counts[each] - expected) ** 2 / expected for each in permutations([0.0, 1.0, 2.0, 3.0]))
+
+
+def test_every_order_is_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = float(chi2.ppf(1 - 1e-4, df=23))  # the key is fixed: this passes always or never
+    assert chi_square_of_orders(4_800) < limit
+
+    # Negative control: two-bit tags, whose many ties keep the order of the rows.
+    take = KeyStream.take
+    monkeypatch.setattr(KeyStream, "take", lambda self, count: take(self, count) & np.uint64(3 << 62))
+    assert chi_square_of_orders(4_800) > limit
+
+
+def test_each_record_is_anywhere_in_a_spilled_order() -> None:
+    """Mean position of the first tenth of the rows: 1/2 within 5 standard errors, through the spill file."""
+    count = 40_000
+    places = np.empty(count)
+    places[np.array(order(shuffled(np.arange(count), memory_rows=1_000)), dtype=np.intp)] = np.arange(count) / count
+    tenth = places[: count // 10]
+    assert abs(tenth.mean() - 0.5) < 5 / np.sqrt(12 * len(tenth))
+    assert abs(np.corrcoef(places, np.arange(count))[0, 1]) < 5 / np.sqrt(count)
+
+
+def test_the_order_does_not_depend_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).normal(size=50_000)
+    whole = shuffled(values)
+    small = shuffled(values, memory_rows=100)
+    monkeypatch.setattr(shuffling, "BATCH_ROWS", 777)
+    tiny = shuffled(values, memory_rows=2_000)
+    assert order(whole) == order(small) == order(tiny)
+    assert sorted(order(whole)) == sorted(values.tolist())
+    assert whole.digest == small.digest == tiny.digest
+
+
+def test_the_same_key_gives_the_same_order_after_a_restart(tmp_path: Path) -> None:
+    script = (
+        "import sys, numpy as np\n"
+        "from privatile.client.ledger import Ledger\n"
+        "from privatile.client.shuffle import shuffle\n"
+        "from privatile.client.source import open_source\n"
+        "with Ledger.open(sys.argv[1]) as ledger:\n"
+        "    with ledger.transaction(): pass\n"
+        "    column = shuffle(open_source(np.arange(5000.0)), ledger)['all']\n"
+        "    print([int(x) for block in column.blocks(0, 5000) for x in block.values], column.digest.hex())\n"
+    )
+    told = [
+        subprocess.run([sys.executable, "-c", script, tmp_path / name], capture_output=True, check=True).stdout
+        for name in ("one.db", "one.db", "two.db")
+    ]
+    assert told[0] == told[1]
+    assert told[0] != told[2]  # another ledger, another order
+
+
+def test_clients_and_columns_have_orders_of_their_own() -> None:
+    ledger = Ledger.in_memory(master=MASTER)
+    data = {"north": np.arange(100.0), "south": np.arange(100.0)}
+    columns = shuffle(open_source(data, value="a"), ledger)
+    others = shuffle(open_source(data, value="b"), ledger)
+    assert len({tuple(order(each)) for each in [*columns.values(), *others.values()]}) == 4
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_any_piece_can_be_read(data: st.DataObject) -> None:
+    column = shuffled(np.arange(300), memory_rows=50)
+    whole = order(column)
+    for _ in range(4):
+        start = data.draw(st.integers(0, 300))
+        stop = data.draw(st.integers(start, 300))
+        pieces = [block.values for block in column.blocks(start, stop)]
+        assert np.concatenate([*pieces, np.empty(0)]).tolist() == whole[start:stop]
+
+
+def test_ties_in_the_tags_keep_the_order_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeyStream, "take", lambda self, count: np.zeros(count, dtype=np.uint64))
+    assert order(shuffled(np.arange(5_000))) == list(range(5_000))
+
+
+@pytest.mark.parametrize("change", [lambda x: x[::-1].copy(), lambda x: x + 1, lambda x: x[:-1], lambda x: -x])
+def test_the_digest_sees_content_and_order(change: object) -> None:
+    values = np.arange(50.0)
+    assert callable(change)
+    assert shuffled(values).digest == shuffled(values).digest
+    assert shuffled(values).digest != shuffled(change(values)).digest
+
+
+def test_all_kinds_of_nan_are_one() -> None:
+    other = np.array([1.0, 2.0, 0.0])
+    other.view(np.uint64)[2] = 0x7FF8_0000_0000_1234
+    assert shuffled([1.0, 2.0, np.nan]).digest == shuffled(other).digest
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "missing", "words"),
+    [
+        ({"north": []}, "noise", "'north'.* has no records"),
+        ({"north": [1.0, 2.0], "south": []}, "noise", "'south'.* has no records"),
+        ({"north": [4711.0]}, "noise", "fewer than 2 usable records"),
+        ({"north": [np.nan, np.nan]}, "noise", "missing values only"),
+        ({"north": [np.nan, np.nan]}, "drop", "missing values only"),
+        ({"north": [4711.0, np.nan]}, "drop", "fewer than 2 usable records"),
+        ({"north": [4711.0, np.nan, 1.0]}, "fail", "--missing fail refuses"),
+    ],
+)
+def test_columns_that_cannot_be_used(data: dict[str, list[float]], missing: shuffling.Missing, words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        shuffle(open_source(data), Ledger.in_memory(), missing=missing)
+    assert "4711" not in str(caught.value)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(InputError, match="missing must be one of"):
+        shuffle(open_source([1.0, 2.0]), Ledger.in_memory(), missing="zero")  # type: ignore[arg-type]
+
+
+# -- spill files -------------------------------------------------------------------------------------------------
+
+
+def test_spill_files_are_private_and_nameless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int, int]] = []
+    really = os.open
+
+    def watch(path: str, flags: int, mode: int = 0o777) -> int:
+        handle = really(path, flags, mode)
+        seen.append((os.fstat(handle).st_mode, Path(path).parent.stat().st_mode, flags))
+        return handle
+
+    monkeypatch.setattr(os, "open", watch)
+    data = np.arange(10_000.0)
+    shuffle(open_source(data), Ledger.in_memory(), memory_rows=100, spill_folder=tmp_path)
+    ((file, folder, flags),) = seen
+    assert stat.S_IMODE(file) == 0o600
+    assert stat.S_IMODE(folder) == 0o700
+    assert flags & os.O_EXCL
+    assert list(tmp_path.iterdir()) == []  # the column is alive, its file has no name
+
+
+def test_a_full_disk_while_spilling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, data: object, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    with pytest.raises(DataError, match=r"no room left there\. Nothing was answered") as caught:
+        shuffle(open_source(np.full(10_000, 47114711.0)), ledger, memory_rows=100, spill_folder=tmp_path)
+    assert caught.value.__context__ is None
+    assert "4711" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
+    """The kernel refuses the write: same error, nothing left, nothing in the ledger."""
+    script = (
+        "import resource, signal, sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from privatile.client.ledger import Ledger\n"
+        "from privatile.client.shuffle import shuffle\n"
+        "from privatile.client.source import open_source\n"
+        "from privatile.errors import DataError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "folder = Path(sys.argv[1])\n"
+        "try:\n"
+        "    shuffle(open_source(np.arange(1e5)), Ledger.open(folder / 'l.db'), memory_rows=99, spill_folder=folder)\n"
+        "except DataError as error:\n"
+        "    print(error)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    assert "there is no room left there" in told.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="temporary file in"):
+        shuffle(open_source(np.arange(1e4)), Ledger.in_memory(), memory_rows=99, spill_folder=tmp_path / "nowhere")
+
+
+def test_memory_is_bounded() -> None:
+    """Four million records through the spill file, in a process of its own: the growth is a fraction of the data.
+
+    8 bytes a record would be 32 MB, tags as much again; with 64 Ki rows in memory and batches of 128 Ki the process
+    needs a few MB. The limit is half of the data.
+    """
+    script = (
+        "import resource, sys\n"
+        "import numpy as np\n"
+        "from privatile.client import shuffle as room\n"
+        "from privatile.client.ledger import Ledger\n"
+        "from privatile.client.source import Batch\n"
+        "class Made:\n"
+        "    column, by_person, clients = 'x', False, ['all']\n"
+        "    def batches(self):\n"
+        "        for k in range(400):\n"
+        "            yield Batch(np.arange(1e4) + k)\n"
+        "room.BATCH_ROWS = 1 << 17\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "room.shuffle(type('M', (Made,), {'batches': lambda s: iter([Batch(np.arange(1e4))])})(), Ledger.in_memory())\n"
+        "before = peak()\n"
+        "column = room.shuffle(Made(), Ledger.in_memory(), memory_rows=1 << 16)['all']\n"
+        "total = sum(len(block.values) for block in column.blocks(0, column.records))\n"
+        "print(total, peak() - before)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    unit = 1024 if sys.platform != "darwin" else 1
+    assert int(told[0]) == 4_000_000
+    assert int(told[1]) * unit < 4_000_000 * 8 / 2
