@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from privatile.averaging import Normalizer, half_width, normalizer, normalizer_of
 from privatile.critical import statistic_law
@@ -57,6 +57,15 @@ class Trajectory:
 
     def __init__(self) -> None:
         self._columns = [array("d") for _ in range(4)]
+
+    @classmethod
+    def of(cls, asked: ArrayLike, drifts: ArrayLike, queries: ArrayLike, weights: ArrayLike) -> Trajectory:
+        """Averaged rounds known already, as columns."""
+        known = cls()
+        known._columns = [
+            array("d", np.asarray(column, dtype=np.float64).tobytes()) for column in (asked, drifts, queries, weights)
+        ]
+        return known
 
     def record(self, asked: float, state: RoundState, plan: Plan) -> None:
         """Note the round just done, if it was averaged; forget everything when averaging starts anew."""

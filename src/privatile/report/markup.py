@@ -30,8 +30,8 @@ def text(child: Child) -> Markup:
     return child if isinstance(child, Markup) else Markup(html.escape(str(child)))
 
 
-def tag(name: str, *children: Child | Iterable[Child], **attributes: object) -> Markup:
-    """One element. Attribute names: a trailing underscore is dropped, others become hyphens; None and False are left out.
+def tag(name: str, /, *children: Child | Iterable[Child], **attributes: object) -> Markup:
+    """One element. In attribute names a trailing underscore is dropped, others become hyphens; None is left out.
 
     >>> tag("p", "a < b", class_="note", data_k=1)
     '<p class="note" data-k="1">a &lt; b</p>'

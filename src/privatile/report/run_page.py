@@ -162,8 +162,8 @@ def _chart(index: int, level: LevelView, path: ThinPath, several: bool) -> Marku
     thinned = len(level.history) > len(path.rounds)
     caption = join(
         [
-            "Grey: where the question stood. Blue: its running mean, the estimate, with the interval that the run would "
-            "have reported had it ended there. ",
+            "Grey: where the question stood. Blue: its running mean, the estimate, with the interval that the run "
+            "would have reported had it ended there. ",
             f"The first {level.history.burn_in:,} rounds are burn-in and are not averaged. "
             if level.history.burn_in
             else "",
@@ -196,8 +196,8 @@ def _chart(index: int, level: LevelView, path: ThinPath, several: bool) -> Marku
                 class_="plot",
                 tabindex="0",
                 role="img",
-                aria_label="Chart of the estimate and its interval over the rounds. Plus and minus zoom, arrows move, 0 "
-                "shows all. The line below says what is shown.",
+                aria_label="Chart of the estimate and its interval over the rounds. Plus and minus zoom, arrows move, "
+                "0 shows all. The line below says what is shown.",
             ),
             still_chart(path),
             tag("p", class_="readout", role="status"),
@@ -222,7 +222,7 @@ def _clients(level: LevelView) -> Markup:
     heaviest = max(client.weight for client in result.clients)
     rows = []
     for client, answered, silent in shown:
-        share = answered / max(answered + silent, 1)
+        share = int(answered) / max(int(answered + silent), 1)
         rows.append(
             tag(
                 "tr",

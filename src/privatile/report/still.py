@@ -22,7 +22,7 @@ def still_chart(path: ThinPath) -> Markup:
     if len(path.rounds) < 2:
         return Markup("")
     keep = np.unique(np.linspace(0, len(path.rounds) - 1, min(MOST, len(path.rounds))).round().astype(int))
-    low, high = _heights(path)
+    low, high = path.heights
     last = float(path.rounds[-1])
 
     def x(value: float) -> float:
@@ -58,16 +58,3 @@ def still_chart(path: ThinPath) -> Markup:
 
 def _anchor(share: float) -> str:
     return "start" if share == 0 else "end" if share == 1 else "middle"
-
-
-def _heights(path: ThinPath) -> tuple[float, float]:
-    """The interval once it has settled, short of its first excursions."""
-    seen = np.concatenate([path.low, path.high])
-    seen = seen[~np.isnan(seen)]
-    if not len(seen):
-        seen = np.concatenate([path.question_low, path.question_high])
-    low, high = np.quantile(seen, [0.04, 0.96])
-    if not math.isnan(path.low[-1]):
-        low, high = min(low, path.low[-1]), max(high, path.high[-1])
-    room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
-    return float(low - room), float(high + room)

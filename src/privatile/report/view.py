@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.inference import Trajectory, endpoint_variance
+from privatile.inference import endpoint_variance
 from privatile.report.band import half_widths
 from privatile.report.history import LevelHistory
 from privatile.report.thinning import bucket_ends, envelope
 from privatile.result import QuantileResult
 from privatile.scale import Scale
-from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.spec import RunSpec
+from privatile.summary import summarize
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +37,19 @@ class ThinPath:
     estimate: Floats
     low: Floats
     high: Floats
+
+    @property
+    def heights(self) -> tuple[float, float]:
+        """What a drawing should show: the interval once it has settled, short of its first excursions."""
+        seen = np.concatenate([self.low, self.high])
+        seen = seen[~np.isnan(seen)]
+        if not len(seen):
+            seen = np.concatenate([self.question_low, self.question_high])
+        low, high = np.quantile(seen, [0.04, 0.96])
+        if not math.isnan(self.low[-1]):
+            low, high = min(low, self.low[-1]), max(high, self.high[-1])
+        room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
+        return float(low - room), float(high + room)
 
 
 @dataclass(frozen=True)
@@ -97,37 +110,49 @@ def in_units(values: Floats, scale: Scale) -> Floats:
     )
 
 
-def view_of(coordinator: Coordinator, results: Sequence[QuantileResult] | None = None) -> RunView:
-    """The view of a run at hand. `results` replace the coordinator's own (they may carry more caveats)."""
-    store, spec = coordinator.store, coordinator.spec
-    levels = []
-    for index, track in enumerate(coordinator.tracks):
-        history = LevelHistory(index, len(spec.clients))
+def view_of(store: RunStore, results: Sequence[QuantileResult] | None = None) -> RunView:
+    """The view of a run's store. `results`, one a level, replace those worked out here (they may carry more caveats)."""
+    spec = store.spec
+    histories = []
+    for index in range(len(spec.levels)):
+        history = LevelHistory(index, spec.plan(index))
         history.refresh(store)
-        averaged = track.state.averages.rounds
-        result = None
-        if averaged >= 2:
-            result = coordinator.result(index) if results is None else results[index]
-        widths = _widths(spec, history, track.trajectory, averaged)
-        if result is not None and spec.target == "file":
-            widths = _widths(spec, history, track.trajectory, averaged, endpoint_variance(track.state, track.plan))
-        levels.append(LevelView(spec.levels[index], result, history, widths, track.plan.scale))
-    return RunView(store.run, store.created, store.finished, spec, tuple(levels), coordinator.planned)
-
-
-def _widths(
-    spec: RunSpec, history: LevelHistory, trajectory: Trajectory, averaged: int, variance_share: float = 1.0
-) -> Floats:
-    kept = history.normalizer[len(history) - averaged :]
-    return half_widths(
-        trajectory.queries, trajectory.weights, kept, spec.confidence_level, spec.normalizer, variance_share
+        histories.append(history)
+    return RunView(
+        store.run,
+        store.created,
+        store.finished,
+        spec,
+        tuple(
+            level_view(spec, history, store.run, None if results is None else results[index])
+            for index, history in enumerate(histories)
+        ),
+        max(history.plan.rounds for history in histories),
     )
+
+
+def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileResult | None = None) -> LevelView:
+    """One level as it stands."""
+    state, trajectory, plan = history.state(), history.trajectory(), history.plan
+    averaged = state.averages.rounds
+    if averaged < 2:
+        return LevelView(spec.levels[history.level], None, history, np.full(averaged, np.nan), plan.scale)
+    widths = half_widths(
+        trajectory.queries,
+        trajectory.weights,
+        history.normalizer[len(history) - averaged :],
+        spec.confidence_level,
+        spec.normalizer,
+        endpoint_variance(state, plan, trajectory) if spec.target == "file" else 1.0,
+    )
+    result = result or summarize(spec, plan, state, trajectory, run)
+    return LevelView(spec.levels[history.level], result, history, widths, plan.scale)
 
 
 def read_view(path: str | Path) -> RunView:
     """The view of a run's file; the file is only read."""
     store = RunStore.open(path, read_only=True)
     try:
-        return view_of(Coordinator(store))
+        return view_of(store)
     finally:
         store.close()
