@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-from privatile.errors import InputError
-
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
@@ -33,8 +31,6 @@ def report(run: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
 
     if not figure and output is None:
         output = run.with_suffix(".html")
-    if output is not None and output.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"the page must be named .html; got {output.name!r}. For a figure use --figure.")
     view = read_view(run)
     if output is not None:
         from privatile.report.run_page import write_run_page

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privatile.errors import InputError, require
+from privatile.report.run_page import FIGURE_FORMATS
 from privatile.report.view import RunView
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"
 """Okabe and Ito's colours: told apart by every common kind of colour vision."""
-
-FORMATS = (".svg", ".pdf", ".png")
 
 
 @contextmanager
@@ -71,8 +70,8 @@ def write_trajectory(view: RunView, path: str | Path) -> Path:
     """Draw the trajectory to a .svg, .pdf or .png file, without a date: the same run gives the same file."""
     target = Path(path)
     kind = target.suffix.lower()
-    if kind not in FORMATS:
-        raise InputError(f"a figure must end in {', '.join(FORMATS)}; got {target.name!r}.")
+    if kind not in FIGURE_FORMATS:
+        raise InputError(f"a figure must end in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
     with print_style():
         figure = trajectory_figure(view)
         figure.savefig(target, metadata={".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile import __version__
+from privatile.errors import InputError
 from privatile.report.findings import averaged_records, findings, rank_error
 from privatile.report.markup import Markup, join, tag
 from privatile.report.shell import CITATION, document
 from privatile.report.still import still_chart
-from privatile.report.view import LevelView, RunView, ThinPath
+from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result import QuantileResult, epsilon_text, rank_text, significant
 
 SHOWN_CLIENTS = 150
@@ -23,6 +25,8 @@ SHOWN_CLIENTS = 150
 
 LISTED_CLIENTS = 1000
 """Clients in the page's data: about 120 bytes each."""
+
+FIGURE_FORMATS = (".svg", ".pdf", ".png")
 
 CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js")
 
@@ -42,8 +46,27 @@ def run_page(view: RunView) -> str:
 def write_run_page(view: RunView, path: str | Path) -> Path:
     """Write the page; returns where."""
     target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a page must end in .html, a figure in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
     target.write_text(run_page(view), encoding="utf-8")
     return target
+
+
+@dataclass(frozen=True)
+class RunReporter:
+    """Makes the report of a run that is over, wherever its file may be by then."""
+
+    record: RunRecord
+    results: tuple[QuantileResult, ...]
+
+    def __call__(self, path: str | Path) -> Path:
+        """A page for .html; a figure of the trajectory for .svg, .pdf and .png."""
+        view = self.record.view(self.results)
+        if Path(path).suffix.lower() in FIGURE_FORMATS:
+            from privatile.report.run_figures import write_trajectory
+
+            return write_trajectory(view, path)
+        return write_run_page(view, path)
 
 
 def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:

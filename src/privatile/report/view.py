@@ -110,25 +110,34 @@ def in_units(values: Floats, scale: Scale) -> Floats:
     )
 
 
-def view_of(store: RunStore, results: Sequence[QuantileResult] | None = None) -> RunView:
-    """The view of a run's store. `results`, one a level, replace those worked out here (they may carry more caveats)."""
-    spec = store.spec
-    histories = []
-    for index in range(len(spec.levels)):
-        history = LevelHistory(index, spec.plan(index))
-        history.refresh(store)
-        histories.append(history)
-    return RunView(
-        store.run,
-        store.created,
-        store.finished,
-        spec,
-        tuple(
-            level_view(spec, history, store.run, None if results is None else results[index])
-            for index, history in enumerate(histories)
-        ),
-        max(history.plan.rounds for history in histories),
-    )
+class RunRecord:
+    """A run's columns, read from its store and kept up with it; views are worked out when asked for."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.run = store.run
+        self.spec = store.spec
+        self.created = store.created
+        self.finished = store.finished
+        self.histories = tuple(LevelHistory(index, store.spec.plan(index)) for index in range(len(store.spec.levels)))
+        self.refresh(store)
+
+    def refresh(self, store: RunStore) -> int:
+        """Read what is new; returns how many rounds."""
+        self.finished = store.finished
+        return sum(history.refresh(store) for history in self.histories)
+
+    @property
+    def planned(self) -> int:
+        """Rounds planned at most."""
+        return max(history.plan.rounds for history in self.histories)
+
+    def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
+        """The run as it stands. `results`, one a level, replace those worked out here: they may carry more caveats."""
+        levels = tuple(
+            level_view(self.spec, history, self.run, None if results is None else results[index])
+            for index, history in enumerate(self.histories)
+        )
+        return RunView(self.run, self.created, self.finished, self.spec, levels, self.planned)
 
 
 def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileResult | None = None) -> LevelView:
@@ -153,6 +162,6 @@ def read_view(path: str | Path) -> RunView:
     """The view of a run's file; the file is only read."""
     store = RunStore.open(path, read_only=True)
     try:
-        return view_of(store)
+        return RunRecord(store).view()
     finally:
         store.close()
