@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from privatile.averaging import NORMALIZERS, Normalizer
+from privatile.critical import NORMALIZERS, Normalizer
 from privatile.errors import InputError
 from privatile.estimator import Client, LocalLevel, Plan, check_clients, plan_from_design
 from privatile.inference import check_confidence

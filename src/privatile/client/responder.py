@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -250,6 +251,7 @@ class Responder:
         return count
 
 
+@lru_cache(maxsize=64)
 def noise_threshold(level: float) -> np.uint64:
     """A missing record says "above" iff its coin falls below ⌊2⁶⁴·(1 − level)⌋.
 
