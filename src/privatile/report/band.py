@@ -12,25 +12,29 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.averaging import Normalizer, half_width, normalizer_of
-from privatile.critical import statistic_law
+from privatile.averaging import half_width, normalizer_of
+from privatile.critical import Normalizer, statistic_law
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
-KNOTS = 32
-"""Exact critical values along the way. Doubling them moves the band of the paper's schedules by under 0.1%."""
+RATIO = 1.4
+"""From one exact critical value to the next. At 1.2 the bands of the paper's schedules move by under 0.1%."""
 
 
-def knots(rounds: int, most: int = KNOTS) -> Whole:
-    """Averaged rounds at which the critical value is exact: the first is 2, the last `rounds`.
+def knots(rounds: int) -> list[int]:
+    """Averaged rounds at which the critical value is exact: 2, then in steps of a factor, and the last.
 
-    >>> knots(1000, 4).tolist()
-    [2, 16, 126, 1000]
+    They do not depend on how long the run becomes, so a live page computes each of them once.
+
+    >>> knots(20)
+    [2, 3, 5, 7, 10, 14, 20]
     """
-    if rounds < 2:
-        return np.empty(0, dtype=np.int64)
-    return np.unique(np.rint(np.geomspace(2, rounds, min(most, rounds - 1))).astype(np.int64))
+    found: list[int] = []
+    at = 2
+    while at < rounds:
+        found.append(at)
+        at = math.ceil(at * RATIO)
+    return [*found, rounds] if rounds >= 2 else []
 
 
 def half_widths(
@@ -40,31 +44,35 @@ def half_widths(
     confidence_level: float,
     kind: Normalizer = "l2",
     variance_share: float = 1.0,
-    most: int = KNOTS,
+    known: dict[int, float] | None = None,
 ) -> Floats:
     """Half-width of the self-normalised interval after each averaged round, working scale; NaN where there is none.
 
-    `normalizers` are the V_m the run kept (used for l2; the other two are recomputed at the knots).
+    `normalizers` are the V_m the run kept (used for l2; the other two are recomputed at the knots). `known` keeps
+    critical values from one call to the next.
     """
     rounds = len(queries)
     width = np.full(rounds, np.nan)
-    at = knots(rounds, most)
-    if not len(at):
+    at = knots(rounds)
+    if not at:
         return width
-    values = np.array(
-        [
-            statistic_law(weights=weights[:m], normalizer=kind, endpoint_variance=variance_share).quantile(
-                confidence_level
-            )
-            for m in at
-        ]
-    )
-    m = np.arange(1, rounds + 1)
+    values = []
+    for m in at:
+        value = None if known is None else known.get(m)
+        if value is None:
+            law = statistic_law(weights=weights[:m], normalizer=kind, endpoint_variance=variance_share)
+            value = law.quantile(confidence_level)
+            if known is not None:
+                known[m] = value
+        values.append(value)
+    if known is not None and at[-1] not in knots(rounds + 1)[:-1]:
+        del known[at[-1]]  # the end is no knot of a longer run
+    passed = np.arange(1, rounds + 1)
     if kind == "l2":
-        width[1:] = np.interp(np.log(m[1:]), np.log(at), values) * np.sqrt(np.maximum(normalizers[1:], 0.0))
+        width[1:] = np.interp(np.log(passed[1:]), np.log(at), values) * np.sqrt(np.maximum(normalizers[1:], 0.0))
     else:
-        reach = values * [half_width(normalizer_of(queries[:k], weights[:k], kind), kind) for k in at]
-        width[1:] = np.interp(np.log(m[1:]), np.log(at), reach)
+        reach = np.array(values) * [half_width(normalizer_of(queries[:k], weights[:k], kind), kind) for k in at]
+        width[1:] = np.interp(np.log(passed[1:]), np.log(at), reach)
     return width
 
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from privatile.averaging import Averages
 from privatile.errors import StoreError
-from privatile.estimator import Plan, RoundState, begin
+from privatile.estimator import Plan, RoundState, TablePlan, begin
 from privatile.inference import Trajectory
 from privatile.scale import working_range
+from privatile.server.coordinator import Track
 from privatile.server.store import RunStore, StoredRound
 
 CHUNK = 4096
@@ -80,6 +81,10 @@ class LevelHistory:
         self.level = level
         self.plan = plan
         self.tally = ClientTally(len(plan.clients))
+        # A design that tunes itself learns from round to round: its state needs the rounds one by one.
+        self._track = None if isinstance(plan, TablePlan) else Track(plan)
+        self.critical_values: dict[int, float] = {}
+        """Those already worked out, by averaged round: they stay what they are as the run grows."""
         self._floats = {name: array("d") for name in ("asked", "drift", "after", "weight", "mean", "normalizer", "at")}
         self._counts = {name: array("q") for name in ("records", "silent", "averaged")}
         self._rates = np.array([client.mechanism.truth_rate for client in plan.clients])
@@ -110,7 +115,12 @@ class LevelHistory:
         low, high = working_range(self.plan.scale)
         led = np.clip(asked + np.array([entry.step for entry in chunk]) * drift, low, high)
         start = self._floats["after"][-1] if len(self) else self.plan.start
-        if np.abs(led - after).max() > 1e-9 * (high - low) or asked[0] != start or (asked[1:] != after[:-1]).any():
+        follows = asked == np.concatenate([[start], after[:-1]])
+        if self._track is not None:
+            for entry in chunk:
+                self._track.advance(entry.ones)
+            follows = np.array([after[-1] == self._track.state.query])
+        if np.abs(led - after).max() > 1e-9 * (high - low) or not follows.all():
             raise StoreError(f"{path} does not replay: its counts do not lead to its questions.")
         self._counts["records"].extend((before + np.cumsum(np.where(here, lengths, 0).sum(axis=1))).tolist())
         self._counts["silent"].extend((~here).sum(axis=1).tolist())
@@ -177,11 +187,15 @@ class LevelHistory:
 
     def trajectory(self) -> Trajectory:
         """The averaged rounds."""
+        if self._track is not None:
+            return self._track.trajectory
         start = self.burn_in
         return Trajectory.of(*(self._column(name)[start:] for name in ("asked", "drift", "after", "weight")))
 
     def state(self) -> RoundState:
         """Where the rounds led."""
+        if self._track is not None:
+            return self._track.state
         if not len(self):
             return begin(self.plan)
         tally, start = self.tally, self.burn_in

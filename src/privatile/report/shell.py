@@ -50,7 +50,9 @@ def document(title: str, sections: Iterable[Markup], facts: Mapping[str, Any], s
         Markup(f'<meta name="generator" content="privatile {__version__}"/>'),
         tag("title", title),
         tag("style", Markup(style)),
-        Markup("<noscript><style>.plot, .tools, .readout { display: none } .still { display: block }</style></noscript>"),
+        Markup(
+            "<noscript><style>.plot, .tools, .readout { display: none } .still { display: block }</style></noscript>"
+        ),
     )
     body = tag(
         "body",

@@ -153,6 +153,7 @@ def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileR
         spec.confidence_level,
         spec.normalizer,
         endpoint_variance(state, plan, trajectory) if spec.target == "file" else 1.0,
+        history.critical_values,
     )
     result = result or summarize(spec, plan, state, trajectory, run)
     return LevelView(spec.levels[history.level], result, history, widths, plan.scale)
