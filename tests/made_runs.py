@@ -60,3 +60,48 @@ def long_run(
         store.finish()
     store.close()
     return path
+
+
+class SlowRun:
+    """A run that goes on when told to, in a file of its own."""
+
+    def __init__(
+        self, path: Path, *, rounds: int, clients: int = 3, names: tuple[str, ...] = (), value: str = "income"
+    ) -> None:
+        self._mechanism = RandomizedResponse.from_epsilon(1.0)
+        names = names or tuple(f"client {k}" for k in range(clients))
+        spec = RunSpec(
+            value,
+            (0.5,),
+            tuple(ClientSpec(name, self._mechanism.threshold, 1 / len(names), rounds * 20) for name in names),
+            "linear",
+            0.0,
+            100.0,
+            rounds=rounds,
+            simulated=True,
+        )
+        self.coordinator = Coordinator(RunStore.create(path, "run-slow", spec))
+        self._rng = np.random.default_rng(1)
+
+    def go(self, rounds: int, silent: set[int] | frozenset[int] = frozenset()) -> None:
+        """So many rounds further."""
+        people = NormalDist(55, 10)
+        for _ in range(rounds):
+            asked = self.coordinator.rounds()
+            if asked is None:
+                return
+            yes = 0.5 + self._mechanism.truth_rate * (0.5 - people.cdf(asked[0].questions[0].query))
+            self.coordinator.accept(
+                [
+                    [
+                        None if k in silent else int(self._rng.binomial(question.length, yes))
+                        for k, question in enumerate(asked[0].questions)
+                    ]
+                ]
+            )
+
+    def sql(self, statement: str, values: tuple[object, ...] = ()) -> None:
+        """Something a transport writes."""
+        connection = self.coordinator.store._connection
+        with connection:
+            connection.execute(statement, values)

@@ -171,15 +171,20 @@ def _unfinished(prepared: Prepared) -> RunStore | None:
     return store
 
 
+def open_store(prepared: Prepared) -> RunStore:
+    """The run's store: the unfinished one, or a new one."""
+    if prepared.store is not None:
+        return prepared.store
+    simulated = prepared.spec.simulated and prepared.options.save is None
+    path: Path | str = ":memory:" if simulated else _store_path(prepared)
+    if isinstance(path, Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return RunStore.create(path, new_run_name(), prepared.spec)
+
+
 def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[QuantileResult, ...]:
     """Ask until the run is over, or go on with an unfinished one; one result a level."""
-    store = prepared.store
-    if store is None:
-        simulated = prepared.spec.simulated and prepared.options.save is None
-        path: Path | str = ":memory:" if simulated else _store_path(prepared)
-        if isinstance(path, Path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        store = RunStore.create(path, new_run_name(), prepared.spec)
+    store = open_store(prepared)
     coordinator = Coordinator(store)
     if store.finished is None:
         run(coordinator, prepared.responders(store.run), progress)
