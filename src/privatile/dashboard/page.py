@@ -87,7 +87,12 @@ def page() -> str:
             tag(
                 "section",
                 tag("h2", "Alarms", id="alarms-title"),
-                tag("ul", tag("li", "None.", class_="soft"), id="alarms", class_="findings", role="log"),
+                tag(
+                    "div",
+                    tag("ul", tag("li", "None.", class_="soft"), id="alarms", class_="findings"),
+                    role="log",
+                    aria_labelledby="alarms-title",
+                ),
                 aria_labelledby="alarms-title",
             ),
             _clients(),
@@ -163,7 +168,7 @@ def _clients() -> Markup:
             class_="scroll",
             tabindex="0",
             role="region",
-            aria_labelledby="clients-title",
+            aria_label="Table of clients",
         ),
         tag("p", "", id="clients-more", class_="soft"),
         aria_labelledby="clients-title",
