@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.made_runs import SlowRun, long_run
 
-from made_runs import SlowRun, long_run
 from privatile.dashboard.serving import Place, beside, listen
 
 pytestmark = pytest.mark.browser

@@ -18,8 +18,8 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from tests.made_runs import SlowRun, long_run
 
-from made_runs import SlowRun, long_run
 from privatile.dashboard.app import make_app
 from privatile.dashboard.live import LiveRun
 from privatile.dashboard.serving import Place, beside, listen

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.made_runs import long_run
 
 import privatile
-from made_runs import long_run
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.report.run_page import run_page

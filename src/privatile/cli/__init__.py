@@ -14,7 +14,10 @@ from privatile.errors import PrivatileError
 COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
     "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),
+    "watch": ("privatile.cli.watch", "Where a run stands, in the terminal."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
+    "doctor": ("privatile.cli.doctor", "What is installed; are clock, randomness and disk fine?"),
+    "completion": ("privatile.cli.completion", "Teach your shell these commands."),
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
 

@@ -29,6 +29,8 @@ def report(run: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
     """
     from privatile.report.view import read_view
 
+    if run.is_dir():
+        run = run / "run.db"
     if not figure and output is None:
         output = run.with_suffix(".html")
     view = read_view(run)
