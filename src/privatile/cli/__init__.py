@@ -16,6 +16,8 @@ COMMANDS = {
     "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),
     "watch": ("privatile.cli.watch", "Where a run stands, in the terminal."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
+    "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
+    "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
     "doctor": ("privatile.cli.doctor", "What is installed; are clock, randomness and disk fine?"),
     "completion": ("privatile.cli.completion", "Teach your shell these commands."),
 }

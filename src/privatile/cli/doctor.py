@@ -78,8 +78,8 @@ def _packages() -> Iterator[Check]:
         lines = BASE
     for line in lines:
         name = re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0]
-        extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
-        wanted.setdefault(extra.group(1) if extra else "", []).append(name)
+        marker = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
+        wanted.setdefault(marker.group(1) if marker else "", []).append(name)
     for extra, names in wanted.items():
         if extra in ("test", "docs"):
             continue
