@@ -94,12 +94,12 @@ def average() -> Figure:
     return figure
 
 
-def interval() -> Figure:
-    """Sixty runs over sixty samples of people: about three intervals in sixty miss."""
+def interval(runs: int = 60) -> Figure:
+    """Runs over as many samples of people: about one interval in twenty misses."""
     figure = Figure(figsize=(6.4, 2.6), layout="constrained")
     axis = figure.subplots()
     missed = 0
-    for run in range(60):
+    for run in range(runs):
         people = {"all": np.random.default_rng(run).normal(TRUTH, SPREAD, 6000)}
         result = privatile.estimate(people, q=0.5, epsilon=1, range=(0, 100), rounds=400, simulate=True, rng=1000 + run)
         low, high = result.confidence_interval
@@ -110,27 +110,31 @@ def interval() -> Figure:
         )
         axis.plot(run + 1, result.estimate, "o" if inside else "X", color=BLUE if inside else VERMILION, markersize=3.4)
     axis.axhline(TRUTH, color=GREEN, linestyle="--", linewidth=1.2)
-    axis.set_xlabel(f"run: {missed} of 60 intervals miss the median; at 95% about 3 should")
+    axis.set_xlabel(f"run: {missed} of {runs} intervals miss the median; at 95% about {0.05 * runs:.0f} should")
     axis.set_ylabel("value")
-    axis.set_xlim(0, 61)
+    axis.set_xlim(0, runs + 1)
     return figure
 
 
-FIGURES = {"one-bit": one_bit, "moving-question": moving_question, "average": average, "interval": interval}
-
-
-def main(folder: Path) -> list[Path]:
+def main(folder: Path, runs: int = 60) -> list[Path]:
     """Draw them all."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with print_style():
-        for name, draw in FIGURES.items():
+        figures = {
+            "one-bit": one_bit(),
+            "moving-question": moving_question(),
+            "average": average(),
+            "interval": interval(runs),
+        }
+        for name, figure in figures.items():
             path = folder / f"{name}.svg"
-            draw().savefig(path, metadata={"Date": None, "Creator": "privatile"})
+            figure.savefig(path, metadata={"Date": None, "Creator": "privatile"})
             written.append(path)
     return written
 
 
 if __name__ == "__main__":
-    for path in main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "_static" / "how"):
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "_static" / "how"
+    for path in main(target, *map(int, sys.argv[2:3])):
         print(path)

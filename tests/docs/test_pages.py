@@ -63,8 +63,8 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
 
 def test_the_runner_sees_what_it_should() -> None:
     text = (
-        "x\n```console\n$ echo a \\\n  b\noutput\n$ pip install x\n$ false\n```\n\n- list\n\n  ```python\n  y = 1\n  ```\n"
-        "```text\nno\n```\n"
+        "x\n```console\n$ echo a \\\n  b\noutput\n$ pip install x\n$ false\n```\n\n- list\n\n"
+        "  ```python\n  y = 1\n  ```\n```text\nno\n```\n"
     )
     found = blocks(text)
     assert [block.language for block in found] == ["console", "python"]
@@ -131,7 +131,7 @@ def test_every_page_is_reached_and_every_picture_is_there(site: Path) -> None:
 def test_the_pictures_are_drawn_by_the_library(tmp_path: Path) -> None:
     """The figures of "How it works" come out of their script, all of them and no others."""
     done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "figures.py", tmp_path],
+        [sys.executable, ROOT / "docs" / "figures.py", tmp_path, "3"],
         capture_output=True,
         text=True,
         check=False,
