@@ -136,7 +136,7 @@ def test_reports_on_one_data_set_are_algorithm_1_too() -> None:
 def test_counts_from_bits_are_binomial(length: int, share: float) -> None:
     w = np.zeros(kernels.WORDS * LANES, np.uint32)
     w[: 4 * LANES] = states(1, f"{length}{share}", 0, LANES).reshape(-1)
-    w[kernels.THRESHOLD * LANES :][:LANES] = int(share * 2**32)
+    w[kernels.THRESHOLD * LANES :][:LANES] = int(share * 2**31)
     counts = []
     for _ in range(200):
         kernels._count_binomial(w, length)
