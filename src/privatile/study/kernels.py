@@ -94,6 +94,16 @@ def _draw(w, i):
 
 
 @njit(forceinline=True)
+def _draw_if(w, i, taken):
+    """The next 32 bits of lane i; where not `taken` its generator stays: no lane's draws depend on its neighbours'."""
+    s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
+    value = _draw(w, i)
+    if not taken:
+        w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i] = s0, s1, s2, s3
+    return value
+
+
+@njit(forceinline=True)
 def _place(q, low, inverse, fraction):
     """q on the table's grid as a 32-bit fixed-point number, `fraction` bits after the point."""
     return U32(np.int64((q - low) * inverse * fraction))
@@ -156,7 +166,7 @@ def _count_binomial(w, length):
                 left = np.int32(w[PLACE * LANES + i]) - np.int32(32 * word)
                 left = np.int32(min(max(left, np.int32(0)), np.int32(32)))
                 mask = U32(np.uint64((np.uint64(1) << np.uint64(left)) - np.uint64(1)))
-                ones = _ones_in(U32(_draw(w, i) & mask))
+                ones = _ones_in(U32(_draw_if(w, i, left > 0) & mask))
                 w[INDEX * LANES + i] = U32(w[INDEX * LANES + i] + ones)
         most = 0
         for i in range(np.uint64(LANES)):

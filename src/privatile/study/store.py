@@ -98,7 +98,9 @@ class StudyStore:
         try:
             self._connection.execute("INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?)", row)
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"the store {self.path} can no longer be written: {error}. Finished cells are kept.") from None
+            raise StoreError(
+                f"the store {self.path} can no longer be written: {error}. Finished cells are kept."
+            ) from None
 
     def rows(self) -> list[dict[str, Any]]:
         """Finished cells in the order of the design: labels, then the summary, then seconds, one flat row each."""
