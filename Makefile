@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 EXTRAS := tables,test
 
-.PHONY: test demo lint types contract unit format clean
+.PHONY: test demo constraints lint types contract unit format clean
 
 test: lint types contract unit
 
@@ -40,3 +40,7 @@ format: $(VENV)/.test
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+
+constraints: $(VENV)/.test
+	( echo "# Versions this project was tested with. Regenerate with: make constraints"; \
+	  $(RUN) -m pip freeze --exclude-editable --exclude privatile | grep -v ' @ ' ) > constraints.txt

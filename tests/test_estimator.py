@@ -19,7 +19,7 @@ from privatile.estimator import (
 )
 from privatile.mechanism import RandomizedResponse
 from privatile.scale import Identity
-from privatile.schedule import PRESETS
+from privatile.schedule import PRESETS, DecayingStep
 
 LINE = Identity(-50.0, 50.0)
 
@@ -120,7 +120,7 @@ def test_dropout_does_not_change_the_estimand() -> None:
     rng = np.random.default_rng(11)
     rounds, length = 4000, 50
     clients = make_clients([0.8, 0.8], [0.5, 0.5], rounds * length)
-    steps = 2.0 / (np.arange(rounds) ** 0.51 + 20.0)
+    steps = DecayingStep(2.0, offset=20.0).table(rounds)
     plan = TablePlan(tuple(clients), LINE, np.full((2, rounds), length), steps, burn_in=400, start=0.0)
 
     def report(center: float, query: float) -> int:

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -16,13 +17,14 @@ from privatile.schedule import DecayingStep
 LINE = Identity(-20.0, 20.0)
 
 
-def run_cohort(plan: TablePlan, shares_above: list[object], rng: np.random.Generator) -> tuple[RoundState, Trajectory]:
+def run_cohort(
+    plan: TablePlan, shares_above: Sequence[Callable[[float], float]], rng: np.random.Generator
+) -> tuple[RoundState, Trajectory]:
     """A run whose counts are binomial given q; a share above is a function of q."""
     state, trajectory = begin(plan), Trajectory()
     while (ask := plan.ask(state)) is not None:
         ones: list[int | None] = []
         for client, length, above in zip(plan.clients, ask.lengths, shares_above, strict=True):
-            assert callable(above)
             rate = client.mechanism.truth_rate
             ones.append(int(rng.binomial(length, (1 - rate) / 2 + rate * above(state.query))))
         asked = state.query

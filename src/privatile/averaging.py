@@ -13,15 +13,13 @@ moving the mean by δ turns S = Σ u(Q_i − Q)² into S − 2δR + Pδ², with 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.critical import NORMALIZERS, Normalizer
 from privatile.errors import InputError
-
-Normalizer = Literal["l2", "l1", "sup"]
-NORMALIZERS: tuple[Normalizer, ...] = ("l2", "l1", "sup")
 
 
 class Averages(NamedTuple):

@@ -44,11 +44,15 @@ class Client:
 
 
 class Ask(NamedTuple):
-    """One round to be asked: records per client, the step that follows, and whether it is averaged."""
+    """One round to be asked: about which query (working scale), records per client, the step that follows."""
 
+    query: float
     lengths: tuple[int, ...]
     step: float
     averaged: bool
+    """Whether the round counts in the average; nothing may adapt once this is true."""
+    stage: str = ""
+    """What a design that tunes itself does in this round, for people."""
 
 
 class RoundState(NamedTuple):
@@ -71,6 +75,8 @@ class RoundState(NamedTuple):
     window_asked: tuple[int, ...]
     """Counts over the averaged rounds, for local ranks."""
     averages: Averages
+    memory: object = None
+    """What a design that tunes itself has learned; fixed tables learn nothing."""
 
 
 class Plan(Protocol):
@@ -113,6 +119,14 @@ class Plan(Protocol):
 
     def ask(self, state: RoundState) -> Ask | None:
         """The next round, or nothing when the run is over."""
+        ...
+
+    def recall(self) -> object:
+        """The memory before the first round."""
+        ...
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
+        """The memory after a round: a pure function of the round and what was known before."""
         ...
 
 
@@ -185,7 +199,15 @@ class TablePlan:
         if done >= self.rounds:
             return None
         lengths = tuple(self.lengths[:, done].tolist())
-        return Ask(lengths, float(self.steps[done]), done >= self.burn_in)
+        return Ask(state.query, lengths, float(self.steps[done]), done >= self.burn_in)
+
+    def recall(self) -> object:
+        """Nothing: tables do not learn."""
+        return None
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
+        """Nothing: tables do not learn."""
+        return None
 
 
 def plan_from_design(
@@ -231,6 +253,7 @@ def begin(plan: Plan) -> RoundState:
         window_ones=(0,) * clients,
         window_asked=(0,) * clients,
         averages=Averages(center=plan.start),
+        memory=plan.recall(),
     )
 
 
@@ -290,14 +313,14 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         tuple(window_ones),
         tuple(window_asked),
         state.averages,
+        state.memory,
     )
     low, high = working_range(plan.scale)
-    query = min(max(state.query + ask.step * drift(after, plan), low), high)
-    after = after._replace(query=query)
-    if not ask.averaged:
-        # Averaging starts where the burn-in ends: centre its sums there.
-        return after._replace(averages=Averages(center=query))
-    return after._replace(averages=add(state.averages, query, round_weight(after)))
+    query = min(max(ask.query + ask.step * drift(after, plan), low), high)
+    # Averaging starts where the burn-in ends: centre its sums there.
+    averages = add(state.averages, query, round_weight(after)) if ask.averaged else Averages(center=query)
+    after = after._replace(query=query, averages=averages)
+    return after._replace(memory=plan.learn(state.memory, ask, after))
 
 
 def drift(state: RoundState, plan: Plan) -> float:

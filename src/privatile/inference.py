@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.averaging import Normalizer, half_width, normalizer, normalizer_of
-from privatile.critical import statistic_law
+from privatile.averaging import half_width, normalizer, normalizer_of
+from privatile.critical import Normalizer, statistic_law
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, drift, local_ranks, round_weight
 
@@ -124,7 +124,10 @@ def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> 
         saved += squared * max(0.0, spread - wander) * rounds**2 / client.records
     # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
     nu = state.averages.weight / even
-    return 1.0 - saved / (nu * whole)
+    # No path has less than this at its end: the part of the end that detrending leaves in the normaliser.
+    weights = trajectory.weights
+    least = 1.0 - rounds**2 / float(weights.sum() * (1.0 / weights).sum())
+    return max(1.0 - saved / (nu * whole), least + 1e-9)
 
 
 def self_normalized(

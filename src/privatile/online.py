@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from privatile.averaging import Normalizer
+from privatile.critical import Normalizer
 from privatile.errors import InputError
 from privatile.estimator import Ask, Client, LocalLevel, RoundState, begin, check_clients, step
 from privatile.inference import Trajectory
@@ -34,6 +34,12 @@ class _OpenPlan:
         return sum(working_range(self.scale)) / 2
 
     def ask(self, state: RoundState) -> Ask | None:
+        return None
+
+    def recall(self) -> object:
+        return None
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
         return None
 
 
@@ -123,11 +129,10 @@ class OnlineQuantile:
         lengths = tuple(1 if pair is None else pair[1] for pair in given)
         if min(lengths) < 1:
             raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
-        ask = Ask(lengths, step_size, self._state.round >= self._burn_in)
+        ask = Ask(self._state.query, lengths, step_size, self._state.round >= self._burn_in)
         ones = [None if pair is None else pair[0] for pair in given]
-        asked = self._state.query
         self._state = step(self._state, ask, ones, self._plan)
-        self._trajectory.record(asked, self._state, self._plan)
+        self._trajectory.record(ask.query, self._state, self._plan)
 
     def result(self) -> QuantileResult:
         """The estimate and its interval as they stand; needs two rounds after the burn-in."""

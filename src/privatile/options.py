@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from privatile.averaging import Normalizer
+from privatile.critical import Normalizer
 from privatile.errors import InputError
 from privatile.estimator import LocalLevel
 from privatile.inference import check_confidence

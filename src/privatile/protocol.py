@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from privatile.errors import ProtocolError
@@ -45,7 +45,7 @@ def _is_finite(value: object) -> bool:
 class _Message:
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values."""
-        return asdict(self)
+        return dict(vars(self))
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted: the same message is always the same text."""

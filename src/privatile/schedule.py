@@ -279,3 +279,37 @@ PRESETS = {
     "paper-log": Design("paper-log", Logarithmic(), mode="local", warm_up=0.05),
 }
 """Algorithm 1 to the letter: local mode, 5% warm-up by records, the paper's step, no burn-in."""
+
+
+def parse_design(text: str) -> Design:
+    """A design by name: a preset, or lengths in words, then in cohort mode and without the first tenth of the rounds.
+
+    `constant:E`, `log`, `power:B` cut the records into rounds that way; `list:5,5,10` asks exactly these rounds.
+
+    >>> parse_design("paper-c5").mode, parse_design("power:0.5").rule, parse_design("list:5,5,10").rounds
+    ('local', Power(exponent=0.5), 3)
+    >>> parse_design("fibonacci")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: design must be one of rounds, paper-c1, paper-c5, paper-log, log, constant:E, power:B,
+    list:E,E,…; got 'fibonacci'.
+    """
+    if text in PRESETS:
+        return PRESETS[text]
+    kind, _, argument = text.partition(":")
+    try:
+        if text == "log":
+            return Design(text, Logarithmic(), burn_in=0.1)
+        if kind == "constant":
+            return Design(text, Constant(int(argument)), burn_in=0.1)
+        if kind == "power":
+            return Design(text, Power(float(argument)), burn_in=0.1)
+        if kind == "list":
+            lengths = tuple(int(part) for part in argument.split(","))
+            return Design(text, Listed(lengths), rounds=len(lengths))
+    except InputError:
+        raise
+    except ValueError:
+        pass
+    known = ", ".join(("rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…"))
+    raise InputError(f"design must be one of {known}; got {text!r}.")

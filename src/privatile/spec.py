@@ -11,17 +11,16 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from privatile.averaging import NORMALIZERS, Normalizer
+from privatile.critical import NORMALIZERS, Normalizer
 from privatile.errors import InputError
 from privatile.estimator import Client, LocalLevel, Plan, check_clients, plan_from_design
 from privatile.inference import check_confidence
 from privatile.mechanism import RandomizedResponse
 from privatile.scale import Scale, make_scale
-from privatile.schedule import PRESETS, Constant, Design, Mode
+from privatile.schedule import Constant, Design, Mode, parse_design
 
 Target = Literal["population", "file"]
 Missing = Literal["noise", "drop", "fail"]
-DESIGNS = (*PRESETS, "rounds")
 VERSION = 1
 
 
@@ -79,8 +78,8 @@ class RunSpec:
             raise InputError("clients with levels of their own go with one run level, not with several.")
         if self.normalizer not in NORMALIZERS:
             raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {self.normalizer!r}.")
-        if self.design not in DESIGNS:
-            raise InputError(f"design must be one of {', '.join(DESIGNS)}; got {self.design!r}.")
+        if self.design != "rounds":
+            parse_design(self.design)
         if not (math.isfinite(self.dither) and self.dither >= 0):
             raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
         if self.target not in ("population", "file"):
@@ -116,8 +115,8 @@ class RunSpec:
     @property
     def resolved_design(self) -> Design:
         """The design by name; `rounds` is equal rounds in cohort mode, a tenth of them dropped before averaging."""
-        if self.design in PRESETS:
-            design = PRESETS[self.design]
+        if self.design != "rounds":
+            design = parse_design(self.design)
             return design if self.rounds is None else replace(design, rounds=self.rounds)
         smallest = min(client.records for client in self.at_level(len(self.levels) - 1))
         rounds = self.rounds if self.rounds is not None else max(2, min(1000, smallest))

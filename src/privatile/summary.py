@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from privatile.averaging import Normalizer
+from privatile.critical import Normalizer
 from privatile.estimator import Plan, RoundState, local_ranks
 from privatile.inference import Inference, Trajectory, endpoint_variance, self_normalized
 from privatile.mechanism import WEAK_EPSILON

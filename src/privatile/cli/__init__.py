@@ -14,6 +14,8 @@ from privatile.errors import PrivatileError
 COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
+    "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
+    "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
 

@@ -92,7 +92,12 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.option("--scale", type=click.Choice(["linear", "log", "logit", "identity"]), help="Working scale (linear).")
 @click.option("--weights", metavar="equal|size|FILE", help="Weight of each client in the mixture (equal).")
 @click.option("--confidence-level", type=float, metavar="LEVEL", help="Of the interval (0.95).")
-@click.option("--design", metavar="NAME", help="How rounds are cut: rounds, paper-c1, paper-c5, paper-log.")
+@click.option(
+    "--design",
+    metavar="NAME",
+    help="How rounds are cut: rounds (equal ones), constant:E, log, power:B, list:E,E,…, or the paper's "
+    "Algorithm 1 to the letter: paper-c1, paper-c5, paper-log.",
+)
 @click.option(
     "--rounds",
     type=int,

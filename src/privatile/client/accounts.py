@@ -93,7 +93,9 @@ class Stored:
     position: Position
 
 
-class _Stand(NamedTuple):
+class Stand(NamedTuple):
+    """Where an account stands: data set and cursor, the run's first position (None: it has not begun)."""
+
     dataset: int | None
     cursor: int
     first: int | None
@@ -143,7 +145,8 @@ class Account:
             return
         self._refuse_other_content()
         self._refuse_over_limit()
-        if self.positions_left() == 0:
+        start, limit = self.window()
+        if start == limit:
             raise self._spent_out(asked=None, left=0)
 
     def _refuse_other_content(self) -> None:
@@ -170,7 +173,7 @@ class Account:
             return
         spent = 0.0
         if self.content.person_key is None:
-            dataset = self._stand().dataset
+            dataset = self.stand().dataset
             if dataset is not None and self._spend_again:
                 spent = most_spent(self.ledger, dataset)
         if spent + self.epsilon > limit + ROUNDING:
@@ -189,7 +192,8 @@ class Account:
     def _name_of(self, column: str) -> str:
         return f"client {self.content.client!r}, column {column!r},"
 
-    def _stand(self) -> _Stand:
+    def stand(self) -> Stand:
+        """Where the ledger has this run and its data set."""
         content = self.content
         row = self.ledger.execute(
             "SELECT d.id, d.cursor, r.first, r.lost_through FROM datasets d LEFT JOIN runs r"
@@ -197,21 +201,15 @@ class Account:
             " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
             (self.run, content.client, content.column, content.digest),
         ).fetchone()
-        return _Stand(None, 0, None, 0) if row is None else _Stand(row[0], row[1], row[2], row[3] or 0)
+        return Stand(None, 0, None, 0) if row is None else Stand(row[0], row[1], row[2], row[3] or 0)
 
-    def window(self) -> tuple[int, int]:
+    def window(self, stand: Stand | None = None) -> tuple[int, int]:
         """The positions this run may still walk: from the cursor up to where a record would answer again."""
-        stand = self._stand()
+        _, cursor, first, _ = stand or self.stand()
         if not self._spend_again:
-            return stand.cursor, max(stand.cursor, self.content.records)
+            return cursor, max(cursor, self.content.records)
         # Within one run a record answers once, whatever may be spent again.
-        first = stand.cursor if stand.first is None else stand.first
-        return stand.cursor, max(stand.cursor, first + self.content.records)
-
-    def positions_left(self) -> int:
-        """How many positions of the order this run may still walk."""
-        start, limit = self.window()
-        return limit - start
+        return cursor, max(cursor, (cursor if first is None else first) + self.content.records)
 
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""
@@ -237,8 +235,8 @@ class Account:
 
     # -- answering -----------------------------------------------------------------------------------------------
 
-    def replay(self, question: Question) -> Stored | None:
-        """The stored answer to the identical question; None where the round is new; refused otherwise."""
+    def replay(self, question: Question) -> Stored | Stand:
+        """The stored answer to the identical question; where it stands if the round is new; refused otherwise."""
         if question.run != self.run:
             raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
         row = self.ledger.execute(
@@ -250,9 +248,10 @@ class Account:
             if row[0] == question.to_json():
                 return Stored(int(row[1]), Position(int(row[2]), bytes(row[3])))
             self._refuse(question, "was answered, and is asked again with another question")
-        if question.round <= self._stand().lost_through:
+        stand = self.stand()
+        if question.round <= stand.lost_through:
             self._refuse(question, "was answered before this ledger was restored; its count is lost")
-        return None
+        return stand
 
     def _refuse(self, question: Question, why: str) -> None:
         log.warning("refused run=%r client=%r round=%d: it %s", self.run, self.content.client, question.round, why)
@@ -264,19 +263,20 @@ class Account:
     def record(
         self,
         question: Question,
-        span: tuple[int, int],
+        stand: Stand,
+        stop: int,
         ones: int,
         people: Sequence[NDArray[np.uint64]] = (),
     ) -> Stored:
         """Write an answer down. Call inside the ledger's transaction; it counts once that has ended."""
         asked = (question.round, question.level, question.to_json())
-        return Stored(ones, self._charge(asked, span, question.length, ones, people))
+        return Stored(ones, self._charge(asked, stand, stop, question.length, ones, people))
 
     def record_lost(
-        self, span: tuple[int, int], length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
+        self, stand: Stand, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
     ) -> None:
         """Mark records as spent whose answers a restored ledger does not hold."""
-        self._charge(None, span, length, None, people)
+        self._charge(None, stand, stop, length, None, people)
         self.ledger.execute(
             "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
             (through_round, self.run, self.content.client),
@@ -285,16 +285,17 @@ class Account:
     def _charge(
         self,
         asked: tuple[int, float, str] | None,
-        span: tuple[int, int],
+        stand: Stand,
+        stop: int,
         length: int,
         ones: int | None,
         people: Sequence[NDArray[np.uint64]],
     ) -> Position:
-        self._enter(span[0])
-        key = (self.content.client, self.content.column, self.content.digest)
+        if stand.first is None:
+            self._enter(stand.cursor)
+            stand = self.stand()
         moved = self.ledger.execute(
-            "UPDATE datasets SET cursor = ? WHERE client = ? AND column = ? AND digest = ? AND cursor = ?",
-            (span[1], *key, span[0]),
+            "UPDATE datasets SET cursor = ? WHERE id = ? AND cursor = ?", (stop, stand.dataset, stand.cursor)
         )
         if moved.rowcount != 1:
             raise LedgerError(f"{self._name} has moved on while a question was answered. Ask again.")
@@ -304,13 +305,11 @@ class Account:
                 " ON CONFLICT (person) DO UPDATE SET epsilon = epsilon + excluded.epsilon",
                 ((name, self.epsilon) for name in person_names(group)),
             )
-        return self.ledger.append(self.run, self.content.client, asked, span, length, ones)
+        return self.ledger.append(self.run, self.content.client, asked, (stand.cursor, stop), length, ones)
 
     def _enter(self, first: int) -> None:
         """Enter the data set and the run in the books, the first time."""
         content = self.content
-        if self._stand().first is not None:
-            return
         # Another process may have begun since this account was opened; under the write lock the rules hold.
         self._open()
         self.ledger.execute(
@@ -332,7 +331,7 @@ class Account:
             self.ledger.keep_person_key(content.person_key.fingerprint)
 
     def _spent_out(self, asked: int | None, left: int) -> AlreadyAnswered:
-        dataset = self._stand().dataset
+        dataset = self.stand().dataset
         spent = 0.0 if dataset is None else most_spent(self.ledger, dataset)
         whose = "people" if self.content.person_key is not None else "records"
         wanted = "" if asked is None else f", {asked} were asked"

@@ -148,7 +148,8 @@ class FileSource:
         expression, kind = self._table.columns[name]
         if kind in ("FLOAT", "DOUBLE"):
             whole = f"{expression} = floor({expression}) AND abs({expression}) < 1e18"
-            expression = f"CASE WHEN {whole} THEN CAST(CAST({expression} AS BIGINT) AS VARCHAR) ELSE {expression} END"
+            integer = f"CAST(CAST({expression} AS BIGINT) AS VARCHAR)"
+            expression = f"CASE WHEN {whole} THEN {integer} ELSE CAST({expression} AS VARCHAR) END"
         return f"trim(CAST({expression} AS VARCHAR))"
 
     def _run(self, sql: str, parameters: dict[str, object]) -> Any:

@@ -103,6 +103,8 @@ class Ledger:
         self.path = path
         self._on_disk = on_disk
         self._depth = 0
+        self._tip: Position | None = None
+        """The last entry, known while a transaction lasts."""
         self._lock = threading.RLock()
         self._master = self._meta("master") or b""
         if len(self._master) != KEY_BYTES:
@@ -130,6 +132,9 @@ class Ledger:
 
     def close(self) -> None:
         """Let go of the file."""
+        self._connection.close()
+
+    def __del__(self) -> None:
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -171,6 +176,7 @@ class Ledger:
         """
         with self._lock:
             if self._depth == 0:
+                self._tip = None  # another process may have added entries since
                 self.execute("BEGIN IMMEDIATE")
             self._depth += 1
             try:
@@ -195,7 +201,8 @@ class Ledger:
         draft = self.path.with_name(f".{secrets.token_hex(8)}.draft")
         problem: str | None = None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self.path.parent.is_dir():
+                self.path.parent.mkdir(parents=True, mode=0o700)
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
                 copy = sqlite3.connect(draft)
@@ -205,12 +212,13 @@ class Ledger:
                     copy.close()
                 _flush(draft)
                 # A link fails where a file has appeared meanwhile; a rename would replace it.
-                os.link(draft, self.path)
+                try:
+                    os.link(draft, self.path)
+                except FileExistsError:
+                    problem = "was made by another process just now. Start again."
                 _flush(self.path.parent)
             finally:
                 draft.unlink()
-        except FileExistsError:
-            problem = "was made by another process just now. Start again."
         except (OSError, sqlite3.Error) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "SQLite failed"
             problem = f"cannot be made ({reason}). Nothing was answered. Give a path where you may write."
@@ -297,8 +305,11 @@ class Ledger:
         length: int,
         ones: int | None,
     ) -> Position:
-        """Add an entry and link it: headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing."""
-        last = self.position
+        """Add an entry and link it; call inside a transaction.
+
+        headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing about counts.
+        """
+        last = self._tip or self.position
         number, level, question = asked or (None, None, None)
         head = self._link(last.head, (run, client, number, level, question, *span, length, ones))
         self.execute(
@@ -306,7 +317,8 @@ class Ledger:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (last.sequence + 1, run, client, number, level, question, *span, length, ones, head),
         )
-        return Position(last.sequence + 1, head)
+        self._tip = Position(last.sequence + 1, head)
+        return self._tip
 
     def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
         text = json.dumps(entry, separators=(",", ":")).encode()
@@ -354,6 +366,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             f"the ledger {path} is empty: it was truncated, or is not a ledger. Restore it from a backup, or name a "
             "path where there is no file to begin a new ledger."
         )
+    if _is_cut(path):
+        raise LedgerError(_DAMAGED.format(path=path))
     connection: sqlite3.Connection | None = None
     try:
         if not read_only:
@@ -382,6 +396,29 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     raise problem
 
 
+_DAMAGED = (
+    "the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. Never start "
+    "from an empty one."
+)
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether the file is shorter than its header says; SQLite itself may read what is missing as empty.
+
+    Not told while a write-ahead log lies beside it, which may hold the rest.
+    """
+    log = path.with_name(path.name + "-wal")
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(100)
+        if not header.startswith(b"SQLite format 3\x00") or (log.exists() and log.stat().st_size):
+            return False
+        page = int.from_bytes(header[16:18], "big")
+        return path.stat().st_size < int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
+    except OSError:
+        return False  # opening it will say why
+
+
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -397,7 +434,4 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if path.stat().st_size <= LARGEST_CHECKED:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise LedgerError(
-                f"the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. "
-                "Never start from an empty one."
-            )
+            raise LedgerError(_DAMAGED.format(path=path))

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -131,23 +132,24 @@ class Responder:
     def mark_spent(self, records: int, through_round: int) -> None:
         """After a restore: spend, unanswered, records that answered up to `through_round` of this run."""
         with self.ledger.transaction():
-            start, limit = self._account.window()
+            stand = self._account.stand()
+            start, limit = self._account.window(stand)
             stop, people = start, []
             for end, _, group in self._take(start, limit, records):
                 stop = end
                 if group is not None:
                     people.append(group)
-            self._account.record_lost((start, stop), records, through_round, people)
+            self._account.record_lost(stand, stop, records, through_round, people)
 
     def _answer(self, question: Question, ones: int) -> Answer:
         return Answer(run=question.run, round=question.round, client=self.client, level=question.level, ones=ones)
 
     def _respond(self, question: Question) -> Stored:
         """Replay or answer; the caller holds the transaction."""
-        stored = self._account.replay(question)
-        if stored is not None:
-            return stored
-        start, limit = self._account.window()
+        stand = self._account.replay(question)
+        if isinstance(stand, Stored):
+            return stand
+        start, limit = self._account.window(stand)
         if limit - start < question.length:
             raise self._account.refuse_more(question.length, limit - start)
         stop, ones, people = start, 0, []
@@ -157,7 +159,7 @@ class Responder:
             ones += count(values)
             if group is not None:
                 people.append(group)
-        return self._account.record(question, (start, stop), ones, people)
+        return self._account.record(question, stand, stop, ones, people)
 
     # -- walking the order ---------------------------------------------------------------------------------------
 
@@ -250,6 +252,7 @@ class Responder:
         return count
 
 
+@lru_cache(maxsize=64)
 def noise_threshold(level: float) -> np.uint64:
     """A missing record says "above" iff its coin falls below ⌊2⁶⁴·(1 − level)⌋.
 

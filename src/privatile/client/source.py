@@ -56,26 +56,27 @@ class Source(Protocol):
 
 
 class ClientNames:
-    """The names of clients, in the order in which they appear."""
+    """The names of clients, numbered in the order in which they appear."""
 
     def __init__(self, names: list[str]) -> None:
-        self.names = names
+        self._names = names
         self._codes: dict[object, int] = {}
+        self._known: dict[str, int] = {}
 
     def code(self, value: object) -> int:
         """The number of a client; new names are checked."""
-        known = self._codes.get(value)
-        if known is None:
+        code = self._codes.get(value)
+        if code is None:
             name = check_client(value)
-            if name not in self.names:
-                if len(self.names) >= MOST_CLIENTS:
+            code = self._codes[value] = self._known.setdefault(name, len(self._names))
+            if code == len(self._names):
+                if code >= MOST_CLIENTS:
                     raise DataError(
                         f"the client column has more than {MOST_CLIENTS} different names. A client column names the "
                         "holders of the data; name another column, or leave it out."
                     )
-                self.names.append(name)
-            known = self._codes[value] = self.names.index(name)
-        return known
+                self._names.append(name)
+        return code
 
 
 def check_client(value: object) -> str:

@@ -42,9 +42,8 @@ class Track:
         """One round further."""
         if self.ask is None:
             raise StoreError("the file holds more rounds than its own plan asks for.")
-        asked = self.state.query
         self.state = step(self.state, self.ask, ones, self.plan)
-        self.trajectory.record(asked, self.state, self.plan)
+        self.trajectory.record(self.ask.query, self.state, self.plan)
         self.ask = self.plan.ask(self.state)
 
 
@@ -63,7 +62,7 @@ class Coordinator:
         self.tracks = [Track(self.spec.plan(index)) for index in range(len(self.spec.levels))]
         for index, track in enumerate(self.tracks):
             for stored in store.rounds(index):
-                if stored.query != track.state.query:
+                if track.ask is not None and stored.query != track.ask.query:
                     raise StoreError(f"{store.path} does not replay: round {stored.round} asked another question.")
                 track.advance(stored.ones)
 
@@ -88,7 +87,7 @@ class Coordinator:
 
     def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
         plan, state = track.plan, track.state
-        query = plan.scale.to_units(state.query)
+        query = plan.scale.to_units(ask.query)
         local = plan.mode == "local"
         return tuple(
             Question(
@@ -108,7 +107,7 @@ class Coordinator:
         stored = []
         for index, ones in zip(waiting, counts, strict=True):
             track = self.tracks[index]
-            before, ask = track.state, track.ask
+            ask = track.ask
             track.advance(ones)
             after = track.state
             averaging = after.averages.rounds > 0
@@ -118,7 +117,7 @@ class Coordinator:
                 StoredRound(
                     index,
                     after.round,
-                    before.query,
+                    ask.query,
                     ask.step,
                     ask.averaged,
                     ask.lengths,

@@ -73,7 +73,8 @@ class Cell:
             raise InputError("dp-sgd needs truth rates below 1: its noise follows from epsilon, infinite at 1.")
         if not self.records and self.design.rounds is None:
             raise InputError("a cell needs records, or a design with a number of rounds.")
-        if self.method != "estimator" and int(self.lengths.max()) > 1:
+        longest = int(self.lengths.max())
+        if self.method != "estimator" and longest > 1:
             raise InputError(f"{self.method} asks one record a round; this design has longer rounds.")
 
     @cached_property

@@ -217,13 +217,12 @@ def _weights(notes: _Notes, raw: Mapping[str, Any], clients: int) -> tuple[float
     return tuple(float(w) for w in given)
 
 
-def _named(notes: _Notes, raw: Mapping[str, Any], field: str, read: Callable[[Any], T]) -> dict[str, T]:
-    values: dict[str, T] = {}
+def _named(notes: _Notes, raw: Mapping[str, Any], field: str, read: Callable[[Any], T]) -> dict[str, T | None]:
+    """The named values of a table; none where the definition is wrong."""
+    values: dict[str, T | None] = {}
     table = raw.get(field, {})
     for name, spec in table.items() if isinstance(table, dict) else ():
-        value = notes.attempt((field, name), lambda s=spec: read(s))  # type: ignore[misc]
-        if value is not None:
-            values[name] = value
+        values[name] = notes.attempt((field, name), lambda s=spec: read(s))  # type: ignore[misc]
     return values
 
 
@@ -338,6 +337,7 @@ def _axes(
             where = (*place, field, i)
             known = named[field]
             if isinstance(value, str) and value in known:
+                # A name whose definition is wrong has been noted there.
                 axis.append((field, value, known[value]))
             elif isinstance(value, str) or field in ("population", "method"):
                 names = ", ".join(known) or "none"

@@ -63,6 +63,12 @@ class Summary:
     """Records answered in all replications together."""
 
 
+def load_kernels() -> Any:
+    """The compiled kernels; without numba an error that holds the cure."""
+    require("numba", "study")
+    return importlib.import_module("privatile.study.kernels")
+
+
 def run_cell(
     cell: Cell,
     replications: int,
@@ -72,15 +78,18 @@ def run_cell(
     threads: int = 1,
     path: Path = "auto",
     keep_paths: bool = False,
+    data: Floats | None = None,
 ) -> Outcome:
     """Replications first … first + replications − 1 of a cell.
 
-    The numbers of a replication depend on (seed, cell, its index) alone.
+    The numbers of a replication depend on (seed, cell, its index) alone; with `fixed_data` also on `data` (clients by
+    records), or without it on the data set of the released code.
     """
-    require("numba", "study")
-    kernels = importlib.import_module("privatile.study.kernels")
+    kernels = load_kernels()
     lanes = int(kernels.LANES)
-    data = cell.data() if cell.fixed_data else np.empty((0, 0))
+    fixed = np.empty((0, 0))
+    if cell.fixed_data:
+        fixed = cell.data() if data is None else np.ascontiguousarray(data, dtype=np.float64)
     blocks = [(first + at, min(lanes, replications - at)) for at in range(0, replications, lanes)]
     if not blocks:
         raise InputError(f"replications must be at least 1; got {replications}.")
@@ -89,7 +98,7 @@ def run_cell(
         begin, count = block
         rounds = cell.lengths.shape[1] - cell.skip
         paths = np.empty((rounds if keep_paths else 0, lanes))
-        result = _run_block(kernels, cell, seed, begin, lanes, data, path, paths)
+        result = _run_block(kernels, cell, seed, begin, lanes, fixed, path, paths)
         return result[:, :count], paths[:, :count].copy() if keep_paths else None
 
     if threads == 1 or len(blocks) == 1:

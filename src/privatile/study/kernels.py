@@ -11,8 +11,8 @@ each other. A lane's numbers depend on its own generator only: how replications 
 **Reports in law.** Given q, a report is 1 with probability (1−r)/2 + r·S(q), S = 1 − F. Drawing that Bernoulli is the
 same in law as drawing x and the coin. S comes from a table of float32 on a uniform grid. Where one value serves many
 draws it is interpolated; where every draw has its own q the low ten bits of the draw pick one of the two neighbouring
-knots with the right odds instead, whose mean *is* the interpolation, in steps of 2⁻¹⁰ of a cell. The error of the
-probability stays below 1e-6, as that of the tables. `drawn` needs no table: it draws every record.
+knots with the right odds instead, whose mean *is* the interpolation, to half a step of 2⁻¹⁰ of a cell. The tables are
+fine enough that the error of a probability stays below 1e-6. `drawn` needs no table: it draws every record.
 
 Conventions: w holds the lanes' words, i counts lanes, k clients, m rounds; lengths has one row (all clients alike) or
 one a client.
@@ -94,19 +94,21 @@ def _draw(w, i):
 
 
 @njit(forceinline=True)
-def _draw_if(w, i, taken):
-    """The next 32 bits of lane i; where not `taken` its generator stays: no lane's draws depend on its neighbours'."""
+def _draw_if(w, i, wanted):
+    """The next 32 bits of lane i; where they are not wanted the generator stays where it is."""
     s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
     value = _draw(w, i)
-    if not taken:
-        w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i] = s0, s1, s2, s3
+    w[i] = w[i] if wanted else s0
+    w[LANES + i] = w[LANES + i] if wanted else s1
+    w[2 * LANES + i] = w[2 * LANES + i] if wanted else s2
+    w[3 * LANES + i] = w[3 * LANES + i] if wanted else s3
     return value
 
 
 @njit(forceinline=True)
 def _place(q, low, inverse, fraction):
-    """q on the table's grid as a 32-bit fixed-point number, `fraction` bits after the point."""
-    return U32(np.int64((q - low) * inverse * fraction))
+    """q on the table's grid as a 32-bit fixed-point number, plus half a step of the dither that will be added."""
+    return U32(np.int64(((q - low) * inverse + 1.0 / 2048.0) * fraction))
 
 
 @njit(forceinline=True)
@@ -166,7 +168,8 @@ def _count_binomial(w, length):
                 left = np.int32(w[PLACE * LANES + i]) - np.int32(32 * word)
                 left = np.int32(min(max(left, np.int32(0)), np.int32(32)))
                 mask = U32(np.uint64((np.uint64(1) << np.uint64(left)) - np.uint64(1)))
-                ones = _ones_in(U32(_draw_if(w, i, left > 0) & mask))
+                # A decided lane draws no more: its generator must not depend on its neighbours.
+                ones = _ones_in(U32(_draw_if(w, i, left > np.int32(0)) & mask))
                 w[INDEX * LANES + i] = U32(w[INDEX * LANES + i] + ones)
         most = 0
         for i in range(np.uint64(LANES)):

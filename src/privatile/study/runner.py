@@ -50,6 +50,7 @@ def run_study(
     done = store.finished()
     missing = [(place, entry) for place, entry in enumerate(study.entries) if place not in done]
     total, so_far = study.updates, study.replications * sum(study.entries[place].cell.updates for place in done)
+    progress(so_far, total)
 
     def keep(place: int, summary: Summary, seconds: float) -> None:
         nonlocal so_far

@@ -20,7 +20,8 @@ from privatile.study.engine import Summary
 FORMAT = 1
 SCHEMA = """
 CREATE TABLE study (format INTEGER NOT NULL, title TEXT NOT NULL, digest TEXT NOT NULL, protocol TEXT NOT NULL,
-                    replications INTEGER NOT NULL, seed INTEGER NOT NULL, cells INTEGER NOT NULL, created REAL NOT NULL);
+                    replications INTEGER NOT NULL, seed INTEGER NOT NULL, cells INTEGER NOT NULL,
+                    created REAL NOT NULL);
 CREATE TABLE result (place INTEGER PRIMARY KEY, labels TEXT NOT NULL, summary TEXT NOT NULL, seconds REAL NOT NULL,
                      at REAL NOT NULL);
 """
@@ -67,7 +68,7 @@ class StudyStore:
             store.close()
             raise StoreError(
                 f"the store {name} belongs to another design ({store.title!r}, {store.replications} replications, seed "
-                f"{store.seed}, {store.protocol} protocol). Give another file for --store, or the design it was made with."
+                f"{store.seed}, {store.protocol} protocol). Give another file, or the design it was made with."
             )
         return store
 

@@ -1,8 +1,8 @@
 """Survival functions on a grid: what the kernels read instead of calling a CDF ten billion times.
 
-S = 1 − F of a standardised population at equally spaced knots, float32, with the spacing halved until linear
-interpolation is within `ACCURACY` of the exact function at every quarter of every cell. Widths and spacings are powers
-of two, so that the corners of a uniform population, 0 and 1, fall on knots.
+S = 1 − F of a standardised population at equally spaced knots, float32, with the spacing halved until a look-up is
+within `ACCURACY` of the exact function: linear interpolation at every quarter of every cell, and the dither's step.
+Widths and spacings are powers of two, so that the corners of a uniform population, 0 and 1, fall on knots.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def _survivals(population: Population, first: float, width: float, cells: int) -
 
 @lru_cache(maxsize=256)
 def _error(population: Population, first: float, width: float, cells: int) -> float:
-    """Largest error of the interpolated table over the quarters of its cells."""
+    """Largest error of a look-up: of interpolation at the quarters of the cells, and half a step of the dither."""
     table = _survivals(population, first, width, cells).astype(np.float64)
     worst = 0.0
     for part in (0.25, 0.5, 0.75):
         exact = 1.0 - population.cdf(first + width * (np.arange(cells) + part) / cells)
         worst = max(worst, float(np.max(np.abs(table[:-1] + part * np.diff(table) - exact))))
-    return worst
+    return worst + float(np.max(np.abs(np.diff(table)))) / 2048.0

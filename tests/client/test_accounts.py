@@ -1,0 +1,281 @@
+"""The rules: once, the same again, nothing else; and what may be allowed beyond."""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privatile.client.accounts import Terms
+from privatile.client.coins import SeededCoins
+from privatile.client.ledger import Ledger
+from privatile.client.people import PersonKey
+from privatile.client.responder import Responder
+from privatile.client.shuffle import shuffle
+from privatile.client.source import open_source
+from privatile.client.statement import statement
+from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
+from privatile.mechanism import RandomizedResponse
+from privatile.protocol import Question
+
+KEY = PersonKey(b"p" * 32)
+
+
+def site(
+    book: Ledger,
+    values: object,
+    run: str = "run",
+    *,
+    epsilon: float = 1.0,
+    value: str = "value",
+    person: str | None = None,
+    key: PersonKey = KEY,
+    **terms: Any,
+) -> Responder:
+    source = open_source(values, value=value, person=person)
+    column = shuffle(source, book, person_key=key if person else None)["all"]
+    mechanism = RandomizedResponse.from_epsilon(epsilon)
+    return Responder(run, column, mechanism, book, SeededCoins(np.random.default_rng(0)), terms=Terms(**terms))
+
+
+def ask(number: int = 1, length: int = 5, run: str = "run", **fields: Any) -> Question:
+    return replace(Question(run=run, round=number, level=0.5, query=3.0, length=length), **fields)
+
+
+def table(people: list[str], value: str = "value") -> np.ndarray[Any, Any]:
+    rows = [(float(k), name) for k, name in enumerate(people)]
+    return np.array(rows, dtype=[(value, float), ("who", "U20")])
+
+
+DATA = np.arange(20.0)
+
+
+def test_the_same_question_gets_the_stored_count() -> None:
+    book = Ledger.in_memory()
+    first = site(book, DATA).answer(ask())
+    assert [site(book, DATA).answer(ask()) for _ in range(5)] == [first] * 5
+    assert book.position.sequence == 1
+
+
+@pytest.mark.parametrize("change", [{"query": 3.5}, {"length": 6}, {"step": 0.1}])
+def test_a_changed_question_is_equivocation(change: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    book = Ledger.in_memory()
+    responder = site(book, DATA)
+    responder.answer(ask())
+    with caplog.at_level(logging.WARNING), pytest.raises(Equivocation, match="asked again with another question"):
+        responder.answer(ask(**change))
+    assert "refused run='run' client='all' round=1" in caplog.text
+    assert responder.available() == 15
+
+
+def test_another_level_is_another_question() -> None:
+    responder = site(Ledger.in_memory(), DATA)
+    responder.answer(ask())
+    responder.answer(ask(level=0.9))
+    assert responder.available() == 10
+
+
+def test_a_question_of_another_run_is_refused() -> None:
+    with pytest.raises(Equivocation, match="a question of run 'other' is refused"):
+        site(Ledger.in_memory(), DATA).answer(ask(run="other"))
+
+
+def test_a_later_run_uses_records_that_have_not_answered() -> None:
+    book = Ledger.in_memory()
+    site(book, DATA).answer(ask(length=12))
+    later = site(book, DATA, "later")
+    assert later.available() == 8
+    later.answer(ask(length=8, run="later"))
+    assert book.execute("SELECT start, stop FROM answers").fetchall() == [(0, 12), (12, 20)]
+    assert statement(book).datasets[0].epsilon == pytest.approx(1.0)
+
+
+def test_a_second_run_over_answered_records_says_what_it_costs() -> None:
+    book = Ledger.in_memory()
+    site(book, DATA, epsilon=0.5).answer(ask(length=20))
+    words = r"Up to epsilon 0\.5 each is spent; another run over them would make it 2\.5\. .*--spend-again"
+    with pytest.raises(AlreadyAnswered, match=words):
+        site(book, DATA, "again", epsilon=2.0)
+
+
+def test_spending_again_adds_up() -> None:
+    book = Ledger.in_memory()
+    site(book, DATA, epsilon=0.5).answer(ask(length=12))
+    again = site(book, DATA, "again", epsilon=2.0, spend_again=True)
+    assert again.available() == 20
+    again.answer(ask(length=20, run="again"))
+    with pytest.raises(AlreadyAnswered):  # once within a run, whatever may be spent again
+        again.answer(ask(2, length=1, run="again"))
+    assert statement(book).datasets[0].epsilon == pytest.approx(2.5)
+    with pytest.raises(AlreadyAnswered, match=r"epsilon 2\.5 each is spent; another run over them would make it 3\.5"):
+        site(book, DATA, "third")
+
+
+def test_a_run_keeps_its_budget() -> None:
+    book = Ledger.in_memory()
+    site(book, DATA).answer(ask())
+    with pytest.raises(LedgerError, match=r"began at .* with epsilon 1; got 2"):
+        site(book, DATA, epsilon=2.0)
+
+
+def test_a_resumed_run_needs_the_same_content() -> None:
+    book = Ledger.in_memory()
+    site(book, DATA).answer(ask())
+    for other in (DATA[::-1].copy(), DATA + 1, DATA[:-1]):
+        with pytest.raises(OtherContent, match="ORDER BY"):
+            site(book, other)
+        with pytest.raises(OtherContent, match="ORDER BY"):
+            site(book, other, new_people=True)
+    assert site(book, DATA).available() == 15
+
+
+def test_other_content_is_refused_unless_they_are_others() -> None:
+    book = Ledger.in_memory()
+    site(book, DATA, epsilon=0.5).answer(ask())
+    with pytest.raises(OtherContent, match=r"up to epsilon 0\.5 a record.*--new-people"):
+        site(book, DATA + 1, "next")
+    site(book, DATA + 1, "next", new_people=True).answer(ask(run="next"))
+    assert site(book, DATA, "third").available() == 15  # both contents are known now
+    assert site(book, DATA + 1, "third").available() == 15
+    assert [line.reports for line in statement(book).datasets] == [5, 5]
+
+
+def test_a_limit_for_life_without_people() -> None:
+    book = Ledger.in_memory()
+    with pytest.raises(AlreadyAnswered, match=r"allows epsilon 0\.9 for life; this run would spend 1\."):
+        site(book, DATA, max_epsilon=0.9)
+    site(book, DATA, max_epsilon=1.0).answer(ask(length=20))
+    with pytest.raises(AlreadyAnswered, match=r"allows epsilon 1\.5 .* on top of 1 already spent"):
+        site(book, DATA, "again", max_epsilon=1.5, spend_again=True)
+    assert site(book, DATA, "again", max_epsilon=2.0, spend_again=True).available() == 20
+
+
+def test_a_round_of_an_account_opened_before_another_began() -> None:
+    """Two accounts of one new run, opened side by side with different content: the second is refused."""
+    book = Ledger.in_memory()
+    one, two = site(book, DATA), site(book, DATA + 1)
+    one.answer(ask())
+    with pytest.raises(OtherContent):
+        two.answer(ask(2))
+    assert book.position.sequence == 1
+
+
+# -- people ------------------------------------------------------------------------------------------------------
+
+
+def test_people_spend_across_columns() -> None:
+    book = Ledger.in_memory()
+    people = [f"p{k}" for k in range(20)]
+    site(book, table(people, "wage"), value="wage", person="who").answer(ask(length=20))
+    other = site(book, table([*people[10:], "new1", "new2"], "age"), "age", value="age", person="who")
+    assert other.available() == 2
+    other.require(2)
+    other.answer(ask(length=2, run="age"))
+    with pytest.raises(AlreadyAnswered, match="0 people left"):
+        other.answer(ask(2, length=1, run="age"))
+    assert statement(book).people == 22
+    assert statement(book).person_epsilon == pytest.approx(1.0)
+
+
+def test_people_are_recognised_in_other_content() -> None:
+    book = Ledger.in_memory()
+    people = [f"p{k}" for k in range(20)]
+    site(book, table(people), person="who").answer(ask(length=20))
+    fresh = [f"n{k}" for k in range(7)]
+    assert site(book, table(people[::-1] + fresh), "next", person="who").available() == 7
+
+
+def test_people_add_up_to_their_limit() -> None:
+    book = Ledger.in_memory()
+    people = table([f"p{k}" for k in range(10)])
+    site(book, people, person="who", epsilon=1.0).answer(ask(length=10))
+    again = site(book, people, "two", person="who", epsilon=0.5, spend_again=True, max_epsilon=1.5)
+    assert again.available() == 10
+    again.answer(ask(length=4, run="two"))
+    third = site(book, people, "three", person="who", epsilon=0.5, spend_again=True, max_epsilon=1.5)
+    assert third.available() == 6  # four are at their limit
+    third.answer(ask(length=6, run="three"))
+    with pytest.raises(AlreadyAnswered, match="0 people left"):
+        third.answer(ask(2, length=1, run="three"))
+    assert statement(book).person_epsilon == pytest.approx(1.5)
+
+
+def test_people_and_strangers_do_not_mix() -> None:
+    book = Ledger.in_memory()
+    people = table([f"p{k}" for k in range(10)])
+    site(book, people).answer(ask())
+    with pytest.raises(OtherContent, match="--person, from the first run on"):
+        site(book, people, "named", person="who")
+    book = Ledger.in_memory()
+    site(book, people, person="who").answer(ask())
+    with pytest.raises(OtherContent):
+        site(book, people, "nameless")
+
+
+def test_another_person_key_is_refused() -> None:
+    book = Ledger.in_memory()
+    people = table([f"p{k}" for k in range(10)])
+    site(book, people, person="who").answer(ask())
+    with pytest.raises(LedgerError, match="everybody would look new"):
+        site(book, people, "next", person="who", key=PersonKey(b"q" * 32))
+
+
+def test_marking_spent_charges_people() -> None:
+    book = Ledger.in_memory()
+    responder = site(book, table([f"p{k}" for k in range(10)]), person="who")
+    responder.mark_spent(6, through_round=3)
+    assert responder.available() == 4
+    assert statement(book).people == 6
+
+
+# -- invariants --------------------------------------------------------------------------------------------------
+
+runs = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(1, 4),
+        st.sampled_from([0.2, 0.8]),
+        st.integers(1, 9),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(runs, st.booleans())
+def test_whatever_is_asked_the_books_are_right(asked: list[tuple[str, int, float, int, bool]], spend: bool) -> None:
+    """Within a run no record answers twice; without permission none answers twice at all; counts never change."""
+    book = Ledger.in_memory()
+    records = 23
+    given_answers: dict[tuple[str, int, float], tuple[Question, int]] = {}
+    epsilons = {"a": 0.5, "b": 1.0, "c": 2.0}
+    for run, number, level, length, reopen in asked:
+        question = ask(number, length, run, level=level)
+        key = (run, number, level)
+        try:
+            responder = site(book, np.arange(float(records)), run, epsilon=epsilons[run], spend_again=spend and reopen)
+            ones = responder.answer(question).ones
+        except Equivocation:
+            assert given_answers[key][0] != question
+            continue
+        except AlreadyAnswered:
+            continue
+        if key in given_answers:
+            assert given_answers[key] == (question, ones)
+        given_answers[key] = (question, ones)
+    spent = np.zeros(records)
+    for run in epsilons:
+        seen = np.zeros(records, dtype=int)
+        for start, stop in book.execute("SELECT start, stop FROM answers WHERE run = ?", (run,)):
+            seen[np.arange(start, stop) % records] += 1
+        assert seen.max(initial=0) <= 1
+        spent += seen * RandomizedResponse.from_epsilon(epsilons[run]).epsilon
+    if not spend:
+        assert sum(question.length for question, _ in given_answers.values()) <= records
+    lines = statement(book).datasets
+    assert len(given_answers) == book.verify()
+    assert (lines[0].epsilon if lines else 0.0) == pytest.approx(spent.max(initial=0.0))

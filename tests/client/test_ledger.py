@@ -1,0 +1,308 @@
+"""The ledger's file: durable, private, and refused with a clear word when it cannot be trusted."""
+
+import multiprocessing
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privatile.client import ledger as room
+from privatile.client.coins import OperatingSystemCoins
+from privatile.client.ledger import Ledger, Position
+from privatile.client.responder import Responder
+from privatile.client.shuffle import shuffle
+from privatile.client.source import open_source
+from privatile.client.statement import statement
+from privatile.errors import Equivocation, LedgerError
+from privatile.mechanism import RandomizedResponse
+from privatile.protocol import Question
+
+
+def site(book: Ledger, run: str = "run", epsilon: float = 1.0) -> Responder:
+    column = shuffle(open_source(np.arange(100.0)), book)["all"]
+    return Responder(run, column, RandomizedResponse.from_epsilon(epsilon), book, OperatingSystemCoins())
+
+
+def ask(number: int, length: int = 5, run: str = "run") -> Question:
+    return Question(run=run, round=number, level=0.5, query=10.0, length=length)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger with ten answers."""
+    where = tmp_path / "books" / "ledger.db"
+    with Ledger.open(where) as book:
+        responder = site(book)
+        for number in range(1, 11):
+            responder.answer(ask(number))
+    return where
+
+
+def test_nothing_is_written_before_the_first_answer(tmp_path: Path) -> None:
+    where = tmp_path / "ledger.db"
+    with Ledger.open(where) as book:
+        responder = site(book)
+        assert responder.available() == 100
+        responder.require(100)
+        assert list(tmp_path.iterdir()) == []
+        responder.answer(ask(1))
+        assert where.exists()
+
+
+def test_files_are_private(path: Path) -> None:
+    with Ledger.open(path) as book:
+        site(book).answer(ask(11))
+        modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+        assert modes == {0o600}
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        names = {file.name for file in path.parent.iterdir()}
+        assert names <= {"ledger.db", "ledger.db-wal", "ledger.db-shm"}
+
+
+def test_loose_permissions_are_tightened(path: Path) -> None:
+    path.chmod(0o644)
+    Ledger.open(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_an_answer_is_durable_before_it_is_returned(path: Path) -> None:
+    """What another connection sees right after the answer, and the pragmas that put it on the disk."""
+    with Ledger.open(path) as book:
+        ones = site(book).answer(ask(11)).ones
+        other = sqlite3.connect(path)
+        assert other.execute("SELECT ones FROM answers WHERE round = 11").fetchone() == (ones,)
+        other.close()
+        assert book.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert book.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_failed_commit_releases_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger.open(path) as book:
+        responder, really = site(book), book.execute
+
+        def failing(sql: str, values: object = ()) -> sqlite3.Cursor:
+            if sql == "COMMIT":
+                raise LedgerError("the disk is full")
+            return really(sql, values)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(book, "execute", failing)
+        with pytest.raises(LedgerError, match="full"):
+            responder.answer(ask(11))
+        monkeypatch.undo()
+        assert book.position.sequence == 10
+        assert responder.available() == 50
+
+
+def test_a_full_disk_is_named(path: Path) -> None:
+    with Ledger.open(path) as book:
+        responder = site(book)
+        (pages,) = book.execute("PRAGMA page_count").fetchone()
+        book.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(LedgerError, match="disk is full"):
+            answer_until_full(responder)
+        book.verify()
+
+
+def answer_until_full(responder: Responder) -> None:
+    for number in range(11, 61):
+        responder.answer(Question(run="run", round=number, level=0.5, query=1 / 3, length=1))
+
+
+def test_a_path_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Ledger.open(tmp_path / "file" / "ledger.db") as book:
+        responder = site(book)
+        for _ in range(2):  # a repeated question is not released either
+            with pytest.raises(LedgerError, match="cannot be made"):
+                responder.answer(ask(1))
+
+
+def test_two_that_begin_at_once(tmp_path: Path) -> None:
+    one, two = Ledger.open(tmp_path / "l.db"), Ledger.open(tmp_path / "l.db")
+    site(one).answer(ask(1))
+    with pytest.raises(LedgerError, match="made by another process"):
+        site(two).answer(ask(1))
+    assert Ledger.open(tmp_path / "l.db").position == one.position
+
+
+# -- files that are not a ledger, or no longer one ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
+def test_a_truncated_ledger(path: Path, keep: float) -> None:
+    with path.open("r+b") as stream:
+        stream.truncate(int(path.stat().st_size * keep))
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger.open(path)
+
+
+def test_an_empty_file_is_not_a_new_ledger(path: Path) -> None:
+    path.write_bytes(b"")
+    with pytest.raises(LedgerError, match="empty: it was truncated"):
+        Ledger.open(path)
+
+
+def test_a_file_of_something_else(path: Path) -> None:
+    path.write_bytes(b"salary\n" * 1000)
+    with pytest.raises(LedgerError, match="damaged or is not a ledger"):
+        Ledger.open(path)
+
+
+def test_overwritten_pages(path: Path) -> None:
+    """Each page in turn is overwritten with noise: no such ledger opens and verifies."""
+    whole = path.read_bytes()
+    noise = np.random.default_rng(4).bytes(4096)
+    for start in range(0, len(whole), 4096):
+        path.write_bytes(whole[:start] + noise + whole[start + 4096 :])
+        with pytest.raises(LedgerError):
+            Ledger.open(path)
+
+
+def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE t (x)")
+    other.commit()
+    other.close()
+    with pytest.raises(LedgerError, match="not a ledger"):
+        Ledger.open(tmp_path / "other.db")
+
+
+def test_a_ledger_of_a_newer_version(path: Path) -> None:
+    with sqlite3.connect(path) as direct:
+        direct.execute("PRAGMA user_version = 99")
+    direct.close()
+    with pytest.raises(LedgerError, match="version 99, written by a newer privatile"):
+        Ledger.open(path)
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="not a file"):
+        Ledger.open(tmp_path)
+
+
+def test_no_ledger_where_one_must_be(tmp_path: Path) -> None:
+    for options in ({"create": False}, {"read_only": True}):
+        with pytest.raises(LedgerError, match="there is no ledger"):
+            Ledger.open(tmp_path / "none.db", **options)
+
+
+def test_reading_only(path: Path) -> None:
+    before = path.read_bytes()
+    with Ledger.open(path, read_only=True) as book:
+        assert statement(book).datasets[0].reports == 50
+        with pytest.raises(LedgerError, match="cannot be written"):
+            site(book).answer(ask(11))
+    assert path.read_bytes() == before
+
+
+def _hold(path: Path, ready: "multiprocessing.synchronize.Event", end: "multiprocessing.synchronize.Event") -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    ready.set()
+    end.wait(60)
+
+
+def test_a_ledger_held_by_another_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "BUSY_SECONDS", 0.1)
+    context = multiprocessing.get_context("spawn")
+    ready, end = context.Event(), context.Event()
+    open_before = Ledger.open(path)
+    responder = site(open_before)
+    holder = context.Process(target=_hold, args=(path, ready, end))
+    holder.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(LedgerError, match="in use by another process"):
+            Ledger.open(path)
+        with pytest.raises(LedgerError, match="in use by another process"):
+            responder.answer(ask(11))
+    finally:
+        end.set()
+        holder.join()
+    assert responder.available() == 50
+    responder.answer(ask(11))
+
+
+def test_two_processes_may_share_a_ledger(path: Path) -> None:
+    """Both read the cursor under the write lock: no record answers twice, a round has one count."""
+    one, two = Ledger.open(path), Ledger.open(path)
+    first, second = site(one), site(two)
+    assert first.answer(ask(11)) == second.answer(ask(11))
+    second.answer(ask(12))
+    first.answer(ask(13))
+    spans = one.execute("SELECT start, stop FROM answers ORDER BY sequence").fetchall()
+    assert [start for start, _ in spans] == [0, *(stop for _, stop in spans[:-1])]
+
+
+# -- the chain ---------------------------------------------------------------------------------------------------
+
+
+def test_the_chain_notices_an_altered_entry(path: Path) -> None:
+    with Ledger.open(path) as book:
+        assert book.verify() == 10
+    with sqlite3.connect(path) as direct:
+        direct.execute("UPDATE answers SET ones = (ones + 1) % 6 WHERE sequence = 4")
+    direct.close()
+    with Ledger.open(path) as book, pytest.raises(LedgerError, match="altered at entry 4"):
+        book.verify()
+
+
+def test_the_chain_notices_a_removed_entry(path: Path) -> None:
+    with sqlite3.connect(path) as direct:
+        direct.execute("DELETE FROM answers WHERE sequence = 7")
+    direct.close()
+    with Ledger.open(path) as book, pytest.raises(LedgerError, match="altered at entry 7"):
+        book.verify()
+
+
+def test_sequence_and_head_come_with_an_answer(path: Path) -> None:
+    with Ledger.open(path) as book:
+        outcome = site(book).outcome(ask(11))
+        assert outcome.stored.position == book.position
+        assert outcome.stored.position.sequence == 11
+        assert site(book).outcome(ask(11)) == outcome  # a replay tells where it stood then
+        book.confirm(outcome.stored.position)
+        book.confirm(Position(0, bytes(16)))
+
+
+def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup.db"
+    shutil.copy(path, backup)
+    with Ledger.open(path) as book:
+        responder = site(book)
+        for number in range(11, 16):
+            responder.answer(ask(number))
+        seen = book.position
+    restored = Ledger.open(backup)
+    with pytest.raises(LedgerError, match="has 10 entries, but 15 were seen"):
+        restored.confirm(seen)
+    responder = site(restored)
+    responder.mark_spent(25, through_round=15)
+    assert responder.available() == 25
+    with pytest.raises(Equivocation, match="before this ledger was restored"):
+        responder.answer(ask(13))
+    responder.answer(ask(16))
+    assert restored.execute("SELECT start FROM answers WHERE round = 16").fetchone() == (75,)
+    assert statement(restored).datasets[0].reports == 80
+
+
+def test_two_copies_in_use_are_noticed(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "clone.db")
+    one, two = Ledger.open(path), Ledger.open(tmp_path / "clone.db")
+    seen = site(one).outcome(ask(11)).stored.position
+    site(two).answer(ask(11, length=6))
+    with pytest.raises(LedgerError, match="another past"):
+        two.confirm(seen)
+
+
+def test_the_statement(path: Path) -> None:
+    with Ledger.open(path) as book:
+        site(book, run="second", epsilon=0.5).answer(ask(1, length=7, run="second"))
+        told = statement(book)
+        (line,) = told.datasets
+        assert (line.client, line.column, line.records, line.reports, line.unasked) == ("all", "value", 100, 57, 43)
+        assert (line.runs, told.entries, told.people) == (2, 11, 0)
+        assert line.epsilon == pytest.approx(1.0)
