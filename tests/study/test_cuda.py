@@ -202,7 +202,7 @@ def test_structs_have_the_sizes_of_the_source() -> None:
 
 def test_equal_parts_are_stored_once() -> None:
     blocks = [block for place in range(3) for block in blocks_of(place, CELLS["C5"], 300, SEED)]
-    batch = pack(blocks, SEED)
+    batch = pack(blocks)
     assert batch.clients.size == K
     assert batch.rounds.size == CELLS["C5"].lengths.shape[1]
 
@@ -210,7 +210,7 @@ def test_equal_parts_are_stored_once() -> None:
 def test_longest_cells_come_first() -> None:
     short, long = CELLS["C1"], cell(design=LOG, records=(3000,) * K)
     blocks = [*blocks_of(0, short, 10, SEED), *blocks_of(1, long, 10, SEED)]
-    assert [block.place for block in pack(blocks, SEED).blocks] == [1, 0]
+    assert [block.place for block in pack(blocks).blocks] == [1, 0]
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc here: the CUDA source is not compiled")

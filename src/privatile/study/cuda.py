@@ -65,6 +65,17 @@ class Device:
         return found
 
 
+def open_device(name: str) -> Device | None:
+    """The GPU for `cuda`, none for `cpu`.
+
+    >>> open_device("cpu") is None
+    True
+    """
+    if name not in ("cpu", "cuda"):
+        raise InputError(f"device must be cpu or cuda; got {name!r}.")
+    return Device() if name == "cuda" else None
+
+
 def run_cells(cells: Sequence[Cell], replications: int, seed: int, launch: Launch) -> list[Outcome]:
     """Replications 0 … replications − 1 of every cell, all cells at once.
 
@@ -83,7 +94,7 @@ def run_cells(cells: Sequence[Cell], replications: int, seed: int, launch: Launc
         blocks = [block for block in blocks if block.place not in outcomes]
         if not blocks:
             break
-        batch = pack(blocks, seed)
+        batch = pack(blocks)
         found = launch(batch).reshape(3, -1, LANES)
         blocks = []
         for i, block in enumerate(batch.blocks):

@@ -95,7 +95,8 @@ INLINE u32 ones_in(u32 bits) {
 #endif
 }
 
-INLINE u32 place_of(double q, const Client& c) { return (u32)(i64)((q - c.low) * c.unit); }
+// q on the table's grid in fixed point, plus half a step of the dither that will be added.
+INLINE u32 place_of(double q, const Client& c, double half) { return (u32)(i64)((q - c.low) * c.unit + half); }
 
 INLINE float survival(double q, const Client& c, const float* __restrict__ tables, double top) {
     double at = (q - c.low) * c.inverse;
@@ -171,6 +172,7 @@ INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, co
     const int number = (int)job.clients, last = (int)job.rounds;
     const double top = (double)job.cells - 1e-6;
     const u32 shift = (u32)job.shift, dither = shift - 10u;
+    const double half = (double)(1u << (shift - 11u));
     i64 used = 0;  // records of every client asked so far; kept only where lengths are equal, as with fixed data
     for (int m = 0; m < last; m++) {
         const Round round = rounds[m];
@@ -212,7 +214,7 @@ INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, co
             } else if (KIND == LOCAL) {
                 double rise = c.rise * each, fall = c.fall * each;
                 u32 up = (u32)llrint(rise * c.unit), down = (u32)-llrint(fall * c.unit);
-                u32 place = place_of(q, c), count = 0;
+                u32 place = place_of(q, c, half), count = 0;
                 const float* __restrict__ table = tables + c.table;
                 float base = c.base, slope = c.slope;
                 for (int j = 0; j < length; j++) {
@@ -252,6 +254,7 @@ INLINE Found divided(const Job& job, const Client* __restrict__ clients, const R
     Found found = {0.0, 0.0, true};
     const int number = (int)job.clients, last = (int)job.rounds;
     const u32 shift = (u32)job.shift, dither = shift - 10u;
+    const double half = (double)(1u << (shift - 11u));
     for (int k = 0; k < number; k++) {
         const Client c = clients[k];
         const float* __restrict__ table = tables + c.table;
@@ -263,7 +266,7 @@ INLINE Found divided(const Job& job, const Client* __restrict__ clients, const R
             if (FIXED)
                 near = data[k * job.records + m] > q ? 1.0f : 0.0f;
             else
-                near = table[(place_of(q, c) + ((bits & 1023u) << dither)) >> shift];
+                near = table[(place_of(q, c, half) + ((bits & 1023u) << dither)) >> shift];
             bool below = (float)(int)(bits >> 1) < c.base + c.slope * near;
             const double step = rounds[m].step;
             q += below ? c.rise * step : -c.fall * step;

@@ -58,6 +58,8 @@ class Block:
     cell: Cell
     first: int
     """The first replication."""
+    words: NDArray[np.uint32] = field(repr=False, compare=False)
+    """Their generators."""
     start: Floats = field(repr=False, compare=False)
     """Where q begins in each of them."""
     low: float
@@ -124,11 +126,14 @@ class _Pool:
 
 def blocks_of(place: int, cell: Cell, replications: int, seed: int) -> list[Block]:
     """A cell's replications, from the first, cut into blocks."""
+    count = -(-replications // LANES) * LANES
+    words = states(seed, cell.key, 0, count)
+    starts = np.asarray(cell.start.quantile(uniforms(seed, cell.key, 0, count)))
     blocks = []
-    for begin in range(0, replications, LANES):
-        start = np.asarray(cell.start.quantile(uniforms(seed, cell.key, begin, LANES)))
-        low, high = (-np.inf, np.inf) if cell.fixed_data else first_range(cell, start)
-        blocks.append(Block(place, cell, begin, start, low, high))
+    for first in range(0, count, LANES):
+        here = slice(first, first + LANES)
+        low, high = (-np.inf, np.inf) if cell.fixed_data else first_range(cell, starts[here])
+        blocks.append(Block(place, cell, first, words[:, here], starts[here], low, high))
     return blocks
 
 
@@ -145,23 +150,25 @@ def _grid(populations: tuple[Population, ...], low: float, high: float) -> Grid 
     return make_grid(populations, low, high)
 
 
-def pack(blocks: Sequence[Block], seed: int) -> Batch:
+def pack(blocks: Sequence[Block]) -> Batch:
     """Lay out blocks; those with the most work come first."""
-    ordered = sorted(blocks, key=lambda block: -_cost(block.cell))
+    costs = {block.cell.key: _cost(block.cell) for block in blocks}
+    ordered = sorted(blocks, key=lambda block: -costs[block.cell.key])
     clients, rounds, lengths = _Pool(CLIENT), _Pool(ROUND), _Pool(np.int32)
     tables, data = _Pool(np.float32), _Pool(np.float64)
     jobs = np.zeros(len(ordered), JOB)
     lanes = LANES * len(ordered)
     words, start = np.empty((4, lanes), np.uint32), np.empty(lanes)
-    facts: dict[str, dict[str, Any]] = {}
+    known: dict[Hashable, dict[str, Any]] = {}
     for i, block in enumerate(ordered):
         cell, here = block.cell, slice(LANES * i, LANES * (i + 1))
-        words[:, here] = states(seed, cell.key, block.first, LANES)
-        start[here] = block.start
-        if cell.key not in facts:
-            facts[cell.key] = {**_schedule(cell, rounds, lengths), **_records(cell, data)}
-        values = facts[cell.key] | _clients(block, clients, tables)
-        values |= {"lanes": lanes, "first_lane": LANES * i, "low": block.low, "high": block.high}
+        words[:, here], start[here] = block.words, block.start
+        if cell.key not in known:
+            known[cell.key] = _schedule(cell, rounds, lengths) | _records(cell, data)
+        own = (cell.key, block.low, block.high)
+        if own not in known:
+            known[own] = known[cell.key] | _clients(block, clients, tables) | {"low": block.low, "high": block.high}
+        values = known[own] | {"lanes": lanes, "first_lane": LANES * i}
         for name, value in values.items():
             jobs[name][i] = value
     return Batch(
