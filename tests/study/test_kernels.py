@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.study.plain import algorithm_1, algorithm_2, xoshiro128pp
 
 from privatile.schedule import PRESETS, Constant, Design
 from privatile.study import engine, kernels
@@ -21,6 +20,7 @@ from privatile.study.populations import Cauchy, Empirical, LogNormal, Mixture, N
 from privatile.study.samplers import sampler_arrays
 from privatile.study.streams import states, uniforms
 from privatile.study.tables import ACCURACY, make_grid
+from tests.study.plain import algorithm_1, algorithm_2, xoshiro128pp
 
 LANES = kernels.LANES
 C1, C5, LOG = PRESETS["paper-c1"], PRESETS["paper-c5"], PRESETS["paper-log"]
