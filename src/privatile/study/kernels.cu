@@ -13,32 +13,35 @@ typedef long long i64;
 
 #ifdef __CUDACC__
 #define INLINE __device__ __forceinline__
+#define ALIGNED __align__(16)  // whole 16-byte loads
 #else
 #include <cmath>
 #include <cstring>
 #define INLINE static inline
+#define ALIGNED
 #define __restrict__
 using std::llrint;
 #endif
 
 enum Kind : i64 { COHORT = 0, LOCAL = 1, DIVIDED = 2, LOCAL_FIXED = 3 };
 
-struct Client {
-    double low, inverse, unit;       // its table's first knot, cells per unit of q, and the latter in fixed point
-    double rise, fall;               // a_k and b_k: what a one and a zero move, in steps (divided: without 1/r_k)
-    double share, move;              // p_k and p_k/r_k
-    i64 table;                       // where its row of survival probabilities begins
-    i64 same_group, same_threshold;  // as the client before it: then S(q), or the threshold, is not worked out again
-    float base, slope;               // threshold of a report = base + slope·S
-    float noise;                     // DP-SGD: p_k times the Laplace scale
-    u32 whole;                       // p_k/r_k in units of Job.unit
-    u32 lie, tell;                   // thresholds of a report when the record is known
+struct ALIGNED Client {
+    double low, inverse, unit;  // its table's first knot, cells per unit of q, and the latter in fixed point
+    double rise, fall;          // a_k and b_k: what a one and a zero move, in steps (divided: without 1/r_k)
+    double share, move;         // p_k and p_k/r_k
+    i64 table;                  // where its row of survival probabilities begins
+    float base, slope;          // threshold of a report = base + slope·S
+    float noise;                // DP-SGD: p_k times the Laplace scale
+    u32 whole;                  // p_k/r_k in units of Job.unit
+    u32 lie, tell;              // thresholds of a report when the record is known
+    u32 run;                    // so many clients from here on are alike, this one included
+    u32 same_group;             // the same distribution as the client before it: S(q) is known
 };
 
-struct Round {
+struct ALIGNED Round {
     double step, each;       // γ and γ/E
     double inverse, square;  // 1/m and w·m² with m counted from the first averaged round; 0 before it
-    i64 length, unused;      // the last to make 48 bytes: three whole 16-byte loads
+    i64 length, unused;
 };
 
 struct Job {  // LANES replications of one cell
@@ -138,6 +141,32 @@ INLINE u32 binomial(Source& s, u32 threshold, i64 length) {
     return count;
 }
 
+// What the compiler must take as it is: it would otherwise put a table's address together anew at every look-up, and
+// turn a product, which has a unit of its own to run on, into one more shift.
+INLINE const float* table_of(const float* __restrict__ tables, i64 at) {
+    const float* table = tables + at;
+#ifdef __CUDACC__
+    asm("" : "+l"(table));
+#endif
+    return table;
+}
+
+INLINE u32 dither_of(u32 shift) {
+    u32 step = 1u << (shift - 10u);
+#ifdef __CUDACC__
+    asm("" : "+r"(step));
+#endif
+    return step;
+}
+
+INLINE float read(const float* at) {
+#ifdef __CUDACC__
+    return __ldg(at);
+#else
+    return *at;
+#endif
+}
+
 struct Sums {  // the running mean and the two sums of Algorithm 2 about the centre
     double mean, squares, lines;
 };
@@ -171,17 +200,18 @@ INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, co
     bool inside = true;
     const int number = (int)job.clients, last = (int)job.rounds;
     const double top = (double)job.cells - 1e-6;
-    const u32 shift = (u32)job.shift, dither = shift - 10u;
+    const u32 shift = (u32)job.shift, dither = dither_of(shift);
     const double half = (double)(1u << (shift - 11u));
     i64 used = 0;  // records of every client asked so far; kept only where lengths are equal, as with fixed data
     for (int m = 0; m < last; m++) {
         const Round round = rounds[m];
         double move = 0.0;
         float noise = 0.0f, above = 0.0f;
-        u32 total = 0, threshold = 0;
+        u32 total = 0;
         bool singles = false;
-        for (int k = 0; k < number; k++) {
+        for (int k = 0; k < number;) {
             const Client& c = clients[k];
+            const int end = k + (int)c.run;
             int length = (int)round.length;
             double each = round.each;
             if (job.first_length >= 0) {
@@ -190,48 +220,57 @@ INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, co
             }
             if (KIND == COHORT) {
                 if (!FIXED && !c.same_group) above = survival(q, c, tables, top);
-                if (!FIXED && !c.same_threshold) threshold = threshold_of(above, c);
-                if (length == 1) {
-                    if (FIXED) threshold = threshold_of(data[k * job.records + used] > q ? 1.0f : 0.0f, c);
-                    singles = true;
-                    if (draw(s) < threshold) total += c.whole;
-                } else {
-                    u32 count = 0;
-                    if (FIXED) {
-                        for (int j = 0; j < length; j++) {
-                            threshold = threshold_of(data[k * job.records + used + j] > q ? 1.0f : 0.0f, c);
-                            if (draw(s) < threshold) count++;
-                        }
-                    } else if (length < 12) {
-                        for (int j = 0; j < length; j++)
-                            if (draw(s) < threshold) count++;
+                u32 threshold = FIXED ? 0u : threshold_of(above, c);
+                const u32 whole = c.whole;
+                for (; k < end; k++) {
+                    if (length == 1) {
+                        if (FIXED) threshold = threshold_of(data[k * job.records + used] > q ? 1.0f : 0.0f, c);
+                        singles = true;
+                        total += draw(s) < threshold ? whole : 0u;
                     } else {
-                        count = binomial(s, threshold, length);
+                        u32 count = 0;
+                        if (FIXED) {
+                            for (int j = 0; j < length; j++) {
+                                threshold = threshold_of(data[k * job.records + used + j] > q ? 1.0f : 0.0f, c);
+                                count += draw(s) < threshold ? 1u : 0u;
+                            }
+                        } else if (length < 12) {
+                            for (int j = 0; j < length; j++) count += draw(s) < threshold ? 1u : 0u;
+                        } else {
+                            count = binomial(s, threshold, length);
+                        }
+                        move += c.move / length * count;
                     }
-                    move += c.move / length * count;
+                    if (NOISY) noise += c.noise * laplace(draw(s));
                 }
-                if (NOISY) noise += c.noise * laplace(draw(s));
             } else if (KIND == LOCAL) {
-                double rise = c.rise * each, fall = c.fall * each;
-                u32 up = (u32)llrint(rise * c.unit), down = (u32)-llrint(fall * c.unit);
-                u32 place = place_of(q, c, half), count = 0;
-                const float* __restrict__ table = tables + c.table;
-                float base = c.base, slope = c.slope;
-                for (int j = 0; j < length; j++) {
-                    u32 bits = draw(s);
-                    float near = table[(place + ((bits & 1023u) << dither)) >> shift];
-                    bool below = (float)(int)(bits >> 1) < base + slope * near;
-                    count += below ? 1u : 0u;
-                    place += below ? up : down;
+                const double rise = c.rise * each, fall = c.fall * each;
+                const double gain = c.share * (rise + fall), loss = c.share * fall * length;
+                const u32 up = (u32)llrint(rise * c.unit), down = (u32)-llrint(fall * c.unit);
+                const u32 begin = place_of(q, c, half);
+                const float* table = table_of(tables, c.table);
+                const float base = c.base, slope = c.slope;
+                for (; k < end; k++) {
+                    u32 place = begin, count = 0;
+                    for (int j = 0; j < length; j++) {
+                        u32 bits = draw(s);
+                        float near = read(table + ((place + (bits & 1023u) * dither) >> shift));
+                        bool below = (float)(int)(bits >> 1) < base + slope * near;
+                        count += below ? 1u : 0u;
+                        place += below ? up : down;
+                    }
+                    move += gain * count - loss;
                 }
-                move += c.share * (rise + fall) * count - c.share * fall * length;
             } else {
-                double rise = c.rise * each, fall = -c.fall * each, own = q;
-                for (int j = 0; j < length; j++) {
-                    bool below = draw(s) < (data[k * job.records + used + j] > own ? c.tell : c.lie);
-                    own += below ? rise : fall;
+                const double rise = c.rise * each, fall = -c.fall * each;
+                for (; k < end; k++) {
+                    double own = q;
+                    for (int j = 0; j < length; j++) {
+                        bool below = draw(s) < (data[k * job.records + used + j] > own ? c.tell : c.lie);
+                        own += below ? rise : fall;
+                    }
+                    move += c.share * (own - q);
                 }
-                move += c.share * (own - q);
             }
         }
         used += round.length;
@@ -253,11 +292,11 @@ INLINE Found divided(const Job& job, const Client* __restrict__ clients, const R
                      const float* __restrict__ tables, const double* __restrict__ data, Source s, double start) {
     Found found = {0.0, 0.0, true};
     const int number = (int)job.clients, last = (int)job.rounds;
-    const u32 shift = (u32)job.shift, dither = shift - 10u;
+    const u32 shift = (u32)job.shift, dither = dither_of(shift);
     const double half = (double)(1u << (shift - 11u));
     for (int k = 0; k < number; k++) {
         const Client c = clients[k];
-        const float* __restrict__ table = tables + c.table;
+        const float* table = table_of(tables, c.table);
         Sums sums = {0.0, 0.0, 0.0};
         double q = start;
         for (int m = 0; m < last; m++) {
@@ -266,7 +305,7 @@ INLINE Found divided(const Job& job, const Client* __restrict__ clients, const R
             if (FIXED)
                 near = data[k * job.records + m] > q ? 1.0f : 0.0f;
             else
-                near = table[(place_of(q, c, half) + ((bits & 1023u) << dither)) >> shift];
+                near = read(table + ((place_of(q, c, half) + (bits & 1023u) * dither) >> shift));
             bool below = (float)(int)(bits >> 1) < c.base + c.slope * near;
             const double step = rounds[m].step;
             q += below ? c.rise * step : -c.fall * step;

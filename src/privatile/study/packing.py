@@ -30,9 +30,9 @@ COHORT, LOCAL, DIVIDED, LOCAL_FIXED = range(4)
 
 CLIENT = np.dtype(
     [(name, "<f8") for name in ("low", "inverse", "unit", "rise", "fall", "share", "move")]
-    + [(name, "<i8") for name in ("table", "same_group", "same_threshold")]
+    + [("table", "<i8")]
     + [(name, "<f4") for name in ("base", "slope", "noise")]
-    + [(name, "<u4") for name in ("whole", "lie", "tell")]
+    + [(name, "<u4") for name in ("whole", "lie", "tell", "run", "same_group")]
 )
 ROUND = np.dtype(
     [(name, "<f8") for name in ("step", "each", "inverse", "square")] + [("length", "<i8"), ("unused", "<i8")]
@@ -266,7 +266,12 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
     moves = shares / rates
     unit = np.add.accumulate(moves)[-1] / 1073741824.0
     at = tables.once(grid.tables.tobytes(), grid.tables)
-    key = (kind, at, *(x.tobytes() for x in (grid.lows, grid.inverses, grid.groups, rates, shares, levels, noises)))
+    key = (
+        kind,
+        at,
+        cell.lengths.shape[0],
+        *(x.tobytes() for x in (grid.lows, grid.inverses, grid.groups, rates, shares, levels, noises)),
+    )
     first = clients.place(key)
     if first is None:
         row = np.zeros(rates.size, CLIENT)
@@ -286,7 +291,7 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         row["lie"] = (1.0 - rates) * 2147483648.0
         row["tell"] = np.minimum((1.0 + rates) * 2147483648.0, 4294967295.0)
         row["same_group"][1:] = grid.groups[1:] == grid.groups[:-1]
-        row["same_threshold"][1:] = (grid.groups[1:] == grid.groups[:-1]) & (rates[1:] == rates[:-1])
+        row["run"] = _runs(row, single=cell.lengths.shape[0] > 1)
         first = clients.add(key, row)
     drifts = shares * ((1.0 - rates) / (2.0 * rates) + 1.0 - cell.level)
     return {
@@ -299,3 +304,14 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         "drift": np.add.accumulate(drifts)[-1],
         "unit": unit,
     }
+
+
+def _runs(rows: NDArray[Any], single: bool) -> NDArray[np.int64]:
+    """How many clients, from each one on, are alike in all but their number; 1 where each has lengths of its own."""
+    runs = np.ones(rows.size, dtype=np.int64)
+    plain = rows.copy()
+    plain["same_group"] = 0
+    for k in range(rows.size - 2, -1, -1):
+        if not single and plain[k] == plain[k + 1]:
+            runs[k] = runs[k + 1] + 1
+    return runs
