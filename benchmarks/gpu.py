@@ -5,6 +5,7 @@ Where the GPU is (numpy and CuPy suffice there): python benchmarks/gpu.py --refe
 
 Device time is the GPU's own clock around the kernel, the median of five launches after a first; the whole run is the
 wall clock of this process from its first line to the last summary, compilation of the kernel included.
+--sweep also times other block sizes, and each method alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from privatile.study.cells import Cell  # noqa: E402
 from privatile.study.cuda import Device, run_cells  # noqa: E402
 from privatile.study.design import read_study  # noqa: E402
 from privatile.study.engine import Outcome, run_cell, summarize  # noqa: E402
-from privatile.study.packing import blocks_of, pack  # noqa: E402
+from privatile.study.packing import Batch, blocks_of, pack  # noqa: E402
+from privatile.study.runner import cores  # noqa: E402
 
 DESIGNS = Path(__file__).resolve().parents[1] / "studies" / "paper"
 OUTSIDE = 4.0
@@ -42,7 +44,7 @@ def write_reference(path: Path, replications: int) -> None:
     cells, names, seed = paper_cells()
     found = []
     for number, cell in enumerate(cells):
-        found.append(run_cell(cell, replications, seed, threads=2))
+        found.append(run_cell(cell, replications, seed, threads=cores()))
         print(f"\r{number + 1} of {len(cells)} cells", end="", flush=True)
     print()
     save(path, cells, names, found)
@@ -90,6 +92,30 @@ def compare(cells: list[Cell], names: list[str], ours: list[Outcome], reference:
     }
 
 
+def device_times(device: Device, batch: Batch, repeats: int) -> list[float]:
+    times = []
+    for _ in range(repeats):
+        before = device.seconds
+        device.launch(batch)
+        times.append(device.seconds - before)
+    return times
+
+
+def sweep(batch: Batch, names: list[str]) -> None:
+    for threads, blocks in ((32, 24), (32, 32), (64, 8), (64, 12), (64, 14), (64, 16), (64, 20), (128, 6), (128, 8)):
+        options = ("-fmad=false", "-std=c++17", f"-DTHREADS={threads}", f"-DBLOCKS={blocks}")
+        median = float(np.median(device_times(Device(options, threads), batch, 4)[1:]))
+        print(f"{threads:4d} threads a block, {blocks:2d} blocks a multiprocessor: {median:.4f} s", flush=True)
+    device = Device()
+    for method in ("C1", "C5", "Log", "DP-SGD (C1)", "DC"):
+        part = pack([block for block in batch.blocks if f"method={method}," in names[block.place]])
+        median = float(np.median(device_times(device, part, 4)[1:]))
+        rate = sum(block.cell.updates for block in part.blocks) * 128 / median
+        print(f"{method:12s} alone: {median:.4f} s, {rate:.3g} updates/s", flush=True)
+    longest = [block for block in batch.blocks if block.place == batch.blocks[0].place]
+    print(f"the longest cell alone: {np.median(device_times(device, pack(longest), 4)[1:]):.4f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-reference", type=Path, metavar="FILE")
@@ -97,6 +123,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE")
     parser.add_argument("--replications", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sweep", action="store_true")
     options = parser.parse_args()
     if options.write_reference:
         write_reference(options.write_reference, options.replications)
@@ -115,11 +142,7 @@ def main() -> None:
     laps["summaries"] = time.perf_counter() - at
     whole = time.perf_counter() - BEGUN
     batch = pack([b for place, cell in enumerate(cells) for b in blocks_of(place, cell, options.replications, seed)])
-    times = []
-    for _ in range(options.repeats):
-        before = device.seconds
-        device.launch(batch)
-        times.append(device.seconds - before)
+    times = device_times(device, batch, options.repeats)
     updates = options.replications * sum(cell.updates for cell in cells)
     median = float(np.median(times))
     report: dict[str, object] = {
@@ -133,6 +156,8 @@ def main() -> None:
         "whole_run_seconds": round(whole, 3),
         "of_which": {name: round(lap, 3) for name, lap in laps.items()},
     }
+    if options.sweep:
+        sweep(batch, names)
     if options.reference:
         report["against_cpu"] = compare(cells, names, ours, options.reference)
     text = json.dumps(report, indent=2)

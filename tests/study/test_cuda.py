@@ -10,17 +10,23 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.schedule import Constant, Design, Logarithmic
 from privatile.study.cells import Cell
 from privatile.study.cuda import OPTIONS, Device, Launch, run_cells, source
+from privatile.study.design import read_study
 from privatile.study.engine import run_cell
 from privatile.study.packing import CLIENT, JOB, LANES, ROUND, Batch, Floats, blocks_of, pack
 from privatile.study.populations import Cauchy, Empirical, Laplace, Normal, Population, Uniform
+from privatile.study.runner import run_study
+from privatile.study.store import StudyStore
 
 pytest.importorskip("numba", reason="the CPU's kernels need numba")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -245,3 +251,58 @@ def test_without_a_gpu_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "cupy", fake)
     with pytest.raises(InputError, match=r"needs an NVIDIA GPU.*--device cpu"):
         Device()
+
+
+DESIGN = """
+title = "two cells"
+clients = 3
+replications = 20
+seed = 5
+start = "normal"
+[populations]
+here = "normal"
+[methods]
+C5 = { lengths = 5, mode = "local", warm_up = 0.05 }
+DC = { method = "divide", lengths = 1, mode = "local", step_scale = 2.0 }
+[[grid]]
+population = ["here"]
+level = [0.5]
+truth_rate = [0.5]
+method = ["C5", "DC"]
+records = [200]
+"""
+
+
+def test_a_study_on_a_device_stores_what_the_cpu_stores(tmp_path: Path, host: Launch) -> None:
+    (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
+    study = read_study(tmp_path / "design.toml")
+    device = cast(Device, SimpleNamespace(launch=host))
+    with (
+        StudyStore.open_for(tmp_path / "cpu.db", study) as cpu,
+        StudyStore.open_for(tmp_path / "gpu.db", study) as gpu,
+    ):
+        assert run_study(study, cpu) == 2
+        assert run_study(study, gpu, device=device) == 2
+        assert run_study(study, gpu, device=device) == 0
+        for one, other in zip(cpu.rows(), gpu.rows(), strict=True):
+            assert one.keys() == other.keys()
+            names = [name for name in one if name != "seconds"]
+            assert [repr(one[name]) for name in names] == [repr(other[name]) for name in names]
+        with pytest.raises(InputError, match="takes the place of workers"):
+            run_study(study, gpu, device=device, workers="dask")
+
+
+@pytest.mark.parametrize("command", ["study", "paper"])
+def test_the_command_names_the_cure(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
+    store = tmp_path / "out.db"
+    arguments = {
+        "study": ["study", "run", str(tmp_path / "design.toml"), "--store", str(store), "--device", "cuda"],
+        "paper": ["paper", "tables", "--out", str(tmp_path / "paper"), "--device", "cuda"],
+    }[command]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert not store.exists()
+    assert not (tmp_path / "paper").exists()

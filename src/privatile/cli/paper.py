@@ -8,7 +8,7 @@ import click
 
 from privatile.cli.progress import rounds_bar
 
-PARTS = ("table1", "table2", "table3", "table4", "salary", "figure1", "figure2", "beyond", "all")
+PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", "figure2", "beyond", "all")
 
 
 @click.command()

@@ -45,7 +45,7 @@ def reproduce(
     except OSError as error:
         raise InputError(f"the folder {out} cannot be made: {error.strerror}. Choose another with --out.") from None
     files: list[Path] = []
-    tables = [name for name in TABLES if part in (name, "all")]
+    tables = [name for name in TABLES if part in (name, "tables", "all")]
     if tables:
         files += _tables(tables, out, protocol, replications, threads, gpu, progress, say)
     if part in ("salary", "all") and data is not None:

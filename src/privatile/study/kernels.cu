@@ -280,7 +280,7 @@ INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, co
             move = round.step * (move - job.drift);
         }
         q += move;
-        inside = inside && q >= job.low && q <= job.high;
+        inside &= (q >= job.low) & (q <= job.high);
         if (round.inverse > 0.0) average(sums, q, round.inverse, round.square, job.centre);
     }
     return {sums.mean, normalizer(sums, job), inside};
@@ -307,9 +307,8 @@ INLINE Found divided(const Job& job, const Client* __restrict__ clients, const R
             else
                 near = read(table + ((place_of(q, c, half) + (bits & 1023u) * dither) >> shift));
             bool below = (float)(int)(bits >> 1) < c.base + c.slope * near;
-            const double step = rounds[m].step;
-            q += below ? c.rise * step : -c.fall * step;
-            found.inside = found.inside && q >= job.low && q <= job.high;
+            q += (below ? c.rise : -c.fall) * rounds[m].step;
+            found.inside &= (q >= job.low) & (q <= job.high);
             average(sums, q, rounds[m].inverse, rounds[m].square, job.centre);
         }
         found.estimate += sums.mean / number;
@@ -364,9 +363,10 @@ INLINE void replicate(const Job* __restrict__ jobs, const Client* __restrict__ a
 #define THREADS 64
 #endif
 #ifndef BLOCKS
-#define BLOCKS 12
+#define BLOCKS 16
 #endif
-// Blocks take replications in order, the longest cells first: none is left alone with one at the end.
+// Blocks take replications in order, the longest cells first: none is left alone with one at the end. BLOCKS of them
+// fit on a multiprocessor at once, which leaves 64 registers a thread: no more are needed.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) simulate(POOLS, int lanes_per_job) {
     const int parts = lanes_per_job / THREADS;
     const i64 index = blockIdx.x / parts;
