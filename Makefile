@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-EXTRAS := tables,test
+EXTRAS := tables,federation,broker,test
 
 .PHONY: test demo constraints lint types contract unit format clean
 

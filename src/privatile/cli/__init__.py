@@ -16,6 +16,10 @@ COMMANDS = {
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
     "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
     "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
+    "federation": ("privatile.cli.federation", "Set up a federation, admit clients, look after a run."),
+    "enroll": ("privatile.cli.enroll", "Make a client's key on its own machine."),
+    "serve": ("privatile.cli.serve", "Run a federation's coordinator."),
+    "join": ("privatile.cli.join", "Run a federation's client next to its data."),
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
 
