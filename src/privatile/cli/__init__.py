@@ -14,6 +14,8 @@ from privatile.errors import PrivatileError
 COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
+    "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
+    "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
     "federation": ("privatile.cli.federation", "Set up a federation, admit clients, look after a run."),
     "enroll": ("privatile.cli.enroll", "Make a client's key on its own machine."),
     "serve": ("privatile.cli.serve", "Run a federation's coordinator."),

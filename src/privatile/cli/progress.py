@@ -12,23 +12,23 @@ QUIET_SECONDS = 10.0
 
 
 @contextmanager
-def rounds_bar(label: str, quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-    """Gives a function of (rounds done, rounds planned)."""
+def rounds_bar(label: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None] | None]:
+    """Gives a function of (rounds done, rounds planned), or of another unit counted."""
     if quiet:
         yield None
     elif sys.stderr.isatty():
-        with _bar(label) as update:
+        with _bar(label, unit) as update:
             yield update
     else:
-        yield _lines(label)
+        yield _lines(label, unit)
 
 
 @contextmanager
-def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
+def _bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("rounds, left"), TimeRemainingColumn())
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn(f"{unit}, left"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=None)
 
@@ -38,7 +38,7 @@ def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
         yield update
 
 
-def _lines(label: str) -> Callable[[int, int], None]:
+def _lines(label: str, unit: str) -> Callable[[int, int], None]:
     begun = last = time.monotonic()
     first: int | None = None
 
@@ -48,7 +48,7 @@ def _lines(label: str) -> Callable[[int, int], None]:
         now = time.monotonic()
         if now - last >= QUIET_SECONDS:
             left = (now - begun) / (done - first) * (planned - done)
-            print(f"{label}: {done} of {planned} rounds, about {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{label}: {done} of {planned} {unit}, about {left:.0f} s left", file=sys.stderr, flush=True)
             last = now
 
     return update

@@ -5,6 +5,7 @@
     runs      a run's terms at a client: threshold and ε, where it began
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
     people    keyed hash of a person -> ε spent for life
+    charges   what people have spent since they were last folded into that index (`purses`)
 
 The cursor counts positions of a fixed random order (`shuffle`). Position p is record p mod n: a run walks forward
 from the cursor, and only a run that may spend again walks past n. Nothing in the file is a record's value.
@@ -27,6 +28,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from privatile.client.keystream import KEY_BYTES, derive
+from privatile.client.purses import Purses
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
@@ -59,6 +61,7 @@ CREATE TABLE answers (
     ones INTEGER CHECK (ones BETWEEN 0 AND length), head BLOB NOT NULL,
     FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level));
 CREATE TABLE people (person BLOB PRIMARY KEY, epsilon REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, epsilon REAL NOT NULL, people BLOB NOT NULL);
 """
 
 
@@ -102,6 +105,9 @@ class Ledger:
         self._connection = connection
         self.path = path
         self._on_disk = on_disk
+        self.purses = Purses(self)
+        self.rollbacks = 0
+        """How many transactions were undone: what was read inside them is not true."""
         self._depth = 0
         self._tip: Position | None = None
         """The last entry, known while a transaction lasts."""
@@ -187,6 +193,8 @@ class Ledger:
                         # Until this succeeds nothing is released: a repeated question ends here again.
                         self._make_file()
             except BaseException:
+                if self._depth == 1:
+                    self.rollbacks += 1
                 if self._depth == 1 and self._connection.in_transaction:
                     with suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")

@@ -27,11 +27,11 @@ from privatile.errors import DataError, InputError
 Missing = Literal["noise", "drop", "fail"]
 MISSING: tuple[Missing, ...] = ("noise", "drop", "fail")
 
-BATCH_ROWS = 1 << 20
-"""Rows scattered at once: 16 MiB of tags and values, and as much again while they are sorted."""
+BATCH_ROWS = 1 << 18
+"""Rows scattered at once: 4 MiB of tags and values, and as much again while they are sorted."""
 
 MEMORY_ROWS = 1 << 21
-"""Rows that stay in memory: 32 MiB, about 100 MiB while they are sorted."""
+"""Rows that stay in memory: 32 MiB, about 100 MiB while they are sorted. Buckets are half of that."""
 
 DIGEST_BYTES = 16
 
@@ -154,8 +154,7 @@ class _Shuffle:
         self._whole = hashlib.blake2b(key=ledger.digest_key(), digest_size=DIGEST_BYTES)
 
     def columns(self, missing: Missing, minimum_records: int, spill_folder: Path | None) -> dict[str, ShuffledColumn]:
-        size = BATCH_ROWS if self._person_key is None else BATCH_ROWS // 8  # people are texts: eight times the space
-        for batch in _regrouped(self._source.batches(), size):
+        for batch in _regrouped(self._source.batches(), BATCH_ROWS):
             self._scatter(batch)
         names = self._source.clients
         self._know(len(names))

@@ -43,7 +43,7 @@ class Track:
         if self.ask is None:
             raise StoreError("the file holds more rounds than its own plan asks for.")
         self.state = step(self.state, self.ask, ones, self.plan)
-        self.trajectory.record(self.ask.query, self.state, self.plan)
+        self.trajectory.record(self.ask, self.state, self.plan)
         self.ask = self.plan.ask(self.state)
 
 

@@ -1,0 +1,70 @@
+"""`privatile paper`: every table and figure of the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from privatile.cli.progress import rounds_bar
+
+PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", "figure2", "beyond", "all")
+
+
+@click.command()
+@click.argument("part", type=click.Choice(PARTS))
+@click.option(
+    "--protocol",
+    type=click.Choice(["independent", "published"]),
+    default="independent",
+    show_default=True,
+    help="independent: fresh data in every replication, exact critical values. published: one data set, as printed.",
+)
+@click.option("--replications", type=click.IntRange(min=2), default=1000, show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), help="Salary table (CSV, also gzip) for salary and figure1.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("paper-results"), show_default=True, help="Folder."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="All cores without it.")
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="cuda: one GPU runs the tables; figures and the salary data stay on the CPU.",
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+def paper(
+    part: str,
+    protocol: str,
+    replications: int,
+    data: Path | None,
+    out: Path,
+    threads: int | None,
+    device: str,
+    quiet: bool,
+) -> None:
+    """Reproduce a table or figure: Markdown, CSV and LaTeX, or SVG and PNG, in a folder.
+
+    Finished cells are kept in the folder: the same command goes on after Ctrl-C.
+    """
+    from privatile.report.paper import reproduce
+
+    with rounds_bar("paper", quiet, unit="million updates") as progress:
+
+        def show(done: int, total: int) -> None:
+            if progress is not None:
+                progress(done // 1_000_000, total // 1_000_000)
+
+        files = reproduce(
+            part,
+            out,
+            protocol=protocol,  # type: ignore[arg-type]
+            replications=replications,
+            data=data,
+            threads=threads,
+            device=device,
+            progress=show,
+            say=click.echo,
+        )
+    click.echo("Written: " + ", ".join(str(file) for file in files))

@@ -1,0 +1,107 @@
+"""`privatile study`: Monte Carlo studies from a design."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from privatile.cli.progress import rounds_bar
+
+
+@click.group()
+def study() -> None:
+    """Monte Carlo studies: a TOML design in, operating characteristics out."""
+
+
+@study.command("run")
+@click.argument("design", type=click.Path(path_type=Path))
+@click.option("--store", required=True, type=click.Path(path_type=Path), help="SQLite file; finished cells are kept.")
+@click.option("--replications", type=click.IntRange(min=1), help="Instead of the design's number.")
+@click.option("--protocol", type=click.Choice(["independent", "published"]), help="Instead of the design's.")
+@click.option("--workers", default="threads", show_default=True, help="threads, dask, or any joblib backend.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler; without it a local cluster is started.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads, or local workers; all cores without it.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="cuda: one GPU.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write the results, .csv or .parquet.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def run(
+    design: Path,
+    store: Path,
+    replications: int | None,
+    protocol: str | None,
+    workers: str,
+    scheduler: str | None,
+    threads: int | None,
+    device: str,
+    out: Path | None,
+    quiet: bool,
+) -> None:
+    """Run a design's cells that are not in the store yet.
+
+    Ctrl-C keeps every finished cell; the same command goes on. The numbers depend on the design alone, not on threads,
+    workers, device or interruptions.
+    """
+    from privatile.study.cuda import open_device
+    from privatile.study.design import read_study
+    from privatile.study.output import write_rows
+    from privatile.study.runner import run_study
+    from privatile.study.store import StudyStore
+
+    gpu = open_device(device)
+    planned = read_study(design, protocol=protocol, replications=replications)  # type: ignore[arg-type]
+    with StudyStore.open_for(store, planned) as kept:
+        have = len(kept.finished())
+        if have and not quiet:
+            click.echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
+        with rounds_bar("study", quiet, unit="million updates") as progress:
+
+            def show(done: int, total: int) -> None:
+                if progress is not None:
+                    progress(done // 1_000_000, total // 1_000_000)
+
+            run_study(planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=show)
+        if out is not None:
+            write_rows(kept.rows(), out)
+        click.echo(f"{planned.title}: {len(planned.entries)} cells finished. See them: privatile study show {store}")
+
+
+@study.command("show")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write the rows instead, .csv or .parquet.")
+def show(store: Path, out: Path | None) -> None:
+    """Show a store's finished cells; safe while it is being written."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from privatile.study.output import plain, write_rows
+    from privatile.study.store import StudyStore
+
+    with StudyStore.open_existing(store) as kept:
+        rows = kept.rows()
+        title = (
+            f"{kept.title} ({len(rows)} of {kept.cells} cells, {kept.replications} replications, {kept.protocol} data)"
+        )
+    if out is not None:
+        write_rows(rows, out)
+        return
+    labels = [name for name in rows[0] if isinstance(rows[0][name], str)] if rows else []
+    table = Table(title=title, title_justify="left")
+    for name in labels:
+        table.add_column(name)
+    for name in ("coverage", "± MC", "MAE", "± MC", "bias", "mean width", "error / bound"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            *(row[name] for name in labels),
+            plain(row["coverage"], 3),
+            plain(row["coverage_error"], 3),
+            plain(row["mae"], 5),
+            plain(row["mae_error"], 5),
+            f"{row['bias']:+.5f}",
+            plain(row["width"], 4),
+            plain(row["rmse"] / row["bound"], 3),
+        )
+    # A table in a pipe keeps its full width: nothing is cut.
+    console = Console() if Console().is_terminal else Console(width=200)
+    console.print(table)

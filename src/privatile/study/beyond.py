@@ -1,0 +1,184 @@
+"""Beyond the paper's tables: three small studies.
+
+1. The L1 and sup normalisers beside L2: coverage and width, from the same trajectories.
+2. Divide and conquer against synchronising, as the records grow: one error falls, the other stays (a design).
+3. What local privacy costs: the estimator beside a central mechanism and the plain sample quantile, at equal ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.critical import NORMALIZERS, Normalizer, critical_value
+from privatile.mechanism import RandomizedResponse
+from privatile.schedule import PRESETS, Constant, Design
+from privatile.study.cells import Cell
+from privatile.study.design import Study, read_study
+from privatile.study.engine import run_cell
+from privatile.study.paper import designs_folder
+from privatile.study.populations import Normal
+
+Floats = NDArray[np.float64]
+BLOCK = 128
+"""Replications whose trajectories are in memory at a time."""
+
+
+def divide_study(replications: int | None = None) -> Study:
+    """The design of the second study."""
+    return read_study(designs_folder() / "divide.toml", replications=replications)
+
+
+def _ten_clients(design: Design, records: int, rate: float, level: float = 0.5) -> Cell:
+    return Cell((Normal(),) * 10, (level,) * 10, (rate,) * 10, (0.1,) * 10, design, (records,) * 10)
+
+
+def normalizer_study(
+    replications: int = 1000, seed: int = 1, threads: int = 1, records: int = 10_000
+) -> list[dict[str, Any]]:
+    """Coverage and mean width of 95% intervals by normaliser, N(0, 1), τ = 0.5, ten clients."""
+    rows = []
+    for name, preset in (("C1", "paper-c1"), ("C5", "paper-c5"), ("Log", "paper-log")):
+        for rate in (0.25, 0.9):
+            cell = _ten_clients(PRESETS[preset], records, rate)
+            values = {kind: critical_value(None, 0.95, kind, weights=cell.round_weights) for kind in NORMALIZERS}
+            errors: list[Floats] = []
+            found: dict[Normalizer, list[Floats]] = {kind: [] for kind in NORMALIZERS}
+            for first in range(0, replications, BLOCK):
+                count = min(BLOCK, replications - first)
+                outcome = run_cell(cell, count, seed, first=first, threads=threads, keep_paths=True)
+                errors.append(np.abs(outcome.estimates - cell.truth))
+                for kind in NORMALIZERS:
+                    found[kind].append(half_widths(outcome.paths, cell.round_weights, kind))
+            off = np.concatenate(errors)
+            for kind in NORMALIZERS:
+                half = values[kind].value * np.concatenate(found[kind])
+                coverage = float(np.mean(off <= half))
+                rows.append(
+                    {
+                        "method": name,
+                        "truth_rate": rate,
+                        "normalizer": kind,
+                        "critical_value": values[kind].value,
+                        "critical_value_error": values[kind].standard_error,
+                        "coverage": coverage,
+                        "coverage_error": math.sqrt(coverage * (1.0 - coverage) / off.size),
+                        "mean_width": float(2.0 * half.mean()),
+                        "width_over_l2": float(half.mean() / (values["l2"].value * np.concatenate(found["l2"])).mean()),
+                    }
+                )
+    return rows
+
+
+def half_widths(paths: Floats | None, weights: Floats, kind: Normalizer) -> Floats:
+    """What multiplies v, for each column of running means Q_m: √Σs·d², Σs·|d| or max|d|, d = (m/T)(Q_m − Q_T)."""
+    if paths is None:
+        raise TypeError("trajectories were not kept")
+    rounds = paths.shape[0]
+    shares = weights / weights.sum()
+    deviations = (np.arange(1, rounds + 1) / rounds)[:, None] * (paths - paths[-1])
+    if kind == "l2":
+        return np.asarray(np.sqrt(shares @ deviations**2))
+    if kind == "l1":
+        return np.asarray(shares @ np.abs(deviations))
+    return np.asarray(np.abs(deviations).max(axis=0))
+
+
+def central_quantile(
+    values: Floats, level: float, epsilon: float, low: float, high: float, rng: np.random.Generator
+) -> float:
+    """The exponential mechanism for a quantile under central ε-DP, replace-one (Smith, 2011).
+
+    Between neighbouring order statistics the utility −|i − τn| is constant and has sensitivity 1: an interval is chosen
+    with probability ∝ length·exp(−ε|i − τn|/2), then a point of it uniformly.
+    """
+    ordered = np.concatenate([[low], np.sort(np.clip(values, low, high)), [high]])
+    ranks = np.arange(ordered.size - 1)
+    with np.errstate(divide="ignore"):
+        scores = np.log(np.diff(ordered)) - epsilon * np.abs(ranks - level * values.size) / 2.0
+    # The Gumbel trick draws from softmax(scores) without overflow.
+    chosen = int(np.argmax(scores + rng.gumbel(size=scores.size)))
+    return float(rng.uniform(ordered[chosen], ordered[chosen + 1]))
+
+
+def cost_study(
+    replications: int = 500,
+    seed: int = 1,
+    threads: int = 1,
+    records: int = 1_000,
+    epsilons: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
+) -> list[dict[str, Any]]:
+    """Root mean squared errors of the median of ten N(0, 1) clients: local, central and no privacy, at equal ε."""
+    rows = []
+    rng = np.random.default_rng(seed)
+    samples = rng.standard_normal((replications, 10 * records))
+    plain = np.median(samples, axis=1)
+    for epsilon in epsilons:
+        rate = RandomizedResponse.from_epsilon(epsilon).truth_rate
+        design = replace(Design("cohort", Constant(1)), warm_up=0.0, burn_in=0.1)
+        cell = _ten_clients(design, records, rate)
+        local = run_cell(cell, replications, seed, threads=threads).estimates
+        central = np.array([central_quantile(row, 0.5, epsilon, -10.0, 10.0, rng) for row in samples])
+
+        def rmse(values: Floats) -> float:
+            return float(np.sqrt(np.mean(values**2)))
+
+        rows.append(
+            {
+                "epsilon": epsilon,
+                "truth_rate": rate,
+                "records": 10 * records,
+                "no_privacy": rmse(plain),
+                "central": rmse(central),
+                "local": rmse(local),
+                "local_bound": cell.bound,
+                "local_over_central": rmse(local) / rmse(central),
+                "records_for_the_same_error": (rmse(local) / rmse(central)) ** 2,
+            }
+        )
+    return rows
+
+
+def rows_markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Any flat rows as a Markdown table."""
+
+    def text(value: Any) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    names = list(rows[0])
+    lines = [
+        f"### {title}",
+        "",
+        f"| {' | '.join(name.replace('_', ' ') for name in names)} |",
+        "|" + "---|" * len(names),
+    ]
+    lines += [f"| {' | '.join(text(row[name]) for name in names)} |" for row in rows]
+    return "\n".join([*lines, ""])
+
+
+def rows_latex(title: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Any flat rows as a LaTeX table (booktabs)."""
+
+    def text(value: Any) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    names = list(rows[0])
+    lines = [
+        r"\begin{table}[htbp]\centering\small",
+        rf"\caption{{{title}}}",
+        rf"\begin{{tabular}}{{{'r' * len(names)}}}",
+        r"\toprule",
+        " & ".join(name.replace("_", " ") for name in names) + r" \\",
+        r"\midrule",
+        *(" & ".join(text(row[name]) for name in names) + r" \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,220 @@
+"""A cell: one setting of a study, everything that decides its law, as a frozen value.
+
+Its `key` names it for good: the same setting gives the same random numbers in any design, in any order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.critical import critical_value
+from privatile.errors import InputError
+from privatile.schedule import Design, Lengths, Steps, lengths_by_rounds
+from privatile.study.populations import Cauchy, Empirical, Mixture, Normal, Population, Uniform
+from privatile.theory import efficiency_bound
+
+Method = Literal["estimator", "dp-sgd", "divide"]
+METHODS: tuple[Method, ...] = ("estimator", "dp-sgd", "divide")
+
+DATA_SEED = 42
+"""Seed of the one data set, and of the Hete L locations, in the authors' released code."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting: who the clients are, what is done with their records, what is compared with what."""
+
+    populations: tuple[Population, ...]
+    """One a client."""
+    levels: tuple[float, ...]
+    truth_rates: tuple[float, ...]
+    weights: tuple[float, ...]
+    design: Design
+    """Round lengths, steps, mode, warm-up and burn-in; `rounds` set means a fixed number of rounds."""
+    records: tuple[int, ...] = ()
+    """Records of each client; none when the design's rounds decide."""
+    method: Method = "estimator"
+    start: Population = field(default_factory=Normal)
+    """Where q begins, drawn anew in every replication."""
+    fixed_data: bool = False
+    """One data set for all replications (only the coins differ), drawn as the authors' code draws it."""
+    held_step: bool = False
+    """γ stays at its first value for the first 5% of ΣE_m rounds and counts from there, as in the authors' code."""
+    critical: float | None = None
+    """The critical value to use; none: the exact one of the schedule."""
+    critical_beside: float | None = None
+    """A second critical value whose coverage is reported beside the first."""
+    confidence_level: float = 0.95
+
+    def __post_init__(self) -> None:
+        clients = len(self.populations)
+        for name in ("levels", "truth_rates", "weights"):
+            if len(getattr(self, name)) != clients:
+                raise InputError(f"{name} must hold one number a client, {clients}; got {len(getattr(self, name))}.")
+        if self.records and len(self.records) != clients:
+            raise InputError(f"records must hold one count a client, {clients}; got {len(self.records)}.")
+        if not all(0.0 < level < 1.0 for level in self.levels):
+            raise InputError(f"every level must lie inside (0, 1); got {self.levels}.")
+        if not all(0.0 < rate <= 1.0 for rate in self.truth_rates):
+            raise InputError(f"every truth_rate must lie in (0, 1]; got {self.truth_rates}.")
+        if min(self.weights) <= 0.0 or not math.isclose(sum(self.weights), 1.0, abs_tol=1e-9):
+            raise InputError(f"weights must be positive and sum to 1; got a sum of {sum(self.weights)!r}.")
+        if self.method not in METHODS:
+            raise InputError(f"method must be one of {', '.join(METHODS)}; got {self.method!r}.")
+        if self.method == "dp-sgd" and max(self.truth_rates) == 1.0:
+            raise InputError("dp-sgd needs truth rates below 1: its noise follows from epsilon, infinite at 1.")
+        if not self.records and self.design.rounds is None:
+            raise InputError("a cell needs records, or a design with a number of rounds.")
+        longest = int(self.lengths.max())
+        if self.method != "estimator" and longest > 1:
+            raise InputError(f"{self.method} asks one record a round; this design has longer rounds.")
+
+    @cached_property
+    def level(self) -> float:
+        """τ = Σ p_k τ_k."""
+        return math.fsum(p * t for p, t in zip(self.weights, self.levels, strict=True))
+
+    @cached_property
+    def truth(self) -> float:
+        """Q*, the level-τ quantile of the weighted mixture of the clients."""
+        return _mixture_quantile(self.populations, self.weights, self.level)
+
+    @cached_property
+    def mean_truth_rate(self) -> float:
+        """r̄, the plain mean."""
+        return math.fsum(self.truth_rates) / len(self.truth_rates)
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        """E: one row when all clients are asked alike, else one row a client."""
+        design = self.design
+        if not self.records and design.rounds is not None:
+            return lengths_by_rounds(design.rule, design.rounds, round(design.warm_up * design.rounds))[None, :]
+        if len(set(self.records)) == 1:
+            return design.lengths(self.records[0])[None, :]
+        return design.client_lengths(self.records)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """γ of every round; the divide-and-conquer kernel takes it as η_t, not divided by r_k."""
+        rounds = self.lengths.shape[1]
+        if not self.held_step:
+            return self.design.steps(rounds, self.mean_truth_rate)
+        held = round(0.05 * int(self.lengths[0].sum()))
+        table = self.design.steps(rounds, self.mean_truth_rate)
+        return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
+
+    @cached_property
+    def round_weights(self) -> NDArray[np.float64]:
+        """w_m: 1/E_m when all clients are asked alike, else Σ p_k²/(4r_k²E_km)."""
+        if self.lengths.shape[0] == 1:
+            return np.asarray(1.0 / self.lengths[0])
+        noise = np.array([(p / r) ** 2 / 4.0 for p, r in zip(self.weights, self.truth_rates, strict=True)])
+        weights: NDArray[np.float64] = (noise[:, None] / self.lengths).sum(axis=0)
+        return weights
+
+    @cached_property
+    def skip(self) -> int:
+        """Rounds before averaging starts."""
+        rounds: int = self.lengths.shape[1]
+        return round(self.design.burn_in * rounds)
+
+    @cached_property
+    def critical_value(self) -> float:
+        """v: the one given, or the exact one of the averaged rounds."""
+        if self.critical is not None:
+            return self.critical
+        return _exact_critical_value(self.round_weights[self.skip :].tobytes(), self.confidence_level)
+
+    @cached_property
+    def asked(self) -> tuple[int, ...]:
+        """Records asked of each client."""
+        sums = self.lengths.sum(axis=1).tolist()
+        return tuple(sums) if len(sums) > 1 else tuple(sums) * len(self.populations)
+
+    @property
+    def updates(self) -> int:
+        """Records answered in one replication, over all clients."""
+        return sum(self.asked)
+
+    @cached_property
+    def bound(self) -> float:
+        """The efficiency bound: no standard error is smaller, asymptotically; NaN without a density."""
+        if not all(population.smooth for population in self.populations):
+            return math.nan
+        ranks = [float(population.cdf(self.truth)) for population in self.populations]
+        densities = [float(population.density(self.truth)) for population in self.populations]
+        return efficiency_bound(self.weights, self.truth_rates, ranks, densities, self.asked)
+
+    def data(self) -> NDArray[np.float64]:
+        """The one data set of the released code, clients by records: RandomState(42), a client at a time.
+
+        Clients whose locations were themselves drawn (Hete L: normal, unequal locations) come after that draw.
+        """
+        source = np.random.RandomState(DATA_SEED)
+        if len({p.location for p in self.populations if isinstance(p, Normal)}) > 1:
+            source.randn(len(self.populations))
+        rows = [_as_released(p, n, source) for p, n in zip(self.populations, self.asked, strict=True)]
+        table = np.full((len(rows), max(self.asked)), np.nan)
+        for row, values in zip(table, rows, strict=True):
+            row[: values.size] = values
+        return table
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all that decides the law of a replication."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; the critical value and the confidence level are left out: they do not change a draw."""
+        return {
+            "populations": [_plain(population) for population in self.populations],
+            "levels": list(self.levels),
+            "truth_rates": list(self.truth_rates),
+            "weights": list(self.weights),
+            "design": {name: value for name, value in asdict(self.design).items() if name not in ("name", "rule")}
+            | {"rule": repr(self.design.rule)},
+            "records": list(self.records),
+            "method": self.method,
+            "start": _plain(self.start),
+            "fixed_data": self.fixed_data,
+            "held_step": self.held_step,
+        }
+
+
+# Cells of a study differ in few things at a time: what two of them share is worked out once.
+
+
+@lru_cache(maxsize=256)
+def _mixture_quantile(populations: tuple[Population, ...], weights: tuple[float, ...], level: float) -> float:
+    return Mixture(populations, weights).quantile(level)
+
+
+@lru_cache(maxsize=64)
+def _exact_critical_value(weights: bytes, confidence_level: float) -> float:
+    return float(critical_value(None, confidence_level, weights=np.frombuffer(weights)))
+
+
+def _plain(population: Population) -> object:
+    """A population as it enters a key: its table, or for records the digest of them."""
+    if isinstance(population, Empirical):
+        return {"family": "empirical", "digest": hashlib.sha256(population.values.tobytes()).hexdigest()}
+    return population.to_spec()
+
+
+def _as_released(population: Population, size: int, source: np.random.RandomState) -> NDArray[np.float64]:
+    if isinstance(population, Normal):
+        return population.location + population.scale * source.randn(size)
+    if isinstance(population, Uniform):
+        return source.uniform(population.low, population.high, size)
+    if isinstance(population, Cauchy):
+        return population.location + population.scale * source.standard_cauchy(size)
+    return np.asarray(population.quantile(source.uniform(size=size)))

@@ -1,0 +1,40 @@
+"""A study's results as files: tidy rows to CSV or Parquet, and numbers as text."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privatile.errors import InputError, require
+
+
+def write_rows(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
+    """Write flat rows, one a cell; the suffix decides: .csv, or .parquet (extra `tables`)."""
+    file = Path(path)
+    if not rows:
+        raise InputError("there is no finished cell to write yet.")
+    if file.suffix not in (".csv", ".parquet"):
+        raise InputError(f"the output must end in .csv or .parquet; got {file.name!r}.")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".parquet":
+            arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+            parquet.write_table(arrow.Table.from_pylist(list(rows)), file)
+            return
+        with file.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}. Choose a folder you may write to.") from None
+
+
+def plain(value: float, digits: int) -> str:
+    """A number with fixed digits; a dash where there is none.
+
+    >>> plain(0.9471, 3), plain(float("nan"), 3)
+    ('0.947', '–')
+    """
+    return "–" if value != value else f"{value:.{digits}f}"

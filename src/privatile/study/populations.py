@@ -1,0 +1,475 @@
+"""Populations: what a simulated client's records look like, as frozen values.
+
+Every population has a CDF, its inverse, a density and a sampler. They take and return arrays of any shape, need numpy
+alone, are equal by value, and can be written in a design as a small table: `{family = "normal", location = 1.0}`.
+
+>>> population("normal", location=1.0).quantile(0.5)
+1.0
+>>> Cauchy().cdf(1.0)
+0.75
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from statistics import NormalDist
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privatile.errors import InputError
+
+Floats = NDArray[np.float64]
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+_normal_quantile = np.frompyfunc(NormalDist().inv_cdf, 1, 1)
+_ROUNDS_OF_BISECTION = 200
+"""Enough to halve the widest double interval down to neighbouring numbers near its root (2⁻²⁰⁰)."""
+
+
+def _as_floats(values: object) -> Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _as_given(values: Floats) -> Any:
+    """A plain float for a number, an array for an array."""
+    return float(values) if values.ndim == 0 else values
+
+
+def _positive(field: str, value: float) -> None:
+    if not 0.0 < value < math.inf:
+        raise InputError(f"{field} must be a positive number; got {value!r}.")
+
+
+def _finite(field: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InputError(f"{field} must be a finite number; got {value!r}.")
+
+
+class Population:
+    """A distribution on the line; subclasses give `_cdf`, `_density`, `_quantile` and `sample`."""
+
+    smooth = True
+    """Whether the CDF is continuous with a bounded density: then a fine table of it serves the kernels."""
+
+    def _cdf(self, x: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _density(self, x: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _quantile(self, p: Floats) -> Floats:
+        """The inverse by bisection, for families without a closed form."""
+        return _bisect(self._cdf, p)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return self._quantile(rng.random(size))
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Points where the density jumps; a table of the CDF puts knots there."""
+        return ()
+
+    @overload
+    def cdf(self, x: float) -> float: ...
+    @overload
+    def cdf(self, x: ArrayLike) -> Any: ...
+    def cdf(self, x: ArrayLike) -> Any:
+        """P(X ≤ x)."""
+        return _as_given(self._cdf(_as_floats(x)))
+
+    @overload
+    def density(self, x: float) -> float: ...
+    @overload
+    def density(self, x: ArrayLike) -> Any: ...
+    def density(self, x: ArrayLike) -> Any:
+        """The derivative of the CDF; at a jump of the density, its right limit."""
+        return _as_given(self._density(_as_floats(x)))
+
+    @overload
+    def quantile(self, p: float) -> float: ...
+    @overload
+    def quantile(self, p: ArrayLike) -> Any: ...
+    def quantile(self, p: ArrayLike) -> Any:
+        """The smallest x with P(X ≤ x) ≥ p, 0 < p < 1."""
+        levels = _as_floats(p)
+        if not np.all((levels > 0.0) & (levels < 1.0)):
+            raise InputError("a quantile's level must lie inside (0, 1).")
+        return _as_given(self._quantile(levels))
+
+    def to_spec(self) -> dict[str, Any]:
+        """The table that `from_spec` reads."""
+        family = next(name for name, kind in FAMILIES.items() if kind is type(self))
+        return {"family": family} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def _bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
+    low, high = np.full(p.shape, -1.0), np.full(p.shape, 1.0)
+    while np.any(above := cdf(low) >= p):
+        low[above] *= 2.0
+    while np.any(below := cdf(high) < p):
+        high[below] *= 2.0
+    for _ in range(_ROUNDS_OF_BISECTION):
+        middle = 0.5 * (low + high)
+        if np.all((middle <= low) | (middle >= high)):
+            break
+        below = cdf(middle) < p
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return high
+
+
+@dataclass(frozen=True)
+class _LocationScale(Population):
+    location: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _finite("location", self.location)
+        _positive("scale", self.scale)
+
+    def _standard(self, x: Floats) -> Floats:
+        return (x - self.location) / self.scale
+
+    def _back(self, z: Floats) -> Floats:
+        return self.location + self.scale * z
+
+
+@dataclass(frozen=True)
+class Normal(_LocationScale):
+    """N(location, scale²).
+
+    >>> round(Normal().cdf(1.959964), 6)
+    0.975
+    """
+
+    def _cdf(self, x: Floats) -> Floats:
+        return 0.5 * _as_floats(_erfc(-self._standard(x) / math.sqrt(2.0)))
+
+    def _density(self, x: Floats) -> Floats:
+        return np.exp(-0.5 * self._standard(x) ** 2) / (self.scale * math.sqrt(2.0 * math.pi))
+
+    def _quantile(self, p: Floats) -> Floats:
+        return self._back(_as_floats(_normal_quantile(p)))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return self._back(rng.standard_normal(size))
+
+
+@dataclass(frozen=True)
+class Uniform(Population):
+    """Uniform on (low, high).
+
+    >>> Uniform(-1, 1).cdf(0.5)
+    0.75
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        _finite("low", self.low)
+        _finite("high", self.high)
+        if not self.low < self.high:
+            raise InputError(f"low must lie below high; got {self.low!r} and {self.high!r}.")
+
+    def _cdf(self, x: Floats) -> Floats:
+        return np.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def _density(self, x: Floats) -> Floats:
+        return np.where((x >= self.low) & (x < self.high), 1.0 / (self.high - self.low), 0.0)
+
+    def _quantile(self, p: Floats) -> Floats:
+        return self.low + (self.high - self.low) * p
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The two ends."""
+        return (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Cauchy(_LocationScale):
+    """Cauchy(location, scale): no mean, and the method does not mind."""
+
+    def _cdf(self, x: Floats) -> Floats:
+        return 0.5 + np.arctan(self._standard(x)) / math.pi
+
+    def _density(self, x: Floats) -> Floats:
+        return 1.0 / (math.pi * self.scale * (1.0 + self._standard(x) ** 2))
+
+    def _quantile(self, p: Floats) -> Floats:
+        return self._back(np.tan(math.pi * (p - 0.5)))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return self._back(rng.standard_cauchy(size))
+
+
+@dataclass(frozen=True)
+class Laplace(_LocationScale):
+    """Laplace(location, scale)."""
+
+    def _cdf(self, x: Floats) -> Floats:
+        z = self._standard(x)
+        tail = 0.5 * np.exp(-np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
+
+    def _density(self, x: Floats) -> Floats:
+        return np.exp(-np.abs(self._standard(x))) / (2.0 * self.scale)
+
+    def _quantile(self, p: Floats) -> Floats:
+        return self._back(np.where(p < 0.5, np.log(2.0 * p), -np.log(2.0 * (1.0 - p))))
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The peak."""
+        return (self.location,)
+
+
+@dataclass(frozen=True)
+class LogNormal(_LocationScale):
+    """exp(N(location, scale²)): incomes, durations."""
+
+    def _cdf(self, x: Floats) -> Floats:
+        positive = x > 0.0
+        logs = np.log(np.where(positive, x, 1.0))
+        return np.where(positive, Normal(self.location, self.scale)._cdf(logs), 0.0)
+
+    def _density(self, x: Floats) -> Floats:
+        positive = x > 0.0
+        safe = np.where(positive, x, 1.0)
+        return np.where(positive, Normal(self.location, self.scale)._density(np.log(safe)) / safe, 0.0)
+
+    def _quantile(self, p: Floats) -> Floats:
+        return np.exp(Normal(self.location, self.scale)._quantile(p))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return np.exp(self._back(rng.standard_normal(size)))
+
+
+@dataclass(frozen=True)
+class StudentT(_LocationScale):
+    """Student's t with `degrees` of freedom, moved and stretched.
+
+    >>> round(StudentT(degrees=3.0).cdf(3.182446), 6)
+    0.975
+    """
+
+    degrees: float = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive("degrees", self.degrees)
+
+    def _cdf(self, x: Floats) -> Floats:
+        z = self._standard(x)
+        tail = 0.5 * _regularized_beta(0.5 * self.degrees, 0.5, self.degrees / (self.degrees + z * z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
+
+    def _density(self, x: Floats) -> Floats:
+        nu = self.degrees
+        log_peak = math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi)
+        shape = -0.5 * (nu + 1.0) * np.log1p(self._standard(x) ** 2 / nu)
+        return np.exp(log_peak + shape) / self.scale
+
+    def _quantile(self, p: Floats) -> Floats:
+        # By symmetry only the lower tail is searched: there the CDF keeps its relative precision.
+        return self._back(np.sign(p - 0.5) * -_bisect(StudentT(degrees=self.degrees)._cdf, np.minimum(p, 1.0 - p)))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return self._back(rng.standard_t(self.degrees, size))
+
+
+@dataclass(frozen=True)
+class Mixture(Population):
+    """Σ w_k F_k; without weights all parts count alike. The estimand of a federation is a quantile of one of these.
+
+    >>> halves = Mixture((Normal(0.0), Normal(2.0)))
+    >>> round(halves.quantile(0.5), 12)
+    1.0
+    """
+
+    parts: tuple[Population, ...]
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InputError("parts must hold at least one population; got none.")
+        weights = self.weights or (1.0 / len(self.parts),) * len(self.parts)
+        if len(weights) != len(self.parts):
+            raise InputError(f"weights must be as many as parts, {len(self.parts)}; got {len(weights)}.")
+        if min(weights) <= 0.0 or not math.isclose(sum(weights), 1.0, abs_tol=1e-9):
+            raise InputError(f"weights must be positive and sum to 1; got a sum of {sum(weights)!r}.")
+        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "weights", tuple(float(weight) for weight in weights))
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether every part is."""
+        return all(part.smooth for part in self.parts)
+
+    def _cdf(self, x: Floats) -> Floats:
+        return self._blend([part._cdf(x) for part in self.parts])
+
+    def _density(self, x: Floats) -> Floats:
+        return self._blend([part._density(x) for part in self.parts])
+
+    def _blend(self, values: Sequence[Floats]) -> Floats:
+        total = np.zeros_like(values[0])
+        for weight, value in zip(self.weights, values, strict=True):
+            total = total + weight * value
+        return total
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records, each from a part chosen by weight."""
+        counts = rng.multinomial(size, self.weights)
+        drawn = [part.sample(int(count), rng) for part, count in zip(self.parts, counts, strict=True)]
+        return rng.permutation(np.concatenate(drawn))
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Those of the parts."""
+        return tuple(sorted({kink for part in self.parts for kink in part.kinks}))
+
+    def to_spec(self) -> dict[str, Any]:
+        """The table that `from_spec` reads."""
+        return {
+            "family": "mixture",
+            "parts": [part.to_spec() for part in self.parts],
+            "weights": list(self.weights),
+        }
+
+
+class Empirical(Population):
+    """A data column as a population: every record equally likely, drawn with replacement.
+
+    >>> Empirical([3.0, 1.0, 2.0, 2.0]).quantile(0.5)
+    2.0
+    """
+
+    smooth = False
+
+    def __init__(self, values: ArrayLike) -> None:
+        column = np.sort(_as_floats(values).ravel())
+        if column.size == 0 or not np.all(np.isfinite(column)):
+            raise InputError("values must be finite numbers, at least one of them.")
+        column.flags.writeable = False
+        self.values: Floats = column
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Empirical) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Empirical({self.values.size} records)"
+
+    def _cdf(self, x: Floats) -> Floats:
+        return np.searchsorted(self.values, x, side="right") / self.values.size
+
+    def _density(self, x: Floats) -> Floats:
+        raise InputError("an empirical population has no density: it is all atoms. Smooth it, or dither the records.")
+
+    def _quantile(self, p: Floats) -> Floats:
+        # ⌈np⌉-th smallest; the small slack keeps p = j/n, written in doubles, at the j-th.
+        rank = np.ceil(p * self.values.size - 1e-9).astype(np.int64) - 1
+        return self.values[np.clip(rank, 0, self.values.size - 1)]
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` records, drawn with replacement."""
+        return self.values[rng.integers(0, self.values.size, size)]
+
+    def to_spec(self) -> dict[str, Any]:
+        """Refused: a design holds no records."""
+        raise InputError("an empirical population cannot be written into a design: records stay out of it.")
+
+
+FAMILIES: dict[str, type[Population]] = {
+    "normal": Normal,
+    "uniform": Uniform,
+    "cauchy": Cauchy,
+    "laplace": Laplace,
+    "lognormal": LogNormal,
+    "student-t": StudentT,
+    "mixture": Mixture,
+}
+"""Families that can be named in a design."""
+
+
+def population(family: str, **parameters: Any) -> Population:
+    """The population of a named family.
+
+    >>> population("gauss")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: family must be one of normal, uniform, cauchy, laplace, lognormal, student-t, mixture;
+    got 'gauss'.
+    """
+    if family not in FAMILIES:
+        raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {family!r}.")
+    kind = FAMILIES[family]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    unknown = [name for name in parameters if name not in known]
+    if unknown:
+        raise InputError(f"{family} has the parameters {', '.join(known)}; got {', '.join(unknown)}.")
+    if kind is Mixture:
+        parts = tuple(from_spec(part) for part in parameters.get("parts", ()))
+        return Mixture(parts, tuple(parameters.get("weights", ())))
+    for name, value in parameters.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{name} must be a number; got {value!r}.")
+    return kind(**{name: float(value) for name, value in parameters.items()})
+
+
+def from_spec(spec: object) -> Population:
+    """Read a population from a design: a family's name, or a table with `family` and its parameters.
+
+    >>> from_spec({"family": "uniform", "low": -1, "high": 1}) == Uniform(-1.0, 1.0)
+    True
+    """
+    if isinstance(spec, str):
+        return population(spec)
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("family"), str):
+        raise InputError(f"a population is a family's name or a table with one; got {spec!r:.60}.")
+    return population(spec["family"], **{name: value for name, value in spec.items() if name != "family"})
+
+
+def _regularized_beta(a: float, b: float, x: Floats) -> Floats:
+    """I_x(a, b) by Lentz's continued fraction, on the side where it converges fast (x < (a+1)/(a+b+2))."""
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    inside = np.clip(x, 1e-300, 1.0)
+    swap = inside > (a + 1.0) / (a + b + 2.0)
+    with np.errstate(divide="ignore"):
+        front = np.exp(log_front + a * np.log(inside) + b * np.log1p(-inside))
+    direct = front * _beta_fraction(a, b, np.where(swap, 0.5, inside)) / a
+    other = 1.0 - front * _beta_fraction(b, a, np.where(swap, 1.0 - inside, 0.5)) / b
+    return np.where(swap, other, direct)
+
+
+def _beta_fraction(a: float, b: float, x: Floats) -> Floats:
+    tiny = 1e-300
+    c = np.ones_like(x)
+    d = 1.0 / np.where(np.abs(start := 1.0 - (a + b) * x / (a + 1.0)) < tiny, tiny, start)
+    value = d.copy()
+    for i in range(1, 1000):
+        for term in (
+            i * (b - i) * x / ((a + 2 * i - 1) * (a + 2 * i)),
+            -(a + i) * (a + b + i) * x / ((a + 2 * i) * (a + 2 * i + 1)),
+        ):
+            d = 1.0 + term * d
+            d = 1.0 / np.where(np.abs(d) < tiny, tiny, d)
+            c = 1.0 + term / c
+            c = np.where(np.abs(c) < tiny, tiny, c)
+            change = c * d
+            value = value * change
+        if np.all(np.abs(change - 1.0) < 1e-15):
+            break
+    return value

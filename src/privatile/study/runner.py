@@ -1,0 +1,135 @@
+"""Run a study: cells not yet in the store, one after the other or spread over workers, each kept when finished.
+
+The numbers are the same wherever a cell runs: its streams are named by seed and cell alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from privatile.errors import InputError, require
+from privatile.study.cells import Cell
+from privatile.study.cuda import Device, run_cells
+from privatile.study.design import Entry, Study
+from privatile.study.engine import Summary, run_cell, summarize
+from privatile.study.store import StudyStore
+
+Progress = Callable[[int, int], None]
+"""(updates done so far, updates of the whole study)."""
+
+
+MOST_UPDATES = 10**12
+"""A launch's work: some seconds on a large GPU."""
+MOST_LANES = 1 << 22
+"""A launch's replications: 200 MB of generators, starts and results."""
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def evaluate(cell: Cell, replications: int, seed: int, threads: int = 1) -> tuple[Summary, float]:
+    """A cell's summary and the seconds it took."""
+    begun = time.perf_counter()
+    summary = summarize(cell, run_cell(cell, replications, seed, threads=threads))
+    return summary, time.perf_counter() - begun
+
+
+def run_study(
+    study: Study,
+    store: StudyStore,
+    *,
+    workers: str = "threads",
+    address: str | None = None,
+    threads: int | None = None,
+    device: Device | None = None,
+    progress: Progress = lambda done, total: None,
+) -> int:
+    """Run what is missing; returns how many cells were run.
+
+    workers: "threads" (this machine), "dask", or the name of any registered joblib backend. device: a GPU, which then
+    takes the place of the workers. Interrupted at any moment, the store holds every finished cell.
+    """
+    done = store.finished()
+    missing = [(place, entry) for place, entry in enumerate(study.entries) if place not in done]
+    total, so_far = study.updates, study.replications * sum(study.entries[place].cell.updates for place in done)
+    progress(so_far, total)
+
+    def keep(place: int, summary: Summary, seconds: float) -> None:
+        nonlocal so_far
+        store.add(place, study.entries[place], summary, seconds)
+        so_far += summary.updates
+        progress(so_far, total)
+
+    if device is not None:
+        if workers != "threads":
+            raise InputError(f"a GPU takes the place of workers: leave out --device cuda or --workers {workers}.")
+        for group in _groups(missing, study.replications):
+            begun = time.perf_counter()
+            outcomes = run_cells([entry.cell for _, entry in group], study.replications, study.seed, device.launch)
+            each = (time.perf_counter() - begun) / len(group)
+            for (place, entry), outcome in zip(group, outcomes, strict=True):
+                keep(place, summarize(entry.cell, outcome), each)
+    elif workers == "threads":
+        for place, entry in missing:
+            keep(place, *evaluate(entry.cell, study.replications, study.seed, threads or cores()))
+    elif missing:
+        # The largest cells first: no worker is left alone with one at the end.
+        missing.sort(key=lambda item: -item[1].cell.updates)
+        with _backend(workers, address, threads) as joblib:
+            jobs = (
+                joblib.delayed(_place_and_evaluate)(place, entry.cell, study.replications, study.seed)
+                for place, entry in missing
+            )
+            for place, summary, seconds in joblib.Parallel(n_jobs=threads or -1, return_as="generator_unordered")(jobs):
+                keep(place, summary, seconds)
+    return len(missing)
+
+
+def _groups(missing: Sequence[tuple[int, Entry]], replications: int) -> Iterator[list[tuple[int, Entry]]]:
+    """Cells to launch together: many, so that the GPU is full; not all, so that an interruption loses seconds."""
+    group: list[tuple[int, Entry]] = []
+    updates = lanes = 0
+    for item in missing:
+        more = replications * item[1].cell.updates
+        if group and (updates + more > MOST_UPDATES or lanes + replications > MOST_LANES):
+            yield group
+            group, updates, lanes = [], 0, 0
+        group.append(item)
+        updates, lanes = updates + more, lanes + replications
+    if group:
+        yield group
+
+
+def _place_and_evaluate(place: int, cell: Cell, replications: int, seed: int) -> tuple[int, Summary, float]:
+    return place, *evaluate(cell, replications, seed)
+
+
+@contextmanager
+def _backend(name: str, address: str | None, threads: int | None) -> Iterator[Any]:
+    """joblib with the named backend active; for dask also a client, of the cluster at `address` or a local one."""
+    joblib = require("joblib", "dask")
+    if name == "dask":
+        distributed = require("distributed", "dask")
+        if address is not None:
+            client = distributed.Client(address)
+        else:
+            client = distributed.Client(n_workers=threads or cores(), threads_per_worker=1, dashboard_address=None)
+        with client, joblib.parallel_config(backend="dask"):
+            yield joblib
+        return
+    if address is not None:
+        raise InputError(f"--scheduler goes with --workers dask; the workers are {name!r}.")
+    try:
+        configuration = joblib.parallel_config(backend=name)
+    except ValueError:
+        raise InputError(
+            f"workers must be threads, dask or a registered joblib backend (loky, …); got {name!r}."
+        ) from None
+    with configuration:
+        yield joblib

@@ -1,0 +1,92 @@
+"""Populations as flat arrays for the kernel that draws every record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from privatile.errors import InputError, require
+from privatile.study.populations import (
+    Cauchy,
+    Empirical,
+    Laplace,
+    LogNormal,
+    Mixture,
+    Normal,
+    Population,
+    StudentT,
+    Uniform,
+)
+
+KINDS = (Normal, Uniform, Cauchy, Laplace, LogNormal, StudentT, Empirical)
+"""In the order of the kernel's constants."""
+
+
+def sampler_arrays(populations: Sequence[Population]) -> tuple[np.ndarray[tuple[int], np.dtype[np.generic]], ...]:
+    """(firsts, kinds, cumulative, locations, scales, shapes, values, sizes) of all parts.
+
+    Client k has parts firsts[k] … firsts[k+1] − 1.
+    A mixture's parts are its components with cumulative weights. `shapes` holds Student's degrees, or where an
+    empirical part's records begin in `values`; `sizes` how many there are.
+    """
+    firsts = [0]
+    rows: list[tuple[int, float, float, float, float, int]] = []
+    columns: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
+    held = 0
+    for population in populations:
+        parts, weights = _flat(population)
+        for part, upto in zip(parts, np.cumsum(weights).tolist(), strict=True):
+            kind = _kind(part)
+            if isinstance(part, Empirical):
+                rows.append((kind, upto, 0.0, 1.0, float(held), part.values.size))
+                columns.append(part.values)
+                held += part.values.size
+            elif isinstance(part, Uniform):
+                rows.append((kind, upto, part.low, part.high - part.low, 0.0, 0))
+            else:
+                shape = part.degrees if isinstance(part, StudentT) else 0.0
+                rows.append((kind, upto, part.location, part.scale, shape, 0))  # type: ignore[attr-defined]
+        firsts.append(len(rows))
+    kinds, cumulative, locations, scales, shapes, sizes = (np.array(column) for column in zip(*rows, strict=True))
+    values = np.concatenate(columns) if columns else np.zeros(1)
+    return (
+        np.array(firsts, dtype=np.int64),
+        kinds.astype(np.int64),
+        cumulative.astype(np.float64),
+        locations.astype(np.float64),
+        scales.astype(np.float64),
+        shapes.astype(np.float64),
+        values,
+        sizes.astype(np.int64),
+    )
+
+
+def _flat(population: Population, share: float = 1.0) -> tuple[list[Population], list[float]]:
+    """A population as plain parts with weights; mixtures of mixtures are multiplied out."""
+    if not isinstance(population, Mixture):
+        return [population], [share]
+    parts: list[Population] = []
+    weights: list[float] = []
+    for part, weight in zip(population.parts, population.weights, strict=True):
+        inner, shares = _flat(part, share * weight)
+        parts += inner
+        weights += shares
+    return parts, weights
+
+
+def _kind(part: Population) -> int:
+    kernels = require("privatile.study.kernels", "study")
+    codes = (
+        kernels.NORMAL,
+        kernels.UNIFORM,
+        kernels.CAUCHY,
+        kernels.DOUBLE_EXPONENTIAL,
+        kernels.LOG_NORMAL,
+        kernels.STUDENT_T,
+        kernels.EMPIRICAL,
+    )
+    for kind, code in zip(KINDS, codes, strict=True):
+        if type(part) is kind:
+            return int(code)
+    raise InputError(f"records of {type(part).__name__} cannot be drawn one by one.")

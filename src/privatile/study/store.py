@@ -1,0 +1,112 @@
+"""A study's file: which design it belongs to, and the summary of every finished cell.
+
+A cell is written in one transaction when it is finished, so a killed run loses at most the cells in flight, and the
+next run with the same design goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from privatile.errors import StoreError
+from privatile.study.design import Entry, Study
+from privatile.study.engine import Summary
+
+FORMAT = 1
+SCHEMA = """
+CREATE TABLE study (format INTEGER NOT NULL, title TEXT NOT NULL, digest TEXT NOT NULL, protocol TEXT NOT NULL,
+                    replications INTEGER NOT NULL, seed INTEGER NOT NULL, cells INTEGER NOT NULL,
+                    created REAL NOT NULL);
+CREATE TABLE result (place INTEGER PRIMARY KEY, labels TEXT NOT NULL, summary TEXT NOT NULL, seconds REAL NOT NULL,
+                     at REAL NOT NULL);
+"""
+
+
+class StudyStore:
+    """Results in SQLite; safe to read while it is written."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self.path = path
+        try:
+            row = connection.execute(
+                "SELECT format, title, digest, protocol, replications, seed, cells, created FROM study"
+            ).fetchone()
+        except sqlite3.DatabaseError:
+            row = None
+        if row is None or row[0] != FORMAT:
+            connection.close()
+            raise StoreError(f"{path} is not the store of a study. Give another file for --store.")
+        _, self.title, self.digest, self.protocol, self.replications, self.seed, self.cells, self.created = row
+
+    @classmethod
+    def open_for(cls, path: str | Path, study: Study) -> Self:
+        """The store of this study, made when there is none; the store of another design is refused."""
+        name = str(path)
+        try:
+            connection = sqlite3.connect(name, timeout=30.0, isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables:
+                for statement in SCHEMA.split(";"):
+                    connection.execute(statement)
+                facts = (study.title, study.digest, study.protocol, study.replications, study.seed, len(study.entries))
+                connection.execute("INSERT INTO study VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (FORMAT, *facts, time.time()))
+            connection.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"the store {name} cannot be written: {error}. Give a file in a folder you may write to."
+            ) from None
+        store = cls(connection, name)
+        if store.digest != study.digest:
+            store.close()
+            raise StoreError(
+                f"the store {name} belongs to another design ({store.title!r}, {store.replications} replications, seed "
+                f"{store.seed}, {store.protocol} protocol). Give another file, or the design it was made with."
+            )
+        return store
+
+    @classmethod
+    def open_existing(cls, path: str | Path) -> Self:
+        """A store to be read."""
+        if not Path(path).is_file():
+            raise StoreError(f"there is no store {path}. `privatile study run DESIGN --store {path}` makes one.")
+        return cls(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30.0), str(path))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def finished(self) -> frozenset[int]:
+        """Places of the cells that are done."""
+        return frozenset(row[0] for row in self._connection.execute("SELECT place FROM result"))
+
+    def add(self, place: int, entry: Entry, summary: Summary, seconds: float) -> None:
+        """Keep a finished cell, durably."""
+        row = (place, json.dumps(dict(entry.labels)), json.dumps(asdict(summary)), seconds, time.time())
+        try:
+            self._connection.execute("INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?)", row)
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"the store {self.path} can no longer be written: {error}. Finished cells are kept."
+            ) from None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Finished cells in the order of the design: labels, then the summary, then seconds, one flat row each."""
+        query = "SELECT labels, summary, seconds FROM result ORDER BY place"
+        return [
+            {**json.loads(labels), **json.loads(summary), "seconds": seconds}
+            for labels, summary, seconds in self._connection.execute(query)
+        ]
