@@ -20,6 +20,9 @@ COMMANDS = {
     "enroll": ("privatile.cli.enroll", "Make a client's key on its own machine."),
     "serve": ("privatile.cli.serve", "Run a federation's coordinator."),
     "join": ("privatile.cli.join", "Run a federation's client next to its data."),
+    "release": ("privatile.cli.release", "The signed record of a federation's run."),
+    "audit": ("privatile.cli.audit", "Measure a client's privacy from outside."),
+    "verify": ("privatile.cli.verify", "Check a release record, from the counts alone."),
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
 
