@@ -27,9 +27,8 @@ def run_cohort(
         for client, length, above in zip(plan.clients, ask.lengths, shares_above, strict=True):
             rate = client.mechanism.truth_rate
             ones.append(int(rng.binomial(length, (1 - rate) / 2 + rate * above(state.query))))
-        asked = state.query
         state = step(state, ask, ones, plan)
-        trajectory.record(asked, state, plan)
+        trajectory.record(ask, state, plan)
     return state, trajectory
 
 
@@ -127,9 +126,8 @@ def test_file_intervals_cover_the_file_and_population_intervals_overcover_it() -
             truths = data[used : used + length] > state.query
             used += length
             lies = rng.random(length) >= (1 + rate) / 2
-            asked = state.query
             state = step(state, ask, [int((truths ^ lies).sum())], plan)
-            trajectory.record(asked, state, plan)
+            trajectory.record(ask, state, plan)
         noise = (rate**-2 - 1) / 4
         kinds = {
             "file": endpoint_variance(state, plan, trajectory),

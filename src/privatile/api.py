@@ -126,6 +126,7 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
         mode=options.mode,
         local_level=options.local_level,
         confidence_level=options.confidence_level,
+        interval=options.interval,
         normalizer=options.normalizer,
         weighting=options.weighting,
         target=options.target,

@@ -9,7 +9,10 @@
     │   ├── AlreadyAnswered        these records, or people, have answered before
     │   ├── OtherContent           the column is not the one the ledger knows
     │   └── Equivocation           a round is asked again with another question
-    └── StoreError                 exit code 2: a run's file cannot be used
+    ├── StoreError                 exit code 2: a run's file cannot be used
+    ├── RunPaused                  exit code 3: a federation's run waits for people to decide
+    ├── BrokerError                exit code 4: a broker cannot be started, reached or used
+    └── SiteRefusal                exit code 5: a site's policy or ledger refuses the study; trying again is no cure
 
 A message names the thing, the rule, the value it got and the way out. No message ever contains a record's value.
 """
@@ -66,6 +69,24 @@ class StoreError(PrivatileError):
     """A run's file cannot be used."""
 
     exit_code = 2
+
+
+class RunPaused(PrivatileError):
+    """A federation's run waits for people to decide."""
+
+    exit_code = 3
+
+
+class BrokerError(PrivatileError):
+    """A broker cannot be started, reached or used."""
+
+    exit_code = 4
+
+
+class SiteRefusal(PrivatileError):
+    """A site's policy or ledger refuses the study. Trying again is no cure."""
+
+    exit_code = 5
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -68,6 +68,8 @@ class RoundState(NamedTuple):
     """p_k²/(4r_k²E_k) of that last report."""
     used: tuple[int, ...]
     """How many rounds in a row that last report has been used."""
+    heard: tuple[float, ...]
+    """The query, working scale, that it answered."""
     ones: tuple[int, ...]
     asked: tuple[int, ...]
     """Counts over all rounds, for plausibility."""
@@ -248,6 +250,7 @@ def begin(plan: Plan) -> RoundState:
         means=(math.nan,) * clients,
         noise=(math.nan,) * clients,
         used=(0,) * clients,
+        heard=(math.nan,) * clients,
         ones=(0,) * clients,
         asked=(0,) * clients,
         window_ones=(0,) * clients,
@@ -277,7 +280,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
     clients = plan.clients
     if len(ones) != len(clients):
         raise ProtocolError(f"a round needs one count a client, {len(clients)}; got {len(ones)}.")
-    means, noise, used = list(state.means), list(state.noise), list(state.used)
+    means, noise, used, heard = list(state.means), list(state.noise), list(state.used), list(state.heard)
     total_ones, total_asked = list(state.ones), list(state.asked)
     window_ones, window_asked = list(state.window_ones), list(state.window_asked)
     for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
@@ -297,6 +300,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
             means[k] = client.mechanism.debias(count, length)
             noise[k] = (client.weight / rate) ** 2 / (4.0 * length)
             used[k] = 1
+            heard[k] = ask.query
             total_ones[k] += count
             total_asked[k] += length
             if ask.averaged:
@@ -308,6 +312,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         tuple(means),
         tuple(noise),
         tuple(used),
+        tuple(heard),
         tuple(total_ones),
         tuple(total_asked),
         tuple(window_ones),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from privatile.averaging import half_width, normalizer, normalizer_of
 from privatile.critical import Normalizer, statistic_law
 from privatile.errors import InputError
-from privatile.estimator import Plan, RoundState, drift, local_ranks, round_weight
+from privatile.estimator import Ask, Plan, RoundState, drift, local_ranks, round_weight
+from privatile.linear_model import linear_law
 
 
 @dataclass(frozen=True)
@@ -52,29 +53,49 @@ def check_confidence(confidence_level: float) -> None:
         raise InputError(f"confidence_level must lie inside (0, 1); got {confidence_level!r}. 0.95 is usual.")
 
 
+LONGEST_LEAD = 20_000
+"""A first step this far from one relaxation has no stationary spread to start from; v(∞) serves."""
+
+
 class Trajectory:
-    """Averaged rounds one by one, 32 bytes each: the query asked about, what came back, where it led, its noise."""
+    """The rounds one by one: what was asked, what came back, where it led, its noise. Some 60 bytes a round."""
 
     def __init__(self) -> None:
-        self._columns = [array("d") for _ in range(4)]
+        self._columns = [array("d") for _ in range(5)]
+        self._answers = [array("d") for _ in range(3)]
 
     @classmethod
-    def of(cls, asked: ArrayLike, drifts: ArrayLike, queries: ArrayLike, weights: ArrayLike) -> Trajectory:
-        """Averaged rounds known already, as columns."""
+    def of(cls, averaged: Sequence[ArrayLike], answers: Sequence[ArrayLike]) -> Trajectory:
+        """Rounds known already: asked, drift, query after, weight, step of the averaged; the three rows of all."""
         known = cls()
-        known._columns = [
-            array("d", np.asarray(column, dtype=np.float64).tobytes()) for column in (asked, drifts, queries, weights)
-        ]
+        known._columns = [array("d", np.asarray(column, dtype=np.float64).tobytes()) for column in averaged]
+        known._answers = [array("d", np.asarray(row, dtype=np.float64).tobytes()) for row in answers]
         return known
 
-    def record(self, asked: float, state: RoundState, plan: Plan) -> None:
-        """Note the round just done, if it was averaged; forget everything when averaging starts anew."""
+    def until(self, rounds: int, averaged: int) -> Trajectory:
+        """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
+        return Trajectory.of([column[:averaged] for column in self._columns], [row[:rounds] for row in self._answers])
+
+    def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
+        """Note the round just done; averaging that starts anew forgets the averaged rounds before."""
+        came = drift(state, plan)
+        heard = math.fsum(client.weight * query for client, query in zip(plan.clients, state.heard, strict=True))
+        for column, fact in zip(self._answers, (heard, came, math.fsum(state.noise)), strict=True):
+            column.append(fact)
         if state.averages.rounds == 0:
-            self._columns = [array("d") for _ in range(4)]
+            self._columns = [array("d") for _ in range(5)]
         else:
-            facts = (asked, drift(state, plan), state.query, round_weight(state))
+            facts = (ask.query, came, state.query, round_weight(state), ask.step)
             for column, fact in zip(self._columns, facts, strict=True):
                 column.append(fact)
+
+    @property
+    def answers(self) -> NDArray[np.float64]:
+        """All rounds, averaged or not, as three rows: query, τ − F̂ there, and its noise Σp_k²/(4r_k²E_k).
+
+        Where a client was silent the query is the p-weighted mean of those that the standing answers belong to.
+        """
+        return np.array(self._answers, dtype=np.float64)
 
     def _column(self, index: int) -> NDArray[np.float64]:
         return np.array(self._columns[index], dtype=np.float64)
@@ -98,6 +119,11 @@ class Trajectory:
     def weights(self) -> NDArray[np.float64]:
         """w_i, each round's noise weight."""
         return self._column(3)
+
+    @property
+    def steps(self) -> NDArray[np.float64]:
+        """γ_i, the step each round took."""
+        return self._column(4)
 
 
 def slope(trajectory: Trajectory) -> float:
@@ -156,3 +182,25 @@ def self_normalized(
 
     law = statistic_law(weights=weights, normalizer=kind, endpoint_variance=variance_share)
     return Inference("self-normalized", state.averages.estimate, half_width(value, kind), law.quantile, law.tail)
+
+
+def finite_self_normalized(state: RoundState, trajectory: Trajectory, density: float) -> Inference:
+    """Q_T ± v·√V with v for the relaxations the averaged rounds really had, f known to be about `density`.
+
+    The window is taken to start from its stationary spread: three relaxations of its first step are put before it.
+    """
+    steps, weights = trajectory.steps, trajectory.weights
+    if len(weights) < 2:
+        raise InputError(f"an interval needs at least two averaged rounds; there are {len(weights)}.")
+    rate = float(steps[0] * density)
+    before = math.ceil(3.0 / rate) if rate > 0.0 else 0
+    if not 0.0 < rate < 2.0 or before > LONGEST_LEAD:
+        return self_normalized(state, trajectory)
+    law = linear_law(
+        np.concatenate([np.full(before, steps[0]), steps]),
+        np.concatenate([np.full(before, weights[0]), weights]),
+        density,
+        burn_in=before,
+    )
+    value = half_width(normalizer(state.averages), "l2")
+    return Inference("self-normalized", state.averages.estimate, value, law.quantile, law.tail)

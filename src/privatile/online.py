@@ -14,7 +14,7 @@ from privatile.mechanism import RandomizedResponse
 from privatile.result import QuantileResult
 from privatile.scale import Scale, make_scale, working_range
 from privatile.schedule import Mode
-from privatile.spec import Missing, Target
+from privatile.spec import IntervalName, Missing, Target
 from privatile.summary import summarize
 
 
@@ -49,6 +49,7 @@ class _Reading:
     confidence_level: float
     weighting: str
     design: str = "online"
+    interval: IntervalName = "default"
     normalizer: Normalizer = "l2"
     target: Target = "population"
     missing: Missing = "fail"
@@ -132,7 +133,7 @@ class OnlineQuantile:
         ask = Ask(self._state.query, lengths, step_size, self._state.round >= self._burn_in)
         ones = [None if pair is None else pair[0] for pair in given]
         self._state = step(self._state, ask, ones, self._plan)
-        self._trajectory.record(ask.query, self._state, self._plan)
+        self._trajectory.record(ask, self._state, self._plan)
 
     def result(self) -> QuantileResult:
         """The estimate and its interval as they stand; needs two rounds after the burn-in."""

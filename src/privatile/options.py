@@ -20,7 +20,7 @@ from privatile.inference import check_confidence
 from privatile.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.scale import Scale, make_scale
 from privatile.schedule import Mode
-from privatile.spec import Missing, Target
+from privatile.spec import IntervalName, Missing, Target
 
 Weights = Literal["equal", "size"]
 PerClient = Mapping[str, float]
@@ -50,10 +50,11 @@ class Options:
     query: str | None = None
     weights: str | PerClient = "equal"
     confidence_level: float = 0.95
-    design: str = "rounds"
+    design: str = "auto"
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
+    interval: IntervalName = "default"
     normalizer: Normalizer = "l2"
     target: Target = "population"
     missing: Missing = "noise"

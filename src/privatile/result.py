@@ -88,6 +88,8 @@ class QuantileResult:
     simulated: bool
     inference: Inference = field(repr=False, compare=False)
     scale: Scale = field(repr=False)
+    diagnostics: tuple[Row, ...] = ()
+    """What the design chose and what the run shows about itself."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
     """How to make a report of the run behind this result; whoever ran it knows."""
 
@@ -155,6 +157,7 @@ class QuantileResult:
             Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
             Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
             Row("mode", "mode", self.mode, self.mode),
+            *self.diagnostics,
             Row("level", "level", self.level, f"{self.level:g}"),
             Row("epsilon", "largest ε spent", finite(self.epsilon), epsilon_text(self.epsilon)),
             Row("run", "run", self.run, self.run),

@@ -291,8 +291,8 @@ def parse_design(text: str) -> Design:
     >>> parse_design("fibonacci")
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: design must be one of rounds, paper-c1, paper-c5, paper-log, log, constant:E, power:B,
-    list:E,E,…; got 'fibonacci'.
+    privatile.errors.InputError: design must be one of auto, rounds, paper-c1, paper-c5, paper-log, log, constant:E,
+    power:B, list:E,E,…; got 'fibonacci'.
     """
     if text in PRESETS:
         return PRESETS[text]
@@ -311,5 +311,5 @@ def parse_design(text: str) -> Design:
         raise
     except ValueError:
         pass
-    known = ", ".join(("rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…"))
+    known = ", ".join(("auto", "rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…"))
     raise InputError(f"design must be one of {known}; got {text!r}.")

@@ -11,6 +11,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from privatile.auto import AutoPlan
 from privatile.critical import NORMALIZERS, Normalizer
 from privatile.errors import InputError
 from privatile.estimator import Client, LocalLevel, Plan, check_clients, plan_from_design
@@ -21,6 +22,8 @@ from privatile.schedule import Constant, Design, Mode, parse_design
 
 Target = Literal["population", "file"]
 Missing = Literal["noise", "drop", "fail"]
+IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
+INTERVALS: tuple[IntervalName, ...] = ("default", "plug-in", "self-normalized", "paper")
 VERSION = 1
 
 
@@ -51,11 +54,12 @@ class RunSpec:
     scale: str
     low: float
     high: float
-    design: str = "rounds"
+    design: str = "auto"
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
     confidence_level: float = 0.95
+    interval: IntervalName = "default"
     normalizer: Normalizer = "l2"
     weighting: str = "equal"
     target: Target = "population"
@@ -78,7 +82,9 @@ class RunSpec:
             raise InputError("clients with levels of their own go with one run level, not with several.")
         if self.normalizer not in NORMALIZERS:
             raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {self.normalizer!r}.")
-        if self.design != "rounds":
+        if self.interval not in INTERVALS:
+            raise InputError(f"interval must be one of {', '.join(INTERVALS)}; got {self.interval!r}.")
+        if self.design not in ("auto", "rounds"):
             parse_design(self.design)
         if not (math.isfinite(self.dither) and self.dither >= 0):
             raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
@@ -108,6 +114,8 @@ class RunSpec:
     def plan(self, index: int = 0) -> Plan:
         """The plan of level `index`."""
         clients = self.at_level(index)
+        if self.design == "auto":
+            return AutoPlan(clients, self.working_scale, self.rounds, self.local_level, self.mode or "cohort")
         return plan_from_design(
             self.resolved_design, clients, self.working_scale, mode=self.mode, local_level=self.local_level
         )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from privatile.auto import AutoPlan, remembered
 from privatile.critical import Normalizer
+from privatile.diagnostics import diagnose
+from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks
-from privatile.inference import Inference, Trajectory, endpoint_variance, self_normalized
+from privatile.inference import Inference, Trajectory, endpoint_variance, finite_self_normalized, self_normalized
 from privatile.mechanism import WEAK_EPSILON
+from privatile.plug_in import Curve, plug_in
 from privatile.result import Caveat, ClientFacts, QuantileResult, interval_in_units, lying_rank
 from privatile.scale import working_range
-from privatile.spec import Missing, Target
+from privatile.spec import IntervalName, Missing, Target
 
 NEAR_END = 0.01
 """An estimate within this share of the working range from an end is as good as stuck there."""
@@ -33,6 +37,11 @@ class Reading(Protocol):
     @property
     def confidence_level(self) -> float:
         """Of the displayed interval."""
+        ...
+
+    @property
+    def interval(self) -> IntervalName:
+        """Which interval is shown."""
         ...
 
     @property
@@ -68,8 +77,7 @@ class Reading(Protocol):
 
 def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
     """The result as it stands after any round."""
-    share = endpoint_variance(state, plan, trajectory) if spec.target == "file" else 1.0
-    inference = self_normalized(state, trajectory, spec.normalizer, share)
+    inference, curve = read(spec, plan, state, trajectory)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
     clients = tuple(
         ClientFacts(
@@ -85,6 +93,7 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         )
         for client, asked, rank in zip(plan.clients, state.asked, local_ranks(state, plan), strict=True)
     )
+    found = diagnose(plan, state, trajectory, curve)
     return QuantileResult(
         estimand=estimand_in_words(spec, plan),
         level=plan.level,
@@ -99,12 +108,36 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         design=spec.design,
         mode=plan.mode,
         clients=clients,
-        caveats=tuple(caveats(spec, plan, state, inference)),
+        caveats=(*found.caveats, *caveats(spec, plan, state, inference)),
         run=run,
         simulated=spec.simulated,
         inference=inference,
         scale=plan.scale,
+        diagnostics=found.rows,
     )
+
+
+def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> tuple[Inference, Curve | None]:
+    """The inference asked for: by default the plug-in one where its diagnostics hold, else self-normalisation."""
+    file = spec.target == "file"
+    curve = None
+    if plan.mode == "cohort" and state.averages.rounds >= 2:
+        guess = float(remembered(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
+        curve = plug_in(state, trajectory, plan, guess=guess, file=file)
+    chosen = spec.interval
+    if chosen == "default":
+        usable = curve is not None and curve.holds and spec.normalizer == "l2"
+        chosen = "plug-in" if usable else "self-normalized"
+    if chosen == "plug-in":
+        if curve is None:
+            raise InputError(
+                "the plug-in interval needs cohort mode and two averaged rounds; take --interval self-normalized."
+            )
+        return curve.inference, curve
+    share = endpoint_variance(state, plan, trajectory) if file else 1.0
+    if chosen == "self-normalized" and curve is not None and curve.holds and spec.normalizer == "l2" and not file:
+        return finite_self_normalized(state, trajectory, curve.slope), curve
+    return self_normalized(state, trajectory, spec.normalizer, share), curve
 
 
 def estimand_in_words(spec: Reading, plan: Plan) -> str:

@@ -64,8 +64,8 @@ def replayed(setting: Cell, seed: int, lane: int) -> tuple[float, float]:
     """Replication `lane` in plain Python: the same generator, the same table, the report drawn as the kernel says."""
     draw = xoshiro128pp(states(seed, setting.key, 0, LANES)[:, lane].tolist())
     start = float(setting.start.quantile(float(uniforms(seed, setting.key, 0, LANES)[lane])))
-    low, high = engine._first_range(setting, np.asarray(setting.start.quantile(uniforms(seed, setting.key, 0, LANES))))
-    reach = engine._reach(setting)
+    low, high = engine.first_range(setting, np.asarray(setting.start.quantile(uniforms(seed, setting.key, 0, LANES))))
+    reach = engine.reach(setting)
     grid = make_grid(setting.populations, low - reach, high + reach)
     assert grid is not None
     cells = grid.tables.shape[1] - 1
@@ -136,7 +136,7 @@ def test_reports_on_one_data_set_are_algorithm_1_too() -> None:
 def test_counts_from_bits_are_binomial(length: int, share: float) -> None:
     w = np.zeros(kernels.WORDS * LANES, np.uint32)
     w[: 4 * LANES] = states(1, f"{length}{share}", 0, LANES).reshape(-1)
-    w[kernels.THRESHOLD * LANES :][:LANES] = int(share * 2**32)
+    w[kernels.THRESHOLD * LANES :][:LANES] = int(share * 2**31)
     counts = []
     for _ in range(200):
         kernels._count_binomial(w, length)

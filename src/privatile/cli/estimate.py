@@ -97,8 +97,8 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.option(
     "--design",
     metavar="NAME",
-    help="How rounds are cut: rounds (equal ones), constant:E, log, power:B, list:E,E,…, or the paper's "
-    "Algorithm 1 to the letter: paper-c1, paper-c5, paper-log.",
+    help="How rounds are cut: auto (tunes itself, the default), rounds (equal ones), constant:E, log, power:B, "
+    "list:E,E,…, or the paper's Algorithm 1 to the letter: paper-c1, paper-c5, paper-log.",
 )
 @click.option(
     "--rounds",
@@ -113,6 +113,12 @@ def _weights(text: str) -> str | dict[str, float]:
     "same q. local: each client moves its own q inside a round (Algorithm 1).",
 )
 @click.option("--local-level", type=click.Choice(["global", "own"]), help="Level clients step with (global).")
+@click.option(
+    "--interval",
+    type=click.Choice(["default", "plug-in", "self-normalized", "paper"]),
+    help="plug-in (default where its diagnostics hold), self-normalized with the critical value for this run's "
+    "relaxations, or paper: self-normalized with the asymptotic one.",
+)
 @click.option("--normalizer", type=click.Choice(["l2", "l1", "sup"]), help="Of the self-normalised interval (l2).")
 @click.option(
     "--target",

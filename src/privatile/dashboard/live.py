@@ -17,7 +17,7 @@ import numpy as np
 from privatile.errors import StoreError
 from privatile.report.run_page import plain_path
 from privatile.report.view import LevelView, RunRecord, RunView
-from privatile.result import finite, lying_rank
+from privatile.result import QuantileResult, finite, lying_rank
 from privatile.server.store import RunStore
 
 POINTS = 600
@@ -160,7 +160,7 @@ def _level(view: RunView, level: LevelView) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "level": level.level,
         "burn_in": level.history.burn_in,
-        "averaged": len(level.widths),
+        "averaged": 0 if result is None else result.averaged_rounds,
         "path": plain_path(path),
         "estimate": None,
         "fixed": None,
@@ -173,10 +173,19 @@ def _level(view: RunView, level: LevelView) -> dict[str, Any]:
         shown |= {
             "estimate": result.estimate,
             "fixed": {"low": low, "high": high, "method": result.method},
+            "anytime": anytime_of(result),
             "estimand": result.estimand,
             "caveats": [caveat.text for caveat in result.caveats],
         }
     return shown
+
+
+def anytime_of(result: QuantileResult) -> dict[str, float] | None:
+    """The interval that may be looked at as often as one likes; none where the run has none yet."""
+    anytime = getattr(result, "anytime", None)
+    if anytime is None or not all(map(math.isfinite, anytime)):
+        return None
+    return {"low": anytime[0], "high": anytime[1]}
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:

@@ -36,11 +36,25 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
         found.append(_differences(result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
-    found += [Finding("note", CAVEAT_TITLES.get(code, "Beware"), text) for code, text in result.caveats]
+    for code, text in result.caveats:
+        found.append(Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text))
     return found
 
 
+WORRIES = frozenset({"range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations"})
+"""Caveats under which the interval, or the privacy, may not be what it says."""
+
 CAVEAT_TITLES = {
+    "support": "Too little information",
+    "not-located": "Not located",
+    "slope": "Slope unknown",
+    "curvature": "A bent distribution",
+    "relaxations": "Few relaxations",
+    "dominance": "One client decides",
+    "crossing": "Crossing quantiles",
+    "out-of-reach": "Width out of reach",
+    "stopped": "Stopped early",
+    "person": "Per person",
     "range": "At the end of the range",
     "not-private": "Not private",
     "weak": "Weak privacy",
@@ -65,10 +79,11 @@ def _complete(view: RunView) -> Finding:
 
 
 def _settled(level: LevelView, result: QuantileResult) -> Finding:
-    averaged = level.history.after[len(level.history) - len(level.widths) :]
+    averaged = level.history.after[len(level.history) - result.averaged_rounds :]
     half = len(averaged) // 2
     moved = abs(float(averaged[half:].mean() - averaged[:half].mean()))
-    width = 2.0 * float(level.widths[-1])
+    _, reading = level.readings[-1]
+    width = reading.high - reading.low
     low, high = result.confidence_interval
     if moved <= width:
         return Finding(

@@ -111,6 +111,7 @@ def plain_path(path: ThinPath) -> dict[str, list[float | None] | list[int]]:
     def plain(values: NDArray[np.float64]) -> list[float | None]:
         return [None if math.isnan(value) else _short(round(value, digits)) for value in values.tolist()]
 
+    anytime = {"anytime_low": plain(path.anytime_low), "anytime_high": plain(path.anytime_high)}
     return {
         "round": path.rounds.tolist(),
         "records": path.records.tolist(),
@@ -119,6 +120,7 @@ def plain_path(path: ThinPath) -> dict[str, list[float | None] | list[int]]:
         "estimate": plain(path.estimate),
         "low": plain(path.low),
         "high": plain(path.high),
+        **({} if np.isnan(path.anytime_low).all() else anytime),
     }
 
 
@@ -190,7 +192,8 @@ def _chart(index: int, level: LevelView, path: ThinPath, several: bool) -> Marku
             f"The first {level.history.burn_in:,} rounds are burn-in and are not averaged. "
             if level.history.burn_in
             else "",
-            f"{len(level.history):,} rounds are drawn as {len(path.rounds):,} steps that keep every extreme. "
+            f"{len(level.history):,} rounds are drawn as {len(path.rounds):,} steps that keep every extreme; the "
+            f"interval was worked out after {len(level.readings):,} of them. "
             if thinned
             else "",
             "Looking at a moving interval and stopping when it pleases voids its confidence.",
@@ -379,9 +382,8 @@ def _details(view: RunView) -> Markup:
     tables = []
     for level in view.levels:
         if level.result is not None:
-            rows = [
-                tag("tr", tag("th", row.label, scope="row"), tag("td", row.text)) for row in level.result.shown_rows()
-            ]
+            shown = {row.key: row for row in (*level.result.shown_rows(), *level.result.diagnostics)}
+            rows = [tag("tr", tag("th", row.label, scope="row"), tag("td", row.text)) for row in shown.values()]
             tables.append(tag("table", tag("tbody", *rows), class_="facts"))
     return tag("section", tag("h2", "All the facts"), *tables)
 

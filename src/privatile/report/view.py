@@ -10,9 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.inference import endpoint_variance
-from privatile.report.band import half_widths
-from privatile.report.history import LevelHistory
+from privatile.report.history import LevelHistory, Reading
 from privatile.report.thinning import bucket_ends, envelope
 from privatile.result import QuantileResult
 from privatile.scale import Scale
@@ -37,6 +35,8 @@ class ThinPath:
     estimate: Floats
     low: Floats
     high: Floats
+    anytime_low: Floats
+    anytime_high: Floats
 
     @property
     def heights(self) -> tuple[float, float]:
@@ -59,25 +59,31 @@ class LevelView:
     level: float
     result: QuantileResult | None
     history: LevelHistory
-    widths: Floats
-    """Half-widths after each averaged round, working scale."""
+    readings: tuple[tuple[int, Reading], ...]
+    """Rounds at which the interval was worked out, the last round among them."""
     scale: Scale
 
     def path(self, most: int) -> ThinPath:
-        """At most `most` points."""
+        """At most `most` points; between two readings the interval is drawn straight beside the running mean."""
         history = self.history
         ends = bucket_ends(len(history), most)
-        reach = np.concatenate([np.full(len(history) - len(self.widths), np.nan), self.widths])[ends - 1]
-        center = history.mean[ends - 1]
         questions = envelope(history.after, ends)
+        mean = history.mean
+        center = mean[ends - 1]
+        reach = {name: np.full(len(ends), np.nan) for name in Reading._fields}
+        if self.readings:
+            at = np.array([number for number, _ in self.readings])
+            known = ends >= at[0]
+            for name, values in zip(
+                Reading._fields, np.array([reading for _, reading in self.readings]).T, strict=True
+            ):
+                reach[name][known] = center[known] + np.interp(ends[known], at, values - mean[at - 1])
         return ThinPath(
             ends,
             history.records[ends - 1],
             in_units(questions.low, self.scale),
             in_units(questions.high, self.scale),
-            in_units(center, self.scale),
-            in_units(center - reach, self.scale),
-            in_units(center + reach, self.scale),
+            *(in_units(reach[name], self.scale) for name in Reading._fields),
         )
 
 
@@ -118,7 +124,7 @@ class RunRecord:
         self.spec = store.spec
         self.created = store.created
         self.finished = store.finished
-        self.histories = tuple(LevelHistory(index, store.spec.plan(index)) for index in range(len(store.spec.levels)))
+        self.histories = tuple(LevelHistory(store.spec, index) for index in range(len(store.spec.levels)))
         self.refresh(store)
 
     def refresh(self, store: RunStore) -> int:
@@ -141,22 +147,24 @@ class RunRecord:
 
 
 def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileResult | None = None) -> LevelView:
-    """One level as it stands."""
+    """One level as it stands, and as it stood at its marks."""
     state, trajectory, plan = history.state(), history.trajectory(), history.plan
-    averaged = state.averages.rounds
-    if averaged < 2:
-        return LevelView(spec.levels[history.level], None, history, np.full(averaged, np.nan), plan.scale)
-    widths = half_widths(
-        trajectory.queries,
-        trajectory.weights,
-        history.normalizer[len(history) - averaged :],
-        spec.confidence_level,
-        spec.normalizer,
-        endpoint_variance(state, plan, trajectory) if spec.target == "file" else 1.0,
-        history.critical_values,
-    )
+    if state.averages.rounds < 2:
+        return LevelView(spec.levels[history.level], None, history, (), plan.scale)
+    for mark in history.marks:
+        if mark.averaged >= 2 and mark.round not in history.readings:
+            before = trajectory.until(mark.round, mark.averaged)
+            history.readings[mark.round] = reading_of(summarize(spec, plan, mark.state, before, run), plan.scale)
     result = result or summarize(spec, plan, state, trajectory, run)
-    return LevelView(spec.levels[history.level], result, history, widths, plan.scale)
+    readings = {**history.readings, len(history): reading_of(result, plan.scale)}
+    return LevelView(spec.levels[history.level], result, history, tuple(sorted(readings.items())), plan.scale)
+
+
+def reading_of(result: QuantileResult, scale: Scale) -> Reading:
+    """A result's estimate and intervals on the working scale."""
+    anytime = getattr(result, "anytime", None) or (math.nan, math.nan)
+    values = (result.estimate, *result.confidence_interval, *anytime)
+    return Reading(*(value if math.isnan(value) else scale.to_working(value) for value in values))
 
 
 def read_view(path: str | Path) -> RunView:

@@ -17,7 +17,7 @@ from privatile.estimator import Ask, Plan, RoundState, begin, step
 from privatile.inference import Trajectory
 from privatile.protocol import Question
 from privatile.result import QuantileResult
-from privatile.server.store import RunStore, StoredRound
+from privatile.server.store import RunStore, Statement, StoredRound
 from privatile.spec import RunSpec
 from privatile.summary import summarize
 
@@ -43,7 +43,7 @@ class Track:
         if self.ask is None:
             raise StoreError("the file holds more rounds than its own plan asks for.")
         self.state = step(self.state, self.ask, ones, self.plan)
-        self.trajectory.record(self.ask.query, self.state, self.plan)
+        self.trajectory.record(self.ask, self.state, self.plan)
         self.ask = self.plan.ask(self.state)
 
 
@@ -101,8 +101,11 @@ class Coordinator:
             for client, length in zip(plan.clients, ask.lengths, strict=True)
         )
 
-    def accept(self, counts: Sequence[Sequence[int | None]]) -> None:
-        """Counts for exactly the rounds that `rounds()` named, in that order: step, then persist, all or nothing."""
+    def accept(self, counts: Sequence[Sequence[int | None]], also: Sequence[Statement] = ()) -> None:
+        """Counts for exactly the rounds that `rounds()` named, in that order: step, then persist, all or nothing.
+
+        `also` is what a transport keeps with the round, written in the same transaction.
+        """
         waiting = [index for index, track in enumerate(self.tracks) if track.ask is not None]
         stored = []
         for index, ones in zip(waiting, counts, strict=True):
@@ -127,7 +130,7 @@ class Coordinator:
                     normalizer(after.averages) if averaging else None,
                 )
             )
-        self.store.append(stored)
+        self.store.append(stored, also)
 
     def result(self, level: int = 0) -> QuantileResult:
         """The result of a level as it stands."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from privatile.errors import InputError, StoreError
 from privatile.spec import RunSpec
@@ -24,6 +24,10 @@ CREATE TABLE rounds (level INTEGER NOT NULL, round INTEGER NOT NULL, query REAL 
                      averaged INTEGER NOT NULL, lengths TEXT NOT NULL, ones TEXT NOT NULL, after REAL NOT NULL,
                      mean REAL, normalizer REAL, at REAL NOT NULL, PRIMARY KEY (level, round)) WITHOUT ROWID;
 """
+
+
+Statement = tuple[str, tuple[Any, ...]]
+"""One SQL statement and its values."""
 
 
 class StoredRound(NamedTuple):
@@ -93,11 +97,13 @@ class RunStore:
             raise StoreError(f"{path} holds a run of another format; this version reads format {FORMAT}.")
         return cls(connection, str(path))
 
-    def append(self, rounds: list[StoredRound]) -> None:
-        """One round of every level, in one transaction."""
+    def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
+        """One round of every level, and what a transport keeps with it, in one transaction."""
         now = time.time()
         try:
             with self._connection:
+                for statement, values in also:
+                    self._connection.execute(statement, values)
                 self._connection.executemany(
                     "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [
@@ -110,10 +116,31 @@ class RunStore:
                     ],
                 )
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path} could not be written ({error}). Nothing is lost: free the disk, then give the same "
-                "command again."
-            ) from None
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(
+            f"{self.path} could not be written ({error}). Nothing is lost: free the disk and give the same command "
+            "again."
+        )
+
+    def execute(self, statements: Sequence[Statement]) -> None:
+        """Statements on a transport's own tables, in one transaction."""
+        try:
+            with self._connection:
+                for statement, values in statements:
+                    self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from None
+
+    def query(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a transport's own tables; none where the table is not there."""
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return []
+            raise StoreError(f"{self.path} could not be read ({error}).") from None
 
     def rounds(self, level: int = 0, after: int = 0) -> Iterator[StoredRound]:
         """The rounds of a level, in order, from round `after` + 1 on."""

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.averaging import NORMALIZERS, Normalizer
-from privatile.critical import critical_value
+from privatile.critical import NORMALIZERS, Normalizer, critical_value
 from privatile.mechanism import RandomizedResponse
 from privatile.schedule import PRESETS, Constant, Design
 from privatile.study.cells import Cell

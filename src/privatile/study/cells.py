@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -85,7 +85,7 @@ class Cell:
     @cached_property
     def truth(self) -> float:
         """Q*, the level-τ quantile of the weighted mixture of the clients."""
-        return Mixture(self.populations, self.weights).quantile(self.level)
+        return _mixture_quantile(self.populations, self.weights, self.level)
 
     @cached_property
     def mean_truth_rate(self) -> float:
@@ -132,7 +132,7 @@ class Cell:
         """v: the one given, or the exact one of the averaged rounds."""
         if self.critical is not None:
             return self.critical
-        return float(critical_value(None, self.confidence_level, weights=self.round_weights[self.skip :]))
+        return _exact_critical_value(self.round_weights[self.skip :].tobytes(), self.confidence_level)
 
     @cached_property
     def asked(self) -> tuple[int, ...]:
@@ -188,6 +188,19 @@ class Cell:
             "fixed_data": self.fixed_data,
             "held_step": self.held_step,
         }
+
+
+# Cells of a study differ in few things at a time: what two of them share is worked out once.
+
+
+@lru_cache(maxsize=256)
+def _mixture_quantile(populations: tuple[Population, ...], weights: tuple[float, ...], level: float) -> float:
+    return Mixture(populations, weights).quantile(level)
+
+
+@lru_cache(maxsize=64)
+def _exact_critical_value(weights: bytes, confidence_level: float) -> float:
+    return float(critical_value(None, confidence_level, weights=np.frombuffer(weights)))
 
 
 def _plain(population: Population) -> object:

@@ -108,7 +108,8 @@ def _draw_if(w, i, wanted):
 @njit(forceinline=True)
 def _place(q, low, inverse, fraction):
     """q on the table's grid as a 32-bit fixed-point number, plus half a step of the dither that will be added."""
-    return U32(np.int64(((q - low) * inverse + 1.0 / 2048.0) * fraction))
+    # Through a signed word, which vectors can convert to, and back by flipping the top bit.
+    return U32(U32(np.int32(((q - low) * inverse + 1.0 / 2048.0) * fraction - 2147483648.0)) ^ U32(0x80000000))
 
 
 @njit(forceinline=True)
@@ -129,11 +130,18 @@ def _survivals(w, q, low, inverse, table, row, top, parts, above):
 
 @njit(forceinline=True)
 def _thresholds(w, above, rate):
-    """THRESHOLD ← 2³²·((1−r)/2 + r·S), the draw below which a report is 1."""
-    base = F32((1.0 - rate) * 2147483648.0)
-    slope = F32(rate * 4294967040.0)
+    """THRESHOLD ← 2³¹·((1−r)/2 + r·S): a report is 1 when the upper 31 bits of its draw are below."""
+    base = F32((1.0 - rate) * 1073741824.0)
+    # A hair less than 2³¹, so that S = 1 without privacy still fits a signed word.
+    slope = F32(rate * 2147483520.0)
     for i in range(np.uint64(LANES)):
-        w[THRESHOLD * LANES + i] = U32(np.int64(base + slope * above[i]))
+        w[THRESHOLD * LANES + i] = U32(np.int32(base + slope * above[i]))
+
+
+@njit(forceinline=True)
+def _says_yes(w, i):
+    """One report of lane i against its threshold; signed comparisons are one instruction."""
+    return np.int32(U32(_draw(w, i) >> U32(1))) < np.int32(w[THRESHOLD * LANES + i])
 
 
 @njit(forceinline=True)
@@ -143,23 +151,23 @@ def _count_one_by_one(w, length):
         w[COUNT * LANES + i] = U32(0)
     for _ in range(length):
         for i in range(np.uint64(LANES)):
-            below = _draw(w, i) < w[THRESHOLD * LANES + i]
+            below = _says_yes(w, i)
             w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
 
 
 @njit(forceinline=True)
 def _count_binomial(w, length):
-    """COUNT ← Binomial(length, THRESHOLD/2³²), by comparing `length` uniforms with the threshold bit by bit.
+    """COUNT ← Binomial(length, THRESHOLD/2³¹), by comparing `length` uniforms with the threshold bit by bit.
 
     A uniform is below p at the first bit in which they differ. Of n still undecided, Binomial(n, ½) have a next bit of
-    one: the number of ones in n random bits. Half of them are decided at each of the 32 bits, so about 2n bits serve
+    one: the number of ones in n random bits. Half of them are decided at each of the 31 bits, so about 2n bits serve
     where n draws would take 32n. PLACE holds the undecided, INDEX the ones.
     """
     for i in range(np.uint64(LANES)):
         w[COUNT * LANES + i] = U32(0)
         w[PLACE * LANES + i] = U32(length)
     most = length
-    for bit in range(31, -1, -1):
+    for bit in range(30, -1, -1):
         for i in range(np.uint64(LANES)):
             w[INDEX * LANES + i] = U32(0)
         for word in range((most + 31) // 32):
@@ -204,12 +212,13 @@ def _laplace(bits):
 def _close_round(q, mean, squares, lines, seen, move, low, high, centre, number, weight):
     """q ← clip(q + move); then the running mean and the two sums of Algorithm 2 about `centre`, when averaging.
 
-    `number` is m, counted from the first averaged round; 0 before it. `seen` keeps the range of q.
+    `number` is m, counted from the first averaged round; 0 before it. `seen` keeps the range of q. Moves start anew.
     """
     inverse = 1.0 / max(number, 1)
     square = weight * number * number
     for i in range(np.uint64(LANES)):
         value = min(max(q[i] + move[i], low), high)
+        move[i] = 0.0
         q[i] = value
         seen[0, i] = min(seen[0, i], value)
         seen[1, i] = max(seen[1, i], value)
@@ -285,14 +294,11 @@ def cohort(
     for k in range(clients):
         whole[k] = U32(round(moves[k] / unit))
     used = np.zeros(clients, np.int64)
+    w[TOTAL * LANES : (TOTAL + 1) * LANES] = U32(0)
     for m in range(rounds):
         drift = 0.0
-        singles = False
-        for i in range(np.uint64(LANES)):
-            w[TOTAL * LANES + i] = U32(0)
-            move[i] = 0.0
-        if noisy:
-            noise[:] = F32(0.0)
+        # The client whose thresholds stand ready; clients alike use them again.
+        ready = -1
         if not fixed:
             for g in range(rows.size):
                 _survivals(w, q, lows[g], inverses[g], tables, rows[g], cells - 1e-6, parts, above[g])
@@ -307,12 +313,12 @@ def cohort(
                     for i in range(np.uint64(LANES)):
                         truth[i] = F32(1.0) if x > q[i] else F32(0.0)
                     _thresholds(w, truth, rates[k])
-                else:
+                elif ready < 0 or groups[k] != groups[ready] or rates[k] != rates[ready]:
                     _thresholds(w, above[groups[k]], rates[k])
-                singles = True
+                    ready = k
                 add = whole[k]
                 for i in range(np.uint64(LANES)):
-                    below = _draw(w, i) < w[THRESHOLD * LANES + i]
+                    below = _says_yes(w, i)
                     w[TOTAL * LANES + i] = U32(w[TOTAL * LANES + i] + (add if below else U32(0)))
             else:
                 if fixed:
@@ -324,33 +330,32 @@ def cohort(
                             truth[i] = F32(1.0) if x > q[i] else F32(0.0)
                         _thresholds(w, truth, rates[k])
                         for i in range(np.uint64(LANES)):
-                            below = _draw(w, i) < w[THRESHOLD * LANES + i]
+                            below = _says_yes(w, i)
                             w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (U32(1) if below else U32(0)))
                     for i in range(np.uint64(LANES)):
                         w[COUNT * LANES + i] = w[PLACE * LANES + i]
                 else:
-                    _thresholds(w, above[groups[k]], rates[k])
+                    if ready < 0 or groups[k] != groups[ready] or rates[k] != rates[ready]:
+                        _thresholds(w, above[groups[k]], rates[k])
+                        ready = k
                     if length < 12:
                         _count_one_by_one(w, length)
                     else:
                         _count_binomial(w, length)
                 each = moves[k] / length
                 for i in range(np.uint64(LANES)):
-                    move[i] += each * w[COUNT * LANES + i]
+                    move[i] += each * np.int32(w[COUNT * LANES + i])
             if noisy:
                 scale = F32(shares[k] * scales[k])
                 for i in range(np.uint64(LANES)):
                     noise[i] += scale * _laplace(_draw(w, i))
             used[k] += length
         step = steps[m]
-        if noisy:
-            for i in range(np.uint64(LANES)):
-                move[i] += noise[i]
-        if singles:
-            for i in range(np.uint64(LANES)):
-                move[i] += unit * w[TOTAL * LANES + i]
         for i in range(np.uint64(LANES)):
-            move[i] = step * (move[i] - drift)
+            # One report of a round of one record counts `unit`; sums start anew for the next round.
+            move[i] = step * (move[i] + noise[i] + unit * np.int32(w[TOTAL * LANES + i]) - drift)
+            w[TOTAL * LANES + i] = U32(0)
+            noise[i] = F32(0.0)
         number = m + 1 - skip
         _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
         if number > 0 and path.shape[0] > 0:
@@ -410,8 +415,6 @@ def local(
     dither = U32(shift - U32(10))
     fraction = float(1 << shift)
     for m in range(rounds):
-        for i in range(np.uint64(LANES)):
-            move[i] = 0.0
         for k in range(clients):
             length = lengths[min(k, lengths.shape[0] - 1), m]
             if length == 0:
@@ -432,7 +435,7 @@ def local(
             share = shares[k]
             gain, loss = share * (rise + fall), share * fall * length
             for i in range(np.uint64(LANES)):
-                move[i] += gain * w[COUNT * LANES + i] - loss
+                move[i] += gain * np.int32(w[COUNT * LANES + i]) - loss
         number = m + 1 - skip
         _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
         if number > 0 and path.shape[0] > 0:
@@ -454,8 +457,6 @@ def local_fixed(words, start, rates, shares, level, lengths, steps, weights, ski
     seen[0], seen[1] = start, start
     used = np.zeros(clients, np.int64)
     for m in range(rounds):
-        for i in range(np.uint64(LANES)):
-            move[i] = 0.0
         for k in range(clients):
             length = lengths[min(k, lengths.shape[0] - 1), m]
             if length == 0:

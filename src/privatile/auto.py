@@ -1,0 +1,154 @@
+"""The default design: a plan that tunes itself (the policy of `policy.py`, for one run).
+
+It lies outside Assumptions 2–3: its step depends on the number of rounds and on the answers. The evidence for it is the
+coverage study, not the paper's theorems.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from privatile.errors import InputError
+from privatile.estimator import Ask, Client, LocalLevel, RoundState, check_clients, drift, round_weight
+from privatile.policy import AVERAGE, STAGES, Policy, Tuning, information
+from privatile.scale import Scale, working_range
+from privatile.schedule import Mode
+
+ROUNDS = 200
+"""Rounds when none are asked for: 10,000 would lower the error by less than 3%."""
+
+FEWEST_ROUNDS = 20
+"""Half of them place the quantile and probe; fewer leave nothing to average."""
+
+SHORTEST = 4
+"""Records a round of the smallest client where the design may choose: with fewer the search costs whole percents."""
+
+SUPPORTED = 1000.0
+"""Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the coverage study vouches."""
+
+
+class Memory(NamedTuple):
+    """What a run of this design has learned."""
+
+    tuning: Tuning
+    left: tuple[int, ...]
+    """Records of every client not yet asked."""
+
+
+def pooled_noise(clients: Sequence[Client]) -> float:
+    """s² = Σ p_k²/(4 r_k² n_k): what is left in a rank when every record has answered once.
+
+    >>> from privatile.mechanism import RandomizedResponse
+    >>> pooled_noise([Client("all", RandomizedResponse(0.5), 1.0, 0.5, 10_000)])
+    0.0001
+    """
+    return math.fsum((client.weight / client.mechanism.truth_rate) ** 2 / (4 * client.records) for client in clients)
+
+
+def chosen_rounds(wanted: int | None, smallest: int) -> int:
+    """The rounds asked for, or as many of 200 as the smallest client can fill with four records each.
+
+    >>> chosen_rounds(None, 10_000), chosen_rounds(None, 240), chosen_rounds(50, 100)
+    (200, 60, 50)
+    """
+    if smallest < FEWEST_ROUNDS:
+        raise InputError(
+            f"design auto needs at least {FEWEST_ROUNDS} records at every client; one has {smallest}. Leave it out, or "
+            "merge it with another (both change the estimand)."
+        )
+    if wanted is None:
+        return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * FEWEST_ROUNDS)))
+    if not FEWEST_ROUNDS <= wanted <= smallest:
+        raise InputError(
+            f"rounds must be at least {FEWEST_ROUNDS} for design auto (--design rounds takes fewer) and at most the "
+            f"number of records of the smallest client, {smallest}; got {wanted}. Ask for fewer or more rounds."
+        )
+    return wanted
+
+
+@dataclass(frozen=True, eq=False)
+class AutoPlan:
+    """Search, probe, average: see `policy.Policy`."""
+
+    clients: tuple[Client, ...]
+    scale: Scale
+    wanted: int | None = None
+    local_level: LocalLevel = "global"
+    mode: Mode = "cohort"
+
+    def __post_init__(self) -> None:
+        check_clients(self.clients)
+        if self.mode != "cohort":
+            raise InputError("design auto asks cohorts: leave out --mode local, or take another --design.")
+        self.rounds  # noqa: B018  a number of rounds that does not fit is refused here
+
+    @cached_property
+    def level(self) -> float:
+        """τ = Σ p_k τ_k."""
+        return math.fsum(client.weight * client.level for client in self.clients)
+
+    @cached_property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return chosen_rounds(self.wanted, min(client.records for client in self.clients))
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The rules, with this run's numbers."""
+        low, high = working_range(self.scale)
+        return Policy(self.level, low, high, self.rounds, pooled_noise(self.clients))
+
+    @cached_property
+    def _records(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([client.records for client in self.clients], dtype=np.int64)
+
+    @property
+    def start(self) -> float:
+        """The first question: the middle of the range, where a flat belief asks first."""
+        return float(self.policy.begin().query[0])
+
+    @property
+    def information(self) -> float:
+        """How much the records can say at this level; see `policy.information`."""
+        return information(self.level, self.policy.noise)
+
+    def recall(self) -> Memory:
+        """Nothing learned, nothing asked."""
+        return Memory(self.policy.begin(), tuple(client.records for client in self.clients))
+
+    def ask(self, state: RoundState) -> Ask | None:
+        """The policy's next question, asked of its share of every client's records."""
+        if state.round >= self.rounds:
+            return None
+        tuning, left = remembered(state)
+        rows = np.array([left], dtype=np.int64)
+        lengths = self.policy.lengths(tuning, self._records, rows)[0]
+        averaged = bool(tuning.stage[0] == AVERAGE)
+        return Ask(
+            query=float(tuning.query[0]),
+            lengths=tuple(lengths.tolist()),
+            step=float(tuning.step[0]) if averaged else 0.0,
+            averaged=averaged,
+            stage=STAGES[int(tuning.stage[0])],
+        )
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> Memory:
+        """The belief and the records left after a round."""
+        if not isinstance(memory, Memory):
+            raise TypeError("a run of design auto remembers a Memory")
+        tuning = self.policy.learn(memory.tuning, np.array([drift(state, self)]), np.array([round_weight(state)]))
+        left = tuple(have - asked for have, asked in zip(memory.left, ask.lengths, strict=True))
+        return Memory(tuning, left)
+
+
+def remembered(state: RoundState) -> Memory:
+    """The memory of a run of this design."""
+    if not isinstance(state.memory, Memory):
+        raise TypeError("this run does not follow design auto")
+    return state.memory

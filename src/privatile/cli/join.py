@@ -1,0 +1,78 @@
+"""`privatile join`: run a federation's client next to its data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from privatile.errors import InputError
+
+
+@click.command()
+@click.argument("invitation", type=click.Path(path_type=Path))
+@click.option(
+    "--source", required=True, metavar="FILE", help="CSV, Parquet or JSON (also .gz) with this site's records."
+)
+@click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
+@click.option("--person", metavar="COLUMN", help="Column that says whose record it is: the budget is then per person.")
+@click.option("--site", type=click.Path(path_type=Path), help="Folder that `privatile enroll` made.")
+@click.option(
+    "--policy", type=click.Path(path_type=Path), help="Policy file; the one in the site's folder unless given."
+)
+@click.option("--restored", is_flag=True, help="The ledger comes from a backup: mark what it has lost as spent.")
+@click.option("--new-people", is_flag=True, help="This file holds other people than the last one of this column.")
+@click.option("--yes", is_flag=True, help="The study shown is agreed to; do not ask.")
+@click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
+@click.option("--ops-port", type=int, help="Serve /metrics and /health here (0: any free port).")
+@click.option("--ops-host", default="127.0.0.1", show_default=True)
+@click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
+@click.option("--verbose", is_flag=True, help="Log every answer.")
+def join(
+    invitation: Path,
+    source: str,
+    value: str,
+    person: str | None,
+    site: Path | None,
+    policy: Path | None,
+    restored: bool,
+    new_people: bool,
+    yes: bool,
+    install_unit: Path | None,
+    ops_port: int | None,
+    ops_host: str,
+    json_logs: bool,
+    verbose: bool,
+) -> None:
+    """Answer a study's questions from this site's own file, as long as it lasts. Connects outward only.
+
+    Each record answers once; the ledger in the site's folder sees to that. The policy file there has the last word.
+    """
+    from privatile.federation.invitation import read_invitation
+    from privatile.federation.ops import start_logging
+    from privatile.federation.running import JoinOptions, join_run, unit_text
+    from privatile.federation.site import find_site
+
+    invited = read_invitation(invitation)
+    place = find_site(invitation, invited, site)
+    if install_unit is not None:
+        path = install_unit / f"privatile-{invited.client}.service"
+        install_unit.mkdir(parents=True, exist_ok=True)
+        arguments = ["join", str(invitation.absolute()), "--source", str(Path(source).absolute()), "--value", value]
+        arguments += ["--site", str(place.path.absolute()), "--yes", "--json-logs"]
+        arguments += ["--person", person] if person else []
+        arguments += ["--policy", str(policy.absolute())] if policy else []
+        path.write_text(unit_text(invited.client, arguments), encoding="utf-8")
+        click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
+        return
+    for label, text in invited.rows():
+        click.echo(f"{label:>18}  {text}", err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError("nobody is here to agree to the study. Read it, then say so with --yes.")
+        click.confirm("Answer this study?", abort=True, err=True)
+    start_logging(as_json=json_logs, verbose=verbose)
+    options = JoinOptions(value, person, policy, restored, new_people, ops_host, ops_port)
+    end = join_run(invited, place, source, options, lambda line: click.echo(line, err=True))
+    click.echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command goes on.", err=True)

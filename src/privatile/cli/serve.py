@@ -1,0 +1,43 @@
+"""`privatile serve`: run a federation's coordinator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--broker", "brokers", multiple=True, metavar="URL", help="tls://host:port of a broker of your own.")
+@click.option("--replicas", type=int, default=1, show_default=True, help="Copies a broker cluster keeps.")
+@click.option("--ops-port", type=int, help="Serve /metrics and /health here (0: any free port).")
+@click.option("--ops-host", default="127.0.0.1", show_default=True)
+@click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
+@click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
+@click.option("--verbose", is_flag=True, help="Log every round.")
+def serve(
+    folder: Path,
+    brokers: tuple[str, ...],
+    replicas: int,
+    ops_port: int | None,
+    ops_host: str,
+    exit_when_paused: bool,
+    json_logs: bool,
+    verbose: bool,
+) -> None:
+    """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
+    from privatile.federation.directory import Directory
+    from privatile.federation.ops import start_logging
+    from privatile.federation.running import ServeOptions, serve_run
+
+    start_logging(as_json=json_logs, verbose=verbose)
+    options = ServeOptions(brokers, ops_host, ops_port, exit_when_paused, replicas=replicas)
+    directory = Directory(folder)
+    end = serve_run(directory, options, lambda line: click.echo(line, err=True))
+    if end == "finished":
+        from privatile.federation.status import run_result
+
+        click.echo(str(run_result(directory)))
+    else:
+        click.echo(f"The run is {end}." + (" `privatile serve` goes on." if end == "stopped" else ""), err=True)

@@ -1,0 +1,161 @@
+"""What a run shows about itself, in numbers and in words.
+
+The supported region is one number known beforehand, the information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k): the square of how
+many standard errors fit into a local spread. The coverage study vouches for the default interval where it is large
+enough. Below, or where the run itself shows trouble, the result says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered
+from privatile.estimator import Plan, RoundState
+from privatile.inference import Trajectory
+from privatile.linear_model import relaxations
+from privatile.plug_in import LARGEST_SLOPE_ERROR, Curve
+from privatile.policy import information
+from privatile.result import Caveat, Row
+
+FEW_RELAXATIONS = 12.0
+"""Below this the average of the path is little more than its end."""
+
+UNKNOWN_BEND = 0.3
+"""Share of the squared error from the unknown bend above which curvature, not noise, limits the run."""
+
+DOMINANT = 0.5
+"""A client that makes up more than this share of the variance decides the width alone."""
+
+
+class Diagnosis(NamedTuple):
+    """Rows for the result, and what a reader must know."""
+
+    rows: tuple[Row, ...]
+    caveats: tuple[Caveat, ...]
+
+
+def troubled(
+    have: float,
+    slope_error: NDArray[np.float64],
+    bend_share: NDArray[np.float64],
+    held: NDArray[np.bool_],
+    gave_up: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Whether the result of a run of design auto carries one of the warnings below; many runs at once."""
+    unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up
+    return unsure | (have < SUPPORTED)
+
+
+def diagnose(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> Diagnosis:
+    """All that can be read from plan, state and fit."""
+    rows: list[Row] = []
+    caveats: list[Caveat] = []
+    _support(plan, rows, caveats)
+    if isinstance(plan, AutoPlan):
+        _stages(plan, state, rows, caveats)
+    if curve is not None:
+        _curve(plan, trajectory, curve, rows, caveats)
+    _dominance(plan, rows, caveats)
+    return Diagnosis(tuple(rows), tuple(caveats))
+
+
+def _support(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:
+    have = information(plan.level, pooled_noise(plan.clients))
+    enough = have >= SUPPORTED
+    words = f"{have:,.0f}: " + ("enough" if enough else f"too little, {SUPPORTED:,.0f} are needed")
+    rows.append(Row("information", "information", have, words))
+    if not enough and isinstance(plan, AutoPlan):
+        more = SUPPORTED / have
+        caveats.append(
+            Caveat(
+                "support",
+                f"Too little information for this level: {have:,.0f} where the coverage study vouches from "
+                f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {more:.2g} times the records, or "
+                f"truth rates {math.sqrt(more):.2g} times as large.",
+            )
+        )
+
+
+def _stages(plan: AutoPlan, state: RoundState, rows: list[Row], caveats: list[Caveat]) -> None:
+    tuning = remembered(state).tuning
+    searched, probed, spent = int(tuning.searched[0]), int(tuning.probed[0]), float(tuning.spent[0])
+    words = (
+        f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile, {probed} to probe around it"
+    )
+    rows.append(Row("search", "search", {"rounds": searched, "share": spent, "probes": probed}, words))
+    if bool(tuning.gave_up[0]):
+        caveats.append(
+            Caveat(
+                "not-located",
+                "The search for the quantile ended before it had settled: the estimate may be far off. A narrower "
+                "--range, --log, or more records would help.",
+            )
+        )
+
+
+def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], caveats: list[Caveat]) -> None:
+    percent = f"± {100 * curve.slope_error:.0f}%"
+    at = plan.scale.slope(curve.inference.center)
+    density = curve.slope / at if at else math.nan
+    rows.append(
+        Row(
+            "density",
+            "density there",
+            {"estimate": density, "relative_error": curve.slope_error},
+            f"{density:.3g} a unit {percent}",
+        )
+    )
+    reached = relaxations(trajectory.steps, curve.slope)
+    rows.append(Row("relaxations", "relaxations", reached, f"{reached:.0f}"))
+    bend = f"{curve.bend:+.2f}, {100 * curve.bend_share:.0f}% of the squared error"
+    rows.append(Row("bend", "bend", {"estimate": curve.bend, "share": curve.bend_share}, bend))
+    if not curve.holds:
+        caveats.append(
+            Caveat(
+                "slope",
+                f"The distribution's slope at the estimate is known within {percent} only (at most "
+                f"{100 * LARGEST_SLOPE_ERROR:.0f}% will do): intervals are unreliable here.",
+            )
+        )
+    if curve.bend_share > UNKNOWN_BEND:
+        caveats.append(
+            Caveat(
+                "curvature",
+                f"The distribution bends within the reach of the questions: {100 * curve.bend_share:.0f}% of the "
+                "squared error stems from not knowing how. A scale on which it is straighter (--log) or more records "
+                "would help.",
+            )
+        )
+    if reached < FEW_RELAXATIONS:
+        caveats.append(
+            Caveat(
+                "relaxations",
+                f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "
+                "More rounds or design auto would help.",
+            )
+        )
+
+
+def _dominance(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:
+    if len(plan.clients) < 2:
+        return
+    parts = [(client.weight / client.mechanism.truth_rate) ** 2 / client.records for client in plan.clients]
+    most = max(range(len(parts)), key=parts.__getitem__)
+    share, name = parts[most] / math.fsum(parts), plan.clients[most].name
+    rows.append(
+        Row(
+            "dominance", "largest part", {"client": name, "share": share}, f"{name}, {100 * share:.0f}% of the variance"
+        )
+    )
+    if share > DOMINANT:
+        caveats.append(
+            Caveat(
+                "dominance",
+                f"Client {name} makes up {100 * share:.0f}% of the variance: more records or a larger ε there narrow "
+                "the interval most.",
+            )
+        )

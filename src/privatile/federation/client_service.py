@@ -1,0 +1,338 @@
+"""The client's service: connect outward, say hello, answer what the site's policy and ledger allow, for months.
+
+Whatever is lost on the way is asked again, and a question asked again gets the stored count: so every failure of the
+network, of the broker or of this process has the same cure, which is to connect, say hello and look at the last
+question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Protocol, TypeVar
+
+from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
+from privatile.federation import wire
+from privatile.federation.connection import Backoff, Connection, Msg, connected
+from privatile.federation.invitation import Invitation
+from privatile.federation.keys import KeyPair
+from privatile.federation.ops import Metrics
+from privatile.federation.policy import Policy
+from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome
+from privatile.protocol import Answer, Question
+
+log = logging.getLogger("privatile.federation.client")
+
+T = TypeVar("T")
+End = Literal["finished", "aborted", "stopped"]
+
+HEARTBEAT = 15.0
+"""Seconds between hellos of an idle client; also how long a question can stay unseen after a lost message."""
+
+
+AT_ONCE = 20_000
+"""Records answered without handing over to a thread: under a millisecond's work, less than the hand-over costs."""
+
+
+class Respondent(Protocol):
+    """The privacy boundary as the service sees it: questions in, counts and the ledger's link out."""
+
+    def link(self) -> Link:
+        """Where the ledger stands."""
+        ...
+
+    def confirm(self, seen: Link) -> None:
+        """Raise LedgerError where `seen` is not part of this ledger's past."""
+        ...
+
+    def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
+        """Counts, durable in the ledger before they are returned."""
+        ...
+
+    def write_off(self, records: int, through_round: int) -> None:
+        """Mark records as spent, so that no more than `records` of this run are unaccounted for."""
+        ...
+
+
+class ClientService:
+    """One client of one study."""
+
+    def __init__(
+        self,
+        invitation: Invitation,
+        key: KeyPair,
+        policy: Policy,
+        respondent: Respondent,
+        *,
+        restored: bool = False,
+        heartbeat: float = HEARTBEAT,
+        backoff: Backoff | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.invitation = invitation
+        self.study = invitation.study
+        self.client = invitation.client
+        self.metrics = metrics or Metrics("privatile_client")
+        self._digest = self.study.digest
+        self._key = key
+        self._policy = policy
+        self._respondent = respondent
+        self._instance = secrets.token_hex(16)
+        self._restoring = restored
+        self._restored: Link | None = None
+        self._heartbeat = heartbeat
+        self._backoff = backoff or Backoff()
+        self._stop = asyncio.Event()
+        self._end: End | None = None
+        self._failure: PrivatileError | None = None
+        self._welcomed = False
+        self._answering = asyncio.Lock()
+        self._wake = asyncio.Event()
+        # One thread owns the ledger's work, so that a large cohort does not hold up heartbeats.
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="respondent")
+
+    def stop(self) -> None:
+        """Finish the answer in hand and return."""
+        self._stop.set()
+        self._wake.set()
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether the client is connected and welcome."""
+        facts = {
+            "client": self.client,
+            "connected": bool(self.metrics.value("connected")),
+            "welcomed": self._welcomed,
+            "round": int(self.metrics.value("round")),
+        }
+        return bool(facts["connected"]) and self._welcomed, facts
+
+    async def run(self) -> End:
+        """Serve until the study ends or somebody stops this client; refusals of policy or ledger are raised."""
+        try:
+            while self._end is None and self._failure is None and not self._stop.is_set():
+                try:
+                    async with connected(
+                        self.client, self.invitation.brokers, self._key, self.invitation.authority
+                    ) as connection:
+                        self._backoff.reset()
+                        log.info("connected", extra={"facts": {"client": self.client}})
+                        self.metrics.set("connected", 1)
+                        await self._session(connection)
+                except BrokerError as error:
+                    log.warning("no connection", extra={"facts": {"client": self.client, "reason": str(error)}})
+                self.metrics.set("connected", 0)
+                if self._end is None and self._failure is None and not self._stop.is_set():
+                    self.metrics.add("reconnects")
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._stop.wait(), self._backoff.next())
+        finally:
+            self._worker.shutdown(wait=True)
+        if self._failure is not None:
+            raise self._failure
+        return self._end or "stopped"
+
+    async def _session(self, connection: Connection) -> None:
+        identity, nc = self.study.identity, connection.nc
+        self._welcomed = False
+
+        async def on_ask(message: Msg) -> None:
+            # Only the newest question matters: rounds that have passed count no more answers.
+            if questions.pending_msgs == 0:
+                await self._on_ask(connection, message.data)
+
+        async def on_welcome(message: Msg) -> None:
+            await self._on_welcome(connection, message.data)
+
+        async def on_hello(message: Msg) -> None:
+            await self._on_own_hello(connection, message.data)
+
+        await nc.subscribe(wire.welcome_subject(identity, self.client), cb=on_welcome)
+        await nc.subscribe(wire.hello_subject(identity, self.client), cb=on_hello)
+        questions = await nc.subscribe(wire.ask_subject(identity), cb=on_ask)
+        await self._say_hello(connection)
+        watcher = asyncio.create_task(self._watch(connection))
+        try:
+            while self._end is None and self._failure is None:
+                if self._stop.is_set() or connection.lost.is_set():
+                    return
+                try:
+                    # Until the coordinator has welcomed this client, it asks again soon: it may not have been there.
+                    await asyncio.wait_for(
+                        self._wake.wait(), self._heartbeat if self._welcomed else min(2.0, self._heartbeat)
+                    )
+                except TimeoutError:
+                    await self._say_hello(connection)
+                    if self._welcomed and not await self._look_up(connection):
+                        return  # a broker that keeps a question gives it: this connection only looks alive
+                self._wake.clear()
+        finally:
+            watcher.cancel()
+
+    async def _watch(self, connection: Connection) -> None:
+        await connection.lost.wait()
+        self._wake.set()
+
+    async def _look_up(self, connection: Connection) -> bool:
+        """Answer the last question that the broker keeps; False where none could be had."""
+        payload = await connection.last_question(self.study.identity)
+        if payload is not None:
+            await self._on_ask(connection, payload)
+        return payload is not None
+
+    async def _in_worker(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    # -- hello and welcome ---------------------------------------------------------------------------------------
+
+    async def _say_hello(self, connection: Connection) -> None:
+        link = await self._in_worker(self._respondent.link)
+        hello = Hello(self._digest, self.client, self._instance, link, self._restored)
+        with contextlib.suppress(Exception):  # a connection that is just being lost: the next one says hello again
+            await connection.nc.publish(wire.hello_subject(self.study.identity, self.client), hello.pack(self._key))
+
+    async def _on_own_hello(self, connection: Connection, payload: bytes) -> None:
+        """Hear who else speaks with this key."""
+        try:
+            message = wire.read_message(payload, self._key.public.signer, wire.LARGEST_ANSWER)
+        except ProtocolError:
+            return
+        if not isinstance(message, Hello) or message.study != self._digest or message.instance == self._instance:
+            return
+        # Let the other hear us too, so that both stop.
+        await self._say_hello(connection)
+        await connection.nc.flush(2)
+        self._fail(
+            SiteRefusal(
+                f"another process is answering with the key of client {self.client}: two live holders of one key. Both "
+                "stop. Find the other one (a copied folder, a service left running), remove it, then start one again."
+            )
+        )
+
+    async def _on_welcome(self, connection: Connection, payload: bytes) -> None:
+        try:
+            message = wire.read_message(payload, self.invitation.coordinator.signer, wire.LARGEST_ANSWER)
+        except ProtocolError as error:
+            self._refuse("a welcome", str(error))
+            return
+        if not isinstance(message, Welcome) or message.client != self.client or message.instance != self._instance:
+            return
+        if message.study != self._digest:
+            self._fail(
+                SiteRefusal(
+                    "the coordinator runs another version of this study than the invitation's. Ask for the new "
+                    "invitation, read it, and join with that."
+                )
+            )
+            return
+        if message.refusal:
+            self._fail(SiteRefusal(f"the coordinator refuses client {self.client}: {message.refusal}"))
+            return
+        try:
+            await self._in_worker(lambda: self._check_past(message))
+        except LedgerError as error:
+            self._fail(error)
+            return
+        if self._restored is not None and message.ledger == self._restored:
+            # The coordinator has not yet heard which past was lost: say it.
+            await self._say_hello(connection)
+            return
+        if not self._welcomed:
+            self._welcomed = True
+            self.metrics.set("welcomed", 1)
+            log.info("welcomed", extra={"facts": {"client": self.client, "round": message.round}})
+            await self._look_up(connection)
+
+    def _check_past(self, message: Welcome) -> None:
+        if message.ledger is None or message.ledger == self._restored:
+            return
+        try:
+            self._respondent.confirm(message.ledger)
+        except LedgerError:
+            if not self._restoring or self._restored is not None:
+                raise
+            self._respondent.write_off(message.records, message.round)
+            self._restored = message.ledger
+            log.warning(
+                "restored ledger: unaccounted records are marked as spent",
+                extra={"facts": {"client": self.client, "round": message.round}},
+            )
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    async def _on_ask(self, connection: Connection, payload: bytes) -> None:
+        if not self._welcomed:
+            # A question came before the welcome: the coordinator is there now.
+            await self._say_hello(connection)
+            return
+        # A question looked up and the same one delivered must not race for the ledger.
+        async with self._answering:
+            await self._answer(connection, payload)
+
+    async def _answer(self, connection: Connection, payload: bytes) -> None:
+        try:
+            message = wire.read_message(payload, self.invitation.coordinator.signer, wire.LARGEST_ASK)
+            if message.study != self._digest:
+                raise ProtocolError("it belongs to another study, or to another version of this one.")
+            if isinstance(message, Notice):
+                self._on_notice(message)
+                return
+            if not isinstance(message, AskMessage) or message.run != self.study.run:
+                raise ProtocolError("it belongs to another run.")
+            questions = message.questions(self.client)
+            self._check_terms(questions)
+        except (ProtocolError, SiteRefusal) as error:
+            self._refuse("a question", str(error))
+            return
+        if not questions:
+            return
+        try:
+            if sum(question.length for question in questions) <= AT_ONCE:
+                answers, link = self._respondent.answer(questions)
+            else:
+                answers, link = await self._in_worker(lambda: self._respondent.answer(questions))
+        except Equivocation as error:
+            self.metrics.add("equivocations")
+            log.error("equivocation", extra={"facts": {"client": self.client, "round": message.round}})
+            self._refuse("a question", str(error))
+            return
+        except PrivatileError as error:
+            self._fail(error)
+            return
+        answer = AnswerMessage(self._digest, answers, link)
+        with contextlib.suppress(Exception):  # a lost connection: the question is looked up again after the next
+            await connection.nc.publish(wire.answer_subject(self.study.identity, self.client), answer.pack(self._key))
+        self.metrics.add("answers")
+        self.metrics.set("round", message.round)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("answered", extra={"facts": {"client": self.client, "round": message.round}})
+
+    def _check_terms(self, questions: Sequence[Question]) -> None:
+        """Refuse what the agreed study does not cover, whatever the coordinator signs."""
+        low, high = self.study.range
+        for question in questions:
+            self._policy.check_question(question)
+            if question.round > self.study.rounds:
+                raise SiteRefusal(f"round {question.round} is beyond the study's {self.study.rounds} rounds.")
+            if not low <= question.query <= high:
+                raise SiteRefusal("the question lies outside the study's range.")
+
+    def _on_notice(self, notice: Notice) -> None:
+        log.info("notice", extra={"facts": {"client": self.client, "state": notice.state, "reason": notice.reason}})
+        if notice.run == self.study.run and notice.state in ("finished", "aborted"):
+            self._end = "finished" if notice.state == "finished" else "aborted"
+            self._wake.set()
+
+    def _refuse(self, what: str, reason: str) -> None:
+        self.metrics.add("refused")
+        seen = int(self.metrics.value("refused"))
+        if seen > 20 and seen & (seen - 1):
+            return  # from here on every doubling is logged: a flood must not fill the disk
+        log.warning("refused", extra={"facts": {"client": self.client, "what": what, "reason": reason}})
+
+    def _fail(self, error: PrivatileError) -> None:
+        self._failure = self._failure or error
+        self._wake.set()

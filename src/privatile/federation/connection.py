@@ -1,0 +1,160 @@
+"""One TLS connection to a broker, opened once and never repaired in place.
+
+The broker library's own reconnection hides what was lost. Here a lost connection ends; the service above opens a new
+one, says hello and asks for the last question again, so that being cut off and being restarted are the same case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from privatile.errors import BrokerError, require
+from privatile.federation import wire
+from privatile.federation.certificates import client_context, explain_tls
+from privatile.federation.keys import KeyPair
+
+require("nats", "federation")
+
+import nats  # noqa: E402  (after the check that gives the cure)
+import nats.errors  # noqa: E402
+from nats.aio.client import Client as Nats  # noqa: E402
+from nats.aio.msg import Msg  # noqa: E402
+
+__all__ = ["Backoff", "Connection", "Msg", "connected", "explain"]
+
+SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
+"""Seconds between attempts: doubling from the first to the second, for ever."""
+
+
+WATCH = 0.5
+"""Seconds between looks at whether a connection still stands."""
+
+
+class Connection:
+    """A live connection and an event for its end."""
+
+    def __init__(self, nc: Nats, lost: asyncio.Event, complaints: list[str]) -> None:
+        self.nc = nc
+        self.lost = lost
+        self.complaints = complaints
+        """What the broker complained about, permission by permission."""
+
+    async def last_question(self, identity: str) -> bytes | None:
+        """The last ask or notice the broker keeps; None when there is none yet, or the broker does not answer."""
+        return await self.last(wire.ask_stream(identity), wire.ask_subject(identity))
+
+    async def last(self, stream: str, subject: str, timeout: float = 5.0) -> bytes | None:
+        """The last message of a stream on a subject."""
+        try:
+            kept = await self.nc.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=timeout)
+        except (nats.errors.Error, TimeoutError):
+            return None
+        if kept.headers and kept.headers.get("Status"):
+            return None
+        return kept.data
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    party: str, urls: Sequence[str], key: KeyPair, authority: str, timeout: float = 5.0
+) -> AsyncIterator[Connection]:
+    """Open a connection, or raise BrokerError with a reason in words; close it at the end."""
+    lost = asyncio.Event()
+    causes: list[BaseException] = []
+    complaints: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        causes.append(error)
+        if "permissions violation" in str(error).lower():
+            complaints.append(str(error))
+
+    async def on_closed() -> None:
+        lost.set()
+
+    try:
+        nc = await asyncio.wait_for(
+            nats.connect(
+                servers=list(urls),
+                name=party,
+                tls=client_context(authority),
+                nkeys_seed_str=key.seed,
+                inbox_prefix=wire.inbox_prefix(party),
+                allow_reconnect=False,
+                # One attempt a server; the library counts the first as none and reads 0 as "for ever".
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=timeout,
+                ping_interval=10,
+                max_outstanding_pings=2,
+                error_cb=on_error,
+                closed_cb=on_closed,
+            ),
+            timeout=4 * timeout,
+        )
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise BrokerError(explain([*causes, error], urls)) from None
+
+    async def watch() -> None:
+        # The library's own call-back can be held up for good while it closes a TLS connection that was cut.
+        while nc.is_connected:
+            await asyncio.sleep(WATCH)
+        lost.set()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield Connection(nc, lost, complaints)
+    finally:
+        watcher.cancel()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(nc.close(), timeout=2.0)
+
+
+def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
+    """Why no connection came about, in words a site can act on."""
+    where = ", ".join(urls)
+    for cause in causes:
+        told = explain_tls(cause)
+        if told:
+            return told
+    texts = " ".join(f"{type(cause).__name__} {cause}" for cause in causes).lower()
+    if "authorization" in texts:
+        return (
+            f"the broker at {where} does not know this key: it is not admitted yet, was revoked, or was replaced. "
+            "The coordinator admits it with `privatile federation admit`."
+        )
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return f"no TLS connection with {where}: what answers there is not this federation's broker."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return f"nothing listens at {where}: the broker is not running, or a firewall is in between."
+    if "name or service" in texts or "getaddrinfo" in texts or "gaierror" in texts:
+        return f"the name in {where} is not known here: check the address in the invitation."
+    return f"no connection with {where} ({type(causes[-1]).__name__})."
+
+
+class Backoff:
+    """Waiting times between attempts: doubling, with jitter so that a thousand clients do not return at once.
+
+    >>> waits = Backoff(draw=lambda: 0.5)
+    >>> [waits.next() for _ in range(3)], [waits.next() for _ in range(20)][-1]
+    ([0.1, 0.2, 0.4], 30.0)
+    """
+
+    def __init__(
+        self, shortest: float = SHORTEST_WAIT, longest: float = LONGEST_WAIT, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._shortest, self._longest, self._draw = shortest, longest, draw
+        self._wait = shortest
+
+    def next(self) -> float:
+        """How long to wait now."""
+        wait = self._wait
+        self._wait = min(2.0 * wait, self._longest)
+        return wait * (0.5 + self._draw())
+
+    def reset(self) -> None:
+        """It worked: start from the shortest again."""
+        self._wait = self._shortest

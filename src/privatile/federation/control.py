@@ -1,0 +1,35 @@
+"""How other commands speak to a running coordinator: small files in a folder, looked at every tick, and SIGTERM.
+
+Files survive a crash of either side; a request is removed once it has been carried out.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Control:
+    """The folder of requests."""
+
+    folder: Path
+
+    def request(self, action: str, client: str = "") -> None:
+        """Ask for `abort`, or to `readmit` a client."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.folder / (f"{action}.{client}" if client else action)).touch()
+
+    def take(self) -> list[tuple[str, str]]:
+        """(action, client) of every request, removing them."""
+        try:
+            names = sorted(os.listdir(self.folder))  # noqa: PTH208  (a plain listing is what costs least here)
+        except FileNotFoundError:
+            return []
+        found = []
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
+            action, _, client = name.partition(".")
+            found.append((action, client))
+        return found

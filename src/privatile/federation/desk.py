@@ -1,0 +1,98 @@
+"""The site's desk: the responder and its ledger, as the client's service uses them.
+
+In the ledger a site has one name for itself, whatever a study calls it: two studies that name it differently must not
+make its records look new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from privatile.client.accounts import Terms
+from privatile.client.coins import Coins, OperatingSystemCoins
+from privatile.client.ledger import Ledger, Position
+from privatile.client.people import PersonKey
+from privatile.client.responder import Responder
+from privatile.client.shuffle import shuffle
+from privatile.client.source import Source
+from privatile.errors import InputError
+from privatile.federation.invitation import Invitation
+from privatile.federation.policy import Policy
+from privatile.federation.wire import Link
+from privatile.protocol import Answer, Question
+from privatile.scale import make_scale
+
+
+class Desk:
+    """Questions in, counts and the ledger's link out; everything durable first."""
+
+    def __init__(self, client: str, run: str, responder: Responder) -> None:
+        self.client = client
+        self._run = run
+        self._responder = responder
+        self._ledger = responder.ledger
+
+    def link(self) -> Link:
+        """Where the ledger stands."""
+        return _link(self._ledger.position)
+
+    def confirm(self, seen: Link) -> None:
+        """Raise LedgerError where `seen` is not part of this ledger's past."""
+        self._ledger.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
+
+    def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
+        """One count a question, all in one transaction, and the link of the last."""
+        with self._ledger.transaction():
+            outcomes = [self._responder.outcome(question) for question in questions]
+        last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
+        return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
+
+    def spent(self) -> int:
+        """Records that this run has asked so far, by the ledger."""
+        (total,) = self._ledger.execute(
+            "SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ?", (self._run,)
+        ).fetchone()
+        return int(total)
+
+    def write_off(self, records: int, through_round: int) -> None:
+        """After a restore: mark as spent what the coordinator may have been given and this ledger does not hold."""
+        lost = min(max(0, records - self.spent()), self._responder.available())
+        if lost:
+            self._responder.mark_spent(lost, through_round)
+
+
+def _link(position: Position) -> Link:
+    return Link(position.sequence, position.head.hex())
+
+
+def open_desk(
+    invitation: Invitation,
+    policy: Policy,
+    source: Source,
+    ledger: Ledger,
+    *,
+    person_key: PersonKey | None = None,
+    new_people: bool = False,
+    coins: Coins | None = None,
+) -> Desk:
+    """Read the source, check that the study can be answered from it, and sit down at the desk."""
+    study = invitation.study
+    terms = study.clients[invitation.client]
+    columns = shuffle(source, ledger, missing=study.missing, person_key=person_key)
+    if len(columns) != 1:
+        raise InputError("a site answers for one client: give one file without a client column.")
+    (column,) = columns.values()
+    responder = Responder(
+        study.run,
+        column,
+        terms.mechanism,
+        ledger,
+        coins or OperatingSystemCoins(),
+        scale=make_scale(study.scale, *study.range),
+        missing=study.missing,
+        terms=Terms(new_people=new_people, max_epsilon=policy.max_epsilon),
+    )
+    desk = Desk(invitation.client, study.run, responder)
+    responder.require(max(0, terms.records - desk.spent()))
+    return desk

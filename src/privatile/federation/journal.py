@@ -1,0 +1,122 @@
+"""What a federation's run keeps beside its counts, in the same file and the same transactions.
+
+evidence     every counted answer's ledger link and signature: the transcript can be checked answer by answer
+events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
+quarantined  clients whose answers are not counted until people decide
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from privatile.errors import StoreError
+from privatile.federation.collection import Accepted
+from privatile.federation.wire import Link
+from privatile.server.store import RunStore, Statement
+
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS federation (study TEXT NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS evidence (round INTEGER NOT NULL, client TEXT NOT NULL, sequence INTEGER NOT NULL,"
+    " hash TEXT NOT NULL, signer TEXT NOT NULL, signature TEXT NOT NULL, PRIMARY KEY (round, client)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS links (client TEXT PRIMARY KEY, sequence INTEGER NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER,"
+    " text TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)",
+)
+
+
+class Event(NamedTuple):
+    """Something that happened."""
+
+    at: float
+    kind: str
+    client: str | None
+    round: int | None
+    text: str
+
+
+class Journal:
+    """The federation's own tables in a run's file."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+
+    @classmethod
+    def open(cls, store: RunStore, study_text: str, digest: str) -> Journal:
+        """Prepare the tables, or refuse a file that belongs to another study."""
+        journal = cls(store)
+        store.execute([(statement, ()) for statement in SCHEMA])
+        kept = store.query("SELECT digest FROM federation")
+        if not kept:
+            store.execute([("INSERT INTO federation VALUES (?, ?)", (study_text, digest))])
+        elif kept[0][0] != digest:
+            raise StoreError(
+                f"{store.path} holds a run of another study (hash {kept[0][0][:16]}…, now {digest[:16]}…): the study "
+                "was edited after the run began, or this is another folder's file. Undo the edit, or begin a new "
+                "federation."
+            )
+        return journal
+
+    @property
+    def study(self) -> tuple[str, str]:
+        """(canonical text, digest) of the study behind the run."""
+        kept = self._store.query("SELECT study, digest FROM federation")
+        if not kept:
+            raise StoreError(f"{self._store.path} holds a run, but not of a federation.")
+        return str(kept[0][0]), str(kept[0][1])
+
+    def evidence_rows(self, number: int, answers: dict[str, Accepted], signers: dict[str, str]) -> list[Statement]:
+        """What one round adds, for the round's own transaction."""
+        rows: list[Statement] = []
+        for client, accepted in answers.items():
+            link = (accepted.ledger.sequence, accepted.ledger.hash)
+            rows.append(
+                (
+                    "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
+                    (number, client, *link, signers[client], accepted.signature.decode("ascii")),
+                )
+            )
+            rows.append(("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, *link)))
+        return rows
+
+    def links(self) -> dict[str, Link]:
+        """The last link seen of each client's ledger."""
+        return {row[0]: Link(row[1], row[2]) for row in self._store.query("SELECT client, sequence, hash FROM links")}
+
+    def relink(self, client: str, link: Link) -> None:
+        """A restored ledger was declared by its site: its chain goes on from here."""
+        self._store.execute([("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.hash))])
+
+    def evidence(self, number: int) -> dict[str, tuple[Link, str, str]]:
+        """Link, signer and signature by client of one round."""
+        rows = self._store.query(
+            "SELECT client, sequence, hash, signer, signature FROM evidence WHERE round = ?", (number,)
+        )
+        return {row[0]: (Link(row[1], row[2]), row[3], row[4]) for row in rows}
+
+    def note(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
+        """Write down an event."""
+        self._store.execute([("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (time.time(), kind, client, number, text))])
+
+    def events(self, last: int = 1_000_000) -> Iterator[Event]:
+        """The last events, oldest first."""
+        rows = self._store.query("SELECT * FROM events ORDER BY rowid DESC LIMIT ?", (last,))
+        return (Event(*row) for row in reversed(rows))
+
+    def aborted(self) -> bool:
+        """Whether the run was ended for good."""
+        return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
+
+    def quarantine(self, client: str, reason: str) -> None:
+        """No answer of this client counts until people decide."""
+        self._store.execute([("INSERT OR REPLACE INTO quarantined VALUES (?, ?)", (client, reason))])
+
+    def readmit(self, client: str) -> None:
+        """People have decided: the client's answers count again."""
+        self._store.execute([("DELETE FROM quarantined WHERE client = ?", (client,))])
+
+    def quarantined(self) -> dict[str, str]:
+        """Reasons by client."""
+        return dict(self._store.query("SELECT client, reason FROM quarantined"))

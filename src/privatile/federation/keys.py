@@ -1,0 +1,187 @@
+"""Keys: one secret a party, made where it is used, kept in a file of mode 0600, never printed, never sent.
+
+The secret is an nkey seed. Two Ed25519 keys come of it: the *login* key, with which the broker's challenge is signed,
+and the *signer*, with which messages, enrolments and release records are. They differ because a login signs whatever
+the broker sends: a hostile broker could otherwise have an answer of its own making signed as a challenge.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import stat
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from privatile.errors import InputError, require
+
+nkeys = require("nkeys", "federation")
+
+from nacl.exceptions import BadSignatureError  # noqa: E402  (nkeys stands on nacl: after the check that gives the cure)
+from nacl.signing import SigningKey, VerifyKey  # noqa: E402
+
+SIGNATURE_BYTES = 64
+_USER_PREFIX = 20 << 3  # nkeys' version byte of a user key; base32 shows it as U
+_DERIVATION = b"privatile message signing 1"
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """The public half: what enrolment sends and the roster keeps."""
+
+    login: str
+    signer: str
+
+    def __post_init__(self) -> None:
+        _raw_public(self.login)
+        _raw_public(self.signer)
+
+    @property
+    def fingerprint(self) -> str:
+        """What two people read to each other; it covers both keys."""
+        return fingerprint(f"{self.login}{self.signer}")
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values."""
+        return {"login": self.login, "signer": self.signer}
+
+    @classmethod
+    def from_dict(cls, fields: object) -> PublicKeys:
+        """Read what `to_dict` wrote."""
+        if not isinstance(fields, dict) or set(fields) != {"login", "signer"}:
+            raise InputError("public keys have exactly the fields login and signer.")
+        return cls(fields["login"], fields["signer"])
+
+
+class KeyPair:
+    """A secret in memory. Its text form shows the public half only."""
+
+    def __init__(self, seed: bytes) -> None:
+        try:
+            prefix, raw = nkeys.decode_seed(bytearray(seed))
+        except Exception:
+            raise InputError("this is not a key seed. Make a key with: privatile enroll") from None
+        if prefix != _USER_PREFIX or len(raw) != 32:
+            raise InputError("this seed is not that of a user key. Make a key with: privatile enroll")
+        self._seed = bytes(seed)
+        self._signer = SigningKey(hmac.digest(bytes(raw), _DERIVATION, "sha256"))
+        self.public = PublicKeys(
+            _encode_public(bytes(SigningKey(bytes(raw)).verify_key)), _encode_public(bytes(self._signer.verify_key))
+        )
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public.fingerprint})"
+
+    @property
+    def seed(self) -> str:
+        """The seed, for the broker's client library alone. Never print it."""
+        return self._seed.decode()
+
+    def sign(self, message: bytes) -> bytes:
+        """An Ed25519 signature of 64 bytes by the signer."""
+        return self._signer.sign(message).signature
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """A fresh secret from the operating system's randomness."""
+        return cls(bytes(nkeys.encode_seed(os.urandom(32), _USER_PREFIX)))
+
+
+def _encode_public(raw: bytes) -> str:
+    body = bytes([_USER_PREFIX]) + raw
+    return base64.b32encode(body + _checksum(body)).decode()
+
+
+def _checksum(body: bytes) -> bytes:
+    value: Any = nkeys.crc16(bytearray(body))
+    return int(value).to_bytes(2, "little")
+
+
+def _raw_public(key: object) -> bytes:
+    if not isinstance(key, str) or len(key) != 56 or not key.startswith("U"):
+        raise InputError("a public key is 56 characters starting with U; this is not one.")
+    try:
+        raw = base64.b32decode(key)
+    except ValueError:
+        raise InputError("a public key is 56 characters of base32 starting with U; this is not one.") from None
+    if raw[0] != _USER_PREFIX or raw[-2:] != _checksum(raw[:-2]):
+        raise InputError("this public key has a wrong check sum: it was mistyped or cut.")
+    return raw[1:-2]
+
+
+@lru_cache(maxsize=4096)
+def _verify_key(signer: str) -> VerifyKey:
+    return VerifyKey(_raw_public(signer))
+
+
+def verify(signer: str, message: bytes, signature: bytes) -> bool:
+    """Whether `signature` is that of `signer` under `message`."""
+    if len(signature) != SIGNATURE_BYTES:
+        return False
+    try:
+        _verify_key(signer).verify(message, signature)
+    except BadSignatureError:
+        return False
+    return True
+
+
+def fingerprint(text: str) -> str:
+    """Eight groups of four digits to read aloud: the first 128 bits of SHA-256 of the text.
+
+    >>> fingerprint("a public key")
+    '0b73-48fa-0389-70c4-8ec0-7cd7-3b62-57f3'
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return "-".join(digest[start : start + 4] for start in range(0, 32, 4))
+
+
+def same_fingerprint(left: str, right: str) -> bool:
+    """Whether two fingerprints are the same, however people typed them.
+
+    >>> same_fingerprint("AB12-cd34", "ab12 cd34")
+    True
+    """
+    plain = [text.replace("-", "").replace(" ", "").replace(":", "").lower() for text in (left, right)]
+    return plain[0] == plain[1]
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read; never overwrite one."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InputError(f"{path} exists already and holds a private key: move it away first.") from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def broken_mode(path: Path) -> list[str]:
+    """What is wrong with a private file's permissions; empty when nothing is."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return [f"{path}: a private key must be readable by its owner alone (chmod 600); its mode is {mode:04o}."]
+    return []
+
+
+def read_key(path: Path) -> KeyPair:
+    """Load a seed file; refuses one that others can read."""
+    try:
+        wrong = broken_mode(path)
+        content = path.read_bytes().strip()
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no key here. Make one with: privatile enroll") from None
+    except OSError as error:
+        raise InputError(f"{path}: the key cannot be read ({type(error).__name__}).") from None
+    if wrong:
+        raise InputError(wrong[0])
+    try:
+        return KeyPair(content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None

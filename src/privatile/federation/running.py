@@ -1,0 +1,287 @@
+"""Putting the parts together: a folder becomes a running coordinator, an invitation a running client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from privatile.client.coins import Coins
+from privatile.client.ledger import Ledger
+from privatile.client.people import PersonKey
+from privatile.client.source import Source, open_source
+from privatile.errors import InputError, SiteRefusal, StoreError
+from privatile.federation.broker import EmbeddedBroker
+from privatile.federation.certificates import broken_validity, read_certificate
+from privatile.federation.client_service import HEARTBEAT, ClientService
+from privatile.federation.control import Control
+from privatile.federation.coordinator_service import CoordinatorService
+from privatile.federation.desk import open_desk
+from privatile.federation.directory import Directory
+from privatile.federation.invitation import Invitation
+from privatile.federation.journal import Journal
+from privatile.federation.ops import Metrics, ops_page
+from privatile.federation.policy import load_policy
+from privatile.federation.site import Site
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run's file, ready to go on."""
+
+    store: RunStore
+    journal: Journal
+    coordinator: Coordinator
+
+
+def open_run(directory: Directory) -> OpenRun:
+    """Begin the run of a folder's study, or go on with it; a file of another study is refused."""
+    study = directory.study()
+    path = directory.store_file
+    if path.exists():
+        store = RunStore.open(path, durable=True)
+    else:
+        store = RunStore.create(path, study.run, study.spec, durable=True)
+    journal = Journal.open(store, study.canonical, study.digest)
+    if store.run != study.run or store.spec.digest != study.spec.digest:
+        raise StoreError(f"{path} holds another run than the study's. Move it away, or begin a new federation.")
+    return OpenRun(store, journal, Coordinator(store))
+
+
+def roster_signers(directory: Directory) -> Callable[[], Mapping[str, str]]:
+    """The clients' signing keys, read again when the roster changes."""
+    kept: dict[str, str] = {}
+    stamp = -1
+
+    def load() -> Mapping[str, str]:
+        nonlocal stamp, kept
+        now = directory.roster_file.stat().st_mtime_ns
+        if now != stamp:
+            kept = {name: keys.signer for name, keys in directory.roster().clients.items()}
+            stamp = now
+        return kept
+
+    return load
+
+
+@contextlib.contextmanager
+def pid_file(path: Path) -> Iterator[None]:
+    """Hold a folder for one coordinator: a second one is refused while the first lives."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"a coordinator is already running for this folder (process {path.read_text().strip() or '?'})."
+            ) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def running_coordinator(path: Path) -> int | None:
+    """The process number of the coordinator that holds a folder, if one lives."""
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(path.read_text().strip() or 0) or None
+        return None
+    except ValueError:
+        return None
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How a coordinator is run."""
+
+    brokers: tuple[str, ...] = ()
+    """Addresses of a broker of one's own; empty: the embedded one."""
+    ops_host: str = "127.0.0.1"
+    ops_port: int | None = None
+    exit_when_paused: bool = False
+    linger: float = 3.0
+    """Seconds the embedded broker stays after the end, so that clients hear of it."""
+    replicas: int = 1
+
+
+def serve_run(directory: Directory, options: ServeOptions, say: Callable[[str], None]) -> str:
+    """Run the coordinator of a folder until the study ends or somebody stops it."""
+    study, key, settings = directory.study(), directory.key(), directory.settings()
+    embedded = not options.brokers
+    if embedded:
+        wrong = broken_validity(read_certificate(directory.broker_files.certificate), "the broker's certificate")
+        if wrong:
+            raise InputError(wrong[0])
+    with pid_file(directory.pid_file):
+        run = open_run(directory)
+        broker = None
+        if embedded:
+            directory.write_configuration()
+            broker = EmbeddedBroker(directory.broker_files, settings)
+            broker.start()
+            how = "adopted" if broker.adopted else "started"
+            say(f"broker      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
+        else:
+            say(f"broker      {', '.join(options.brokers)}")
+        say(f"study       {study.title}, {len(study.clients)} clients, {study.rounds} rounds, hash {study.digest[:16]}")
+        say(f"store       {directory.store_file} ({run.coordinator.done} of {run.coordinator.planned} rounds done)")
+        service = CoordinatorService(
+            study,
+            key,
+            run.coordinator,
+            run.journal,
+            urls=options.brokers or (settings.url,),
+            authority=directory.authority.read_text(encoding="ascii"),
+            signers=roster_signers(directory),
+            broker=broker,
+            control=Control(directory.path / "control"),
+            exit_when_paused=options.exit_when_paused,
+            replicas=options.replicas,
+        )
+        try:
+            end = asyncio.run(_serve(service, options, say, linger=options.linger if embedded else 0.0))
+        finally:
+            if broker is not None:
+                broker.stop()
+            run.store.close()
+    return end
+
+
+async def _serve(service: CoordinatorService, options: ServeOptions, say: Callable[[str], None], linger: float) -> str:
+    _on_signals(service.stop)
+    async with contextlib.AsyncExitStack() as stack:
+        if options.ops_port is not None:
+            port = await stack.enter_async_context(
+                ops_page(options.ops_host, options.ops_port, service.metrics, service.health)
+            )
+            say(f"operations  http://{options.ops_host}:{port}/metrics and /health")
+        end = await service.run()
+        if end in ("finished", "aborted") and linger:
+            await asyncio.sleep(linger)
+        return end
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    """How a client is run."""
+
+    value: str
+    person: str | None = None
+    policy: Path | None = None
+    restored: bool = False
+    new_people: bool = False
+    ops_host: str = "127.0.0.1"
+    ops_port: int | None = None
+    heartbeat: float = HEARTBEAT
+
+
+def prepare_client(
+    invitation: Invitation,
+    site: Site,
+    source: Source,
+    options: JoinOptions,
+    *,
+    coins: Coins | None = None,
+    metrics: Metrics | None = None,
+) -> ClientService:
+    """Everything a client checks before it speaks to anybody: policy, ledger, data.
+
+    `coins` are for simulation and tests; no option, file or environment variable leads to them.
+    """
+    policy = load_policy(options.policy or site.policy_file)
+    reasons = policy.refusals(invitation, options.value)
+    if reasons:
+        raise SiteRefusal("this site's policy refuses the study:\n- " + "\n- ".join(reasons))
+    person_key = PersonKey.open(site.path / "person.key") if options.person is not None else None
+    ledger = Ledger.open(site.ledger_file)
+    desk = open_desk(
+        invitation, policy, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
+    )
+    if person_key is not None:
+        person_key.save()
+    return ClientService(
+        invitation,
+        site.key(),
+        policy,
+        desk,
+        restored=options.restored,
+        heartbeat=options.heartbeat,
+        metrics=metrics,
+    )
+
+
+def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptions, say: Callable[[str], None]) -> str:
+    """Run a client until the study ends or somebody stops it."""
+    rows = open_source(source, value=options.value, person=options.person)
+
+    async def serve() -> str:
+        service = prepare_client(invitation, site, rows, options)
+        _on_signals(service.stop)
+        async with contextlib.AsyncExitStack() as stack:
+            if options.ops_port is not None:
+                port = await stack.enter_async_context(
+                    ops_page(options.ops_host, options.ops_port, service.metrics, service.health)
+                )
+                say(f"operations  http://{options.ops_host}:{port}/metrics and /health")
+            return await service.run()
+
+    return asyncio.run(serve())
+
+
+def unit_text(client: str, arguments: Sequence[str]) -> str:
+    """A systemd unit that runs this client for months: restarts after a crash, not after a refusal."""
+
+    def quote(text: str) -> str:
+        plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+        return f'"{plain}"'
+
+    command = " ".join(quote(text) for text in (sys.executable, "-m", "privatile", *arguments))
+    return f"""[Unit]
+Description=privatile client {client}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=30
+# 2: something is wrong with the input or the ledger; 5: the site's policy refuses. Neither heals by itself.
+RestartPreventExitStatus=2 5
+KillSignal=SIGTERM
+TimeoutStopSec=60
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectSystem=full
+UMask=0077
+
+[Install]
+WantedBy=multi-user.target
+"""

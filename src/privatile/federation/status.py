@@ -1,0 +1,140 @@
+"""Where a run stands, and the few things that can be asked of it from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from privatile.errors import InputError, StoreError
+from privatile.federation.control import Control
+from privatile.federation.directory import Directory
+from privatile.federation.journal import Event, Journal
+from privatile.federation.running import open_run, running_coordinator
+from privatile.result import QuantileResult
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run from outside."""
+
+    run: str
+    state: str
+    done: int
+    planned: int
+    process: int | None
+    silent: dict[str, int]
+    """Rounds in a row without an answer, by client."""
+    quarantined: dict[str, str]
+    not_admitted: tuple[str, ...]
+    events: tuple[Event, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"events": [event._asdict() for event in self.events]}
+
+    def to_text(self) -> str:
+        """A few lines for people."""
+        process = f", process {self.process}" if self.process else ", no coordinator running"
+        lines = [
+            f"run          {self.run}",
+            f"state        {self.state}{process}",
+            f"rounds       {self.done:,} of {self.planned:,}",
+        ]
+        lines += [f"silent       {name}, {rounds} rounds" for name, rounds in sorted(self.silent.items())]
+        lines += [f"quarantined  {name}: {reason}" for name, reason in sorted(self.quarantined.items())]
+        if self.not_admitted:
+            lines.append(f"not admitted {', '.join(self.not_admitted)}")
+        for event in self.events:
+            who = f" {event.client}:" if event.client else ""
+            lines.append(f"event        {event.kind}{who} {event.text}")
+        return "\n".join(lines)
+
+
+def read_status(directory: Directory) -> Status:
+    """Read a run's file while it is written."""
+    study, roster = directory.study(), directory.roster()
+    process = running_coordinator(directory.pid_file)
+    absent = tuple(sorted(set(study.clients) - set(roster.clients)))
+    if not directory.store_file.exists():
+        return Status(study.run, "not begun", 0, study.rounds, process, {}, {}, absent, ())
+    store = RunStore.open(directory.store_file, read_only=True)
+    try:
+        journal, coordinator = Journal(store), Coordinator(store)
+        events = tuple(journal.events(10))
+        track = coordinator.tracks[0]
+        silent = {
+            client.name: used - 1 for client, used in zip(track.plan.clients, track.state.used, strict=True) if used > 1
+        }
+        last = next((event.kind for event in reversed(events) if event.kind in _STATES), "")
+        state = "finished" if store.finished else _STATES.get(last, "running" if process else "stopped")
+        if state == "running" and not process:
+            state = "stopped"
+        return Status(
+            store.run,
+            state,
+            coordinator.done,
+            coordinator.planned,
+            process,
+            silent,
+            journal.quarantined(),
+            absent,
+            events,
+        )
+    finally:
+        store.close()
+
+
+_STATES = {"paused": "paused", "resumed": "running", "aborted": "aborted", "finished": "finished"}
+
+
+def run_result(directory: Directory) -> QuantileResult:
+    """The result of a run as it stands."""
+    if not directory.store_file.exists():
+        raise StoreError(f"{directory.store_file}: the run has not begun.")
+    store = RunStore.open(directory.store_file, read_only=True)
+    try:
+        return Coordinator(store).result()
+    finally:
+        store.close()
+
+
+def stop_coordinator(directory: Directory) -> str:
+    """Ask the running coordinator to stop after the round in hand."""
+    process = running_coordinator(directory.pid_file)
+    if process is None:
+        raise InputError("no coordinator is running for this folder.")
+    os.kill(process, signal.SIGTERM)
+    return f"process {process} was asked to stop."
+
+
+def abort_run(directory: Directory) -> str:
+    """End a run for good, through the running coordinator or, when none runs, in the file."""
+    if running_coordinator(directory.pid_file) is not None:
+        Control(directory.path / "control").request("abort")
+        return "the coordinator was asked to abort; the clients will hear of it."
+    run = open_run(directory)
+    try:
+        run.journal.note("aborted", "the run was aborted while no coordinator ran; what was answered stays spent")
+    finally:
+        run.store.close()
+    return "the run is marked as aborted. The clients hear of it from the next `privatile serve`."
+
+
+def readmit(directory: Directory, client: str) -> str:
+    """Let a quarantined client's answers count again."""
+    if client not in directory.study().clients:
+        raise InputError(f"the study has no client {client!r}.")
+    if running_coordinator(directory.pid_file) is not None:
+        Control(directory.path / "control").request("readmit", client)
+        return f"the coordinator was asked to readmit {client}."
+    run = open_run(directory)
+    try:
+        run.journal.readmit(client)
+        run.journal.note("readmitted", "people have decided that its answers count again", client)
+    finally:
+        run.store.close()
+    return f"{client} is readmitted."

@@ -1,0 +1,351 @@
+"""The study file: what is asked, of whom, at what price. One TOML file, checked whole, hashed once.
+
+Everything two honest parties must agree on is here, and nothing else: a client signs and answers for the SHA-256 of
+the canonical text (`Study.digest`), so a study edited in mid-run is another study.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from privatile.errors import InputError
+from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.schedule import Mode
+from privatile.spec import ClientSpec, Missing, RunSpec
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""A client's name is one token of a broker subject: no dots, blanks or wildcards."""
+
+IDENTITY = re.compile(r"[0-9a-f]{12}")
+"""A federation's own mark, part of every subject: 48 random bits, so that two studies never share a subject."""
+
+SCALES = ("identity", "linear", "log", "logit")
+MODES = ("cohort", "local")
+MISSING = ("noise", "drop", "fail")
+MOST_CLIENTS = 100_000
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What one client agrees to: its budget per record, its weight in the estimand, the records it is asked for."""
+
+    epsilon: float
+    weight: float
+    records: int
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "weight", float(self.weight))
+
+    @property
+    def mechanism(self) -> RandomizedResponse:
+        """The coin this client's records are asked to throw."""
+        return RandomizedResponse.from_epsilon(self.epsilon)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A validated study. `digest` is what client and coordinator mean by "the same study".
+
+    >>> north, south = Terms(1.0, 0.5, 1000), Terms(1.0, 0.5, 1000)
+    >>> study = Study("0123456789ab", "Median salary", "An institute", "salary", 0.5, (1e3, 1e6), 200,
+    ...               clients={"north": north, "south": south})
+    >>> study.level, study.quorum, len(study.digest)
+    (0.5, 2, 64)
+    >>> Study.from_dict(study.to_dict()) == study
+    True
+    """
+
+    identity: str
+    title: str
+    asked_by: str
+    value: str
+    level: float
+    range: tuple[float, float]
+    rounds: int
+    scale: str = "linear"
+    mode: Mode = "cohort"
+    design: str = "rounds"
+    missing: Missing = "noise"
+    confidence_level: float = 0.95
+    deadline: float = 60.0
+    quorum: int = 0
+    patience: int = 20
+    allow_weak: bool = False
+    clients: Mapping[str, Terms] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # 1 and 1.0 are the same number and must be the same text.
+        for key in ("level", "confidence_level", "deadline"):
+            object.__setattr__(self, key, float(getattr(self, key)))
+        object.__setattr__(self, "range", (float(self.range[0]), float(self.range[1])))
+        if not self.quorum:
+            object.__setattr__(self, "quorum", len(self.clients))
+        wrong = list(_broken_rules(self))
+        if wrong:
+            raise InputError("\n".join(wrong))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, in the order of the file."""
+        plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "clients"}
+        plain["range"] = list(self.range)
+        plain["clients"] = {name: _terms_dict(terms) for name, terms in self.clients.items()}
+        return plain
+
+    @property
+    def canonical(self) -> str:
+        """The text that is hashed: JSON, keys sorted, no blanks."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical text, in hexadecimal."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    @property
+    def run(self) -> str:
+        """The name of the one run this study has."""
+        return f"{self.identity}-{self.digest[:16]}"
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's specification: the same for everybody who holds the study."""
+        clients = tuple(
+            ClientSpec(name, terms.mechanism.threshold, terms.weight, terms.records, terms.level)
+            for name, terms in self.clients.items()
+        )
+        weights = {terms.weight for terms in self.clients.values()}
+        return RunSpec(
+            value=self.value,
+            levels=(self.level,),
+            clients=clients,
+            scale=self.scale,
+            low=self.range[0],
+            high=self.range[1],
+            design=self.design,
+            rounds=self.rounds,
+            mode=self.mode,
+            confidence_level=self.confidence_level,
+            weighting="equal" if len(weights) == 1 else "given",
+            missing=self.missing,
+        )
+
+    @classmethod
+    def from_dict(cls, document: object) -> Study:
+        """Read plain values; every broken rule is reported at once."""
+        study, wrong = _read(document)
+        if study is None or wrong:
+            raise InputError("\n".join(wrong))
+        return study
+
+
+def load_study(path: Path) -> Study:
+    """Read a study file; all errors at once, each with the file's name."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no study file here. Make one with: privatile federation init") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as text ({type(error).__name__}).") from None
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}.") from None
+    try:
+        return Study.from_dict(document)
+    except InputError as error:
+        lines = str(error).splitlines()
+        raise InputError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def study_toml(study: Study) -> str:
+    """The study as a commented TOML file; `load_study` reads back an equal study."""
+    lines = [
+        "# What is asked, of whom, at what price. Both sides sign for the hash of this content:",
+        "# after an edit run `privatile federation invite` and send the new invitations; no edit once a run has begun.",
+        "",
+    ]
+    for item in fields(study):
+        if item.name == "clients":
+            continue
+        value = getattr(study, item.name)
+        lines.append(f"{item.name} = {_toml(value)}{_REMARKS.get(item.name, '')}")
+    for name, terms in study.clients.items():
+        lines += ["", f"[clients.{name}]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in _terms_dict(terms).items()]
+    return "\n".join(lines) + "\n"
+
+
+_REMARKS = {
+    "identity": "  # the federation's mark in every subject; do not change",
+    "value": "  # in words, what a record's value is",
+    "level": "  # 0.5 is the median",
+    "scale": "  # linear, log or logit between the ends of the range, or identity",
+    "missing": "  # what a record without a value does",
+    "deadline": "  # seconds a round waits for its answers",
+    "quorum": "  # answers that close a round at once",
+    "patience": "  # silent rounds of one client after which the run pauses",
+}
+
+
+def _toml(value: object) -> str:
+    # TOML basic strings, booleans, numbers and arrays are written as JSON writes them.
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False, allow_nan=False)
+
+
+def _terms_dict(terms: Terms) -> dict[str, Any]:
+    plain: dict[str, Any] = {"epsilon": terms.epsilon, "weight": terms.weight, "records": terms.records}
+    if terms.level is not None:
+        plain["level"] = terms.level
+    return plain
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "identity": (str,), "title": (str,), "asked_by": (str,), "value": (str,), "level": (int, float),
+    "rounds": (int,), "scale": (str,), "mode": (str,), "design": (str,), "missing": (str,),
+    "confidence_level": (int, float), "deadline": (int, float), "quorum": (int,), "patience": (int,),
+    "allow_weak": (bool,),
+}  # fmt: skip
+_REQUIRED = ("identity", "title", "asked_by", "value", "level", "range", "rounds", "clients")
+
+
+def _is_number(value: object, kinds: tuple[type, ...] = (int, float)) -> bool:
+    if isinstance(value, bool):
+        return bool in kinds
+    return isinstance(value, kinds) and (not isinstance(value, float) or math.isfinite(value))
+
+
+def _read(document: object) -> tuple[Study | None, list[str]]:
+    if not isinstance(document, dict):
+        return None, ["a study must be a table of settings."]
+    wrong: list[str] = []
+    known = {item.name for item in fields(Study)}
+    wrong += [f"{key!r:.60} is not a setting of a study. Known: {', '.join(sorted(known))}."
+              for key in document if key not in known]  # fmt: skip
+    wrong += [f"{key} is missing." for key in _REQUIRED if key not in document]
+    for key, kinds in _KINDS.items():
+        if key in document and not _is_number(document[key], kinds):
+            wanted = {"str": "a text", "int": "a whole number", "bool": "true or false"}[kinds[0].__name__]
+            wanted = "a finite number" if float in kinds else wanted
+            wrong.append(f"{key} must be {wanted}; got {document[key]!r:.60}.")
+    ends = document.get("range", [0.0, 1.0])
+    if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(_is_number(end) for end in ends):
+        wrong.append(f"range must be two finite numbers [low, high]; got {ends!r:.60}.")
+    clients = document.get("clients", {})
+    if not isinstance(clients, dict):
+        wrong.append("clients must be tables, one [clients.NAME] each.")
+        clients = {}
+    terms: dict[str, Terms] = {}
+    for name, table in clients.items():
+        one, faults = _read_terms(str(name), table)
+        wrong += faults
+        if one is not None:
+            terms[str(name)] = one
+    if wrong:
+        return None, wrong
+    values = {key: document[key] for key in _KINDS if key in document}
+    return Study(range=(ends[0], ends[1]), clients=terms, **values), []
+
+
+def _read_terms(name: str, table: object) -> tuple[Terms | None, list[str]]:
+    where = f"clients.{name:.60}"
+    if not isinstance(table, dict):
+        return None, [f"{where} must be a table with epsilon, weight and records."]
+    wrong = [f"{where}.{key:.60} is not a setting of a client." for key in table
+             if key not in ("epsilon", "weight", "records", "level")]  # fmt: skip
+    if "epsilon" not in table:
+        wrong.append(
+            f"{where}.epsilon is missing: the privacy budget of each record, chosen by people, never by default. "
+            "1 is a common choice, 0.5 to 2 the usual range."
+        )
+    wrong += [f"{where}.{key} is missing." for key in ("weight", "records") if key not in table]
+    for key in ("epsilon", "weight", "level"):
+        if key in table and not _is_number(table[key]):
+            wrong.append(f"{where}.{key} must be a finite number; got {table[key]!r:.60}.")
+    if "records" in table and not _is_number(table["records"], (int,)):
+        wrong.append(f"{where}.records must be a whole number; got {table['records']!r:.60}.")
+    if wrong:
+        return None, wrong
+    level = table.get("level")
+    return Terms(float(table["epsilon"]), float(table["weight"]), int(table["records"]),
+                 None if level is None else float(level)), []  # fmt: skip
+
+
+def _broken_rules(study: Study) -> list[str]:
+    wrong = []
+    low, high = study.range
+    if not IDENTITY.fullmatch(study.identity):
+        wrong.append(f"identity must be 12 hexadecimal digits; got {study.identity!r:.60}.")
+    for key in ("title", "asked_by", "value"):
+        text = getattr(study, key)
+        if not 0 < len(text) <= 200 or not text.isprintable():
+            wrong.append(f"{key} must be a printable text of 1 to 200 characters; got {text!r:.60}.")
+    if not 0.0 < study.level < 1.0:
+        wrong.append(f"level must lie inside (0, 1); got {study.level}. The median is 0.5.")
+    if not low < high:
+        wrong.append(f"range must rise: low < high; got {low:g} to {high:g}.")
+    elif study.scale == "log" and low <= 0.0:
+        wrong.append(f'range must be positive on the log scale; got {low:g} to {high:g}. Use scale = "linear".')
+    for key, allowed in (("scale", SCALES), ("mode", MODES), ("missing", MISSING)):
+        if getattr(study, key) not in allowed:
+            wrong.append(f"{key} must be one of {', '.join(allowed)}; got {getattr(study, key)!r:.60}.")
+    if not 0.0 < study.confidence_level < 1.0:
+        wrong.append(f"confidence_level must lie inside (0, 1); got {study.confidence_level}.")
+    if not 1 <= study.rounds <= 10_000_000:
+        wrong.append(f"rounds must lie in 1 to 10,000,000; got {study.rounds}. 100 to 500 suffice.")
+    if not 0.0 < study.deadline <= 31 * 86_400.0:
+        wrong.append(f"deadline must lie between 0 seconds and 31 days; got {study.deadline}.")
+    if study.patience < 1:
+        wrong.append(f"patience must be at least 1 silent round; got {study.patience}.")
+    if not 1 <= len(study.clients) <= MOST_CLIENTS:
+        wrong.append(f"a study needs 1 to {MOST_CLIENTS:,} clients; got {len(study.clients)}.")
+    elif not 1 <= study.quorum <= len(study.clients):
+        wrong.append(f"quorum must lie in 1 to {len(study.clients)}, the number of clients; got {study.quorum}.")
+    for name, terms in study.clients.items():
+        wrong += _broken_terms(name, terms, study)
+    total = math.fsum(terms.weight for terms in study.clients.values())
+    if study.clients and abs(total - 1.0) > 1e-9:
+        wrong.append(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.")
+    return wrong or _broken_plan(study)
+
+
+def _broken_plan(study: Study) -> list[str]:
+    """What only the schedule itself can say; asked once everything else holds."""
+    try:
+        study.spec.plan()
+    except InputError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _broken_terms(name: str, terms: Terms, study: Study) -> list[str]:
+    wrong = []
+    where = f"clients.{name:.60}"
+    if not NAME.fullmatch(name):
+        wrong.append(f"{where}: a name has 1 to 40 letters, digits, - or _; it becomes part of a subject.")
+    if not STRONGEST_EPSILON <= terms.epsilon <= LARGEST_EPSILON:
+        wrong.append(f"{where}.epsilon must lie in [{STRONGEST_EPSILON:g}, {LARGEST_EPSILON:g}]; got {terms.epsilon}.")
+    elif terms.epsilon > WEAK_EPSILON and not study.allow_weak:
+        wrong.append(
+            f"{where}.epsilon {terms.epsilon:g} is above {WEAK_EPSILON:g}: nearly every report is the truth. "
+            "If this is meant, set allow_weak = true."
+        )
+    if not terms.weight > 0.0:
+        wrong.append(f"{where}.weight must be positive; got {terms.weight}. Leave the client out instead.")
+    if terms.records < study.rounds:
+        wrong.append(
+            f"{where}.records must be at least the number of rounds, {study.rounds}: each record answers once; "
+            f"got {terms.records}. Ask for fewer rounds."
+        )
+    if terms.level is not None and not 0.0 < terms.level < 1.0:
+        wrong.append(f"{where}.level must lie inside (0, 1); got {terms.level}.")
+    return wrong

@@ -1,0 +1,249 @@
+"""Where is the quantile, and how wide is its surrounding? A belief that every answer sharpens.
+
+The distribution near the quantile is taken for a logistic curve on the working scale, F(q) = L((q − c)/s), with unknown
+centre c and spread s; the quantile is u = c + s·logit τ. A grid over (c, log s) holds the belief. It zooms in as it
+sharpens, so a range of six decades costs some thirty rounds, and zooms out again when an edge gathers weight.
+
+No real distribution is logistic. An answer asked far from u, in logits, says less about u than the curve pretends: its
+variance grows by (D·F(1 − F)·|logit F − logit τ|)², D = 1/4: the curve's steepness between q and u may be off by a
+quarter. The belief only places the questions; no estimate or interval is taken from it.
+
+Every array has a leading axis of runs, so that the study of thousands of runs executes this very code.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+CENTERS, SPREADS = 32, 8
+"""Grid points: the zoom keeps a cell of the centre within half of the belief's own error."""
+
+DISCREPANCY = 0.25
+"""Relative error of the curve's steepness between a question and the quantile."""
+
+NARROWEST, WIDEST = 1e-9, 1.0 / 3.0
+"""Spreads thought possible, as shares of the range."""
+
+TAIL = 2e-4
+"""Weight that a zoom may leave outside on each side; what was cut off wrongly shows as weight on an edge."""
+
+EDGE = 1e-3
+"""Weight in an edge cell that makes the grid zoom out."""
+
+CANDIDATES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Quantiles of the belief about c that are tried as the next question, beside u and one error either side of it."""
+
+
+class Belief(NamedTuple):
+    """What has been learnt, one row a run."""
+
+    level: float
+    low: float
+    high: float
+    boxes: Floats
+    """Runs × 4: the grid's ends in c and in log s."""
+    queries: Floats
+    residuals: Floats
+    variances: Floats
+    """Runs × answers so far; an infinite variance marks an answer that is none."""
+    logs: Floats
+    """Runs × centres × spreads: log-weights."""
+
+    @property
+    def weights(self) -> Floats:
+        """The belief, summing to one in each run."""
+        raised = np.exp(self.logs - self.logs.max(axis=(1, 2), keepdims=True))
+        shares: Floats = raised / raised.sum(axis=(1, 2), keepdims=True)
+        return shares
+
+    def take(self, runs: NDArray[np.int64]) -> Belief:
+        """Some of the runs."""
+        return self._replace(**{name: getattr(self, name)[runs] for name in _BY_RUN})
+
+    def put(self, runs: NDArray[np.int64], newer: Belief) -> Belief:
+        """The same with some runs one answer further; the others get an answer that is none."""
+        if len(runs) == len(self.boxes):
+            return newer
+        boxes, logs = self.boxes.copy(), self.logs.copy()
+        boxes[runs], logs[runs] = newer.boxes, newer.logs
+
+        def joined(name: str, absent: float) -> Floats:
+            column = np.full(len(self.boxes), absent)
+            column[runs] = getattr(newer, name)[:, -1]
+            return np.column_stack([getattr(self, name), column])
+
+        answers = (joined("queries", 0.0), joined("residuals", 0.0), joined("variances", math.inf))
+        return Belief(self.level, self.low, self.high, boxes, *answers, logs)
+
+
+_BY_RUN = ("boxes", "queries", "residuals", "variances", "logs")
+
+
+class Summary(NamedTuple):
+    """The belief in four numbers a run."""
+
+    quantile: Floats
+    error: Floats
+    spread: Floats
+    spread_error: Floats
+    """Standard error of log s."""
+
+
+def begin(level: float, low: float, high: float, runs: int = 1) -> Belief:
+    """Anywhere in the range, at any spread."""
+    width = high - low
+    box = np.array([low, high, math.log(width * NARROWEST), math.log(width * WIDEST)])
+    nothing = np.zeros((runs, 0))
+    flat = np.zeros((runs, CENTERS, SPREADS))
+    return Belief(level, low, high, np.tile(box, (runs, 1)), nothing, nothing, nothing, flat)
+
+
+def learn(belief: Belief, queries: Floats, residuals: Floats, variances: Floats) -> Belief:
+    """One answer a run: y = τ − F(q) + noise of the given variance."""
+    added = belief._replace(
+        queries=np.column_stack([belief.queries, queries]),
+        residuals=np.column_stack([belief.residuals, residuals]),
+        variances=np.column_stack([belief.variances, variances]),
+        logs=belief.logs + _log_likelihood(belief.boxes, belief.level, queries, residuals, variances),
+    )
+    return _zoom(added)
+
+
+def _axes(boxes: Floats) -> tuple[Floats, Floats, Floats]:
+    """Centres and spreads of the grid's cells, and the spreads widened by half a cell of the centre."""
+    cell = (boxes[:, 1] - boxes[:, 0]) / CENTERS
+    centers = boxes[:, :1] + cell[:, None] * (np.arange(CENTERS) + 0.5)
+    spreads = np.exp(boxes[:, 2:3] + ((boxes[:, 3] - boxes[:, 2]) / SPREADS)[:, None] * (np.arange(SPREADS) + 0.5))
+    # A cell stands for all centres inside it: a curve narrower than the cell is smeared over it.
+    return centers, spreads, np.hypot(spreads, 0.5 * cell[:, None])
+
+
+def _curve(boxes: Floats, queries: Floats) -> tuple[Floats, Floats]:
+    """Logits and ranks of the questions under every grid point."""
+    centers, _, smeared = _axes(boxes)
+    logits = (queries[:, None, None] - centers[:, :, None]) / smeared[:, None, :]
+    return logits, 0.5 * (1.0 + np.tanh(0.5 * logits))
+
+
+def _discrepancy(logits: Floats, ranks: Floats, level: float) -> Floats:
+    there = math.log(level / (1.0 - level))
+    result: Floats = (DISCREPANCY * ranks * (1.0 - ranks) * (logits - there)) ** 2
+    return result
+
+
+def _log_likelihood(boxes: Floats, level: float, queries: Floats, residuals: Floats, variances: Floats) -> Floats:
+    real = np.isfinite(variances)
+    if not real.any():
+        return np.zeros((len(boxes), CENTERS, SPREADS))
+    noise = np.where(real, variances, 1.0)[:, None, None]
+    logits, ranks = _curve(boxes, np.where(real, queries, 0.0))
+    variance = noise + _discrepancy(logits, ranks, level)
+    gap = residuals[:, None, None] - (level - ranks)
+    logs: Floats = np.where(real[:, None, None], -0.5 * (gap * gap / variance + np.log(variance / noise)), 0.0)
+    return logs
+
+
+def _zoom(belief: Belief) -> Belief:
+    """Move the grid of the runs that fill too little of it, or lean on an edge, and weigh all answers anew there."""
+    weights, boxes = belief.weights, belief.boxes
+    width = belief.high - belief.low
+    center_box, center_moves = _fitted(weights.sum(axis=2), boxes[:, :2], belief.low, belief.high)
+    ends = math.log(width * NARROWEST), math.log(width * WIDEST)
+    spread_box, spread_moves = _fitted(weights.sum(axis=1), boxes[:, 2:], *ends)
+    chosen = np.flatnonzero(center_moves | spread_moves)
+    if not len(chosen):
+        return belief
+    new_boxes, logs = boxes.copy(), belief.logs.copy()
+    new_boxes[chosen] = np.column_stack([center_box, spread_box])[chosen]
+    there = new_boxes[chosen]
+    total = np.zeros((len(chosen), CENTERS, SPREADS))
+    for m in range(belief.queries.shape[1]):
+        answers = (belief.queries[chosen, m], belief.residuals[chosen, m], belief.variances[chosen, m])
+        total += _log_likelihood(there, belief.level, *answers)
+    logs[chosen] = total
+    return belief._replace(boxes=new_boxes, logs=logs)
+
+
+def _fitted(weights: Floats, box: Floats, low: float, high: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Along one side of the grid: the box that the belief fills well, and whether it is worth moving to.
+
+    It moves when the belief fills less than 40% of it, or when an edge short of the range's end holds more than EDGE.
+    """
+    size = weights.shape[1]
+    over = weights.cumsum(axis=1)
+    first, last = (over < TAIL).sum(axis=1), np.minimum((over < 1.0 - TAIL).sum(axis=1), size - 1)
+    cell = (box[:, 1] - box[:, 0]) / size
+    filled = last - first + 1
+    inside = 1e-9 * (high - low)
+    lean_low = (weights[:, 0] > EDGE) & (box[:, 0] > low + inside)
+    lean_high = (weights[:, -1] > EDGE) & (box[:, 1] < high - inside)
+    margin = 1.0 + 0.4 * filled
+    start = np.maximum(box[:, 0] + cell * (first - margin - np.where(lean_low, size, 0)), low)
+    end = np.minimum(box[:, 0] + cell * (last + 1 + margin + np.where(lean_high, size, 0)), high)
+    # Weighing all answers anew costs a pass over them: not for less than a tenth of the box.
+    worth = (end - start < 0.9 * (box[:, 1] - box[:, 0])) & (filled <= 0.4 * size)
+    return np.column_stack([start, end]), worth | lean_low | lean_high
+
+
+def summarize(belief: Belief) -> Summary:
+    """Mean and error of the quantile, mean and log-error of the spread.
+
+    The spread's plain mean: while it is hardly known, the geometric one follows the narrow spreads, which nothing has
+    spoken against yet, and questions placed by it would learn nothing.
+    """
+    weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
+    there = math.log(belief.level / (1.0 - belief.level))
+    quantiles = centers[:, :, None] + spreads[:, None, :] * there
+    mean = (weights * quantiles).sum(axis=(1, 2))
+    variance = (weights * (quantiles - mean[:, None, None]) ** 2).sum(axis=(1, 2))
+    cell = (belief.boxes[:, 1] - belief.boxes[:, 0]) / CENTERS
+    logs, by_spread = np.log(spreads), weights.sum(axis=1)
+    center = (by_spread * logs).sum(axis=1)
+    spread_variance = (by_spread * (logs - center[:, None]) ** 2).sum(axis=1)
+    typical = (by_spread * spreads).sum(axis=1)
+    return Summary(mean, np.sqrt(variance + cell * cell / 12.0), typical, np.sqrt(spread_variance))
+
+
+def best_question(belief: Belief, variance: float) -> tuple[Floats, Floats]:
+    """The candidate whose answer is expected to sharpen u most, and the belief's variance of F there.
+
+    A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise).
+    """
+    weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
+    there = math.log(belief.level / (1.0 - belief.level))
+    quantiles = centers[:, :, None] + spreads[:, None, :] * there
+    mean = (weights * quantiles).sum(axis=(1, 2))
+    off = quantiles - mean[:, None, None]
+    error = np.sqrt((weights * off * off).sum(axis=(1, 2)))
+    over = weights.sum(axis=2).cumsum(axis=1)
+    candidates = [_quantile(belief.boxes, over, share) for share in CANDIDATES]
+    candidates += [mean, mean - error, mean + error]
+    best, query, rank_variance = np.full(len(mean), -1.0), mean, np.zeros(len(mean))
+    for candidate in candidates:
+        asked = np.clip(candidate, belief.low, belief.high)
+        logits, ranks = _curve(belief.boxes, asked)
+        average = (weights * ranks).sum(axis=(1, 2))
+        spread = np.maximum((weights * ranks * ranks).sum(axis=(1, 2)) - average**2, 0.0)
+        doubt = (weights * _discrepancy(logits, ranks, belief.level)).sum(axis=(1, 2))
+        gain = (weights * ranks * off).sum(axis=(1, 2)) ** 2 / (spread + doubt + np.maximum(variance, spread / 1.2))
+        better = gain > best * 1.0001
+        best, query = np.where(better, gain, best), np.where(better, asked, query)
+        rank_variance = np.where(better, spread, rank_variance)
+    return query, rank_variance
+
+
+def _quantile(boxes: Floats, over: Floats, share: float) -> Floats:
+    """A quantile of the belief about c, linear inside a cell."""
+    runs = np.arange(len(boxes))
+    cell = (boxes[:, 1] - boxes[:, 0]) / CENTERS
+    k = np.minimum((over < share).sum(axis=1), CENTERS - 1)
+    below = np.where(k > 0, over[runs, np.maximum(k - 1, 0)], 0.0)
+    inside = (share - below) / np.maximum(over[runs, k] - below, 1e-12)
+    result: Floats = boxes[:, 0] + cell * (k + np.clip(inside, 0.0, 1.0))
+    return result

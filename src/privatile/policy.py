@@ -1,0 +1,203 @@
+"""The self-tuning design as a pure policy: what has been answered in, the next question out.
+
+Three stages share the records:
+
+1. `search`: place the quantile by the sharpening belief of `locate`, in short rounds, until its error is below 0.8
+   local spreads. A round asks just enough records that the answer's noise matches the belief's own doubt.
+2. `probe`: ask above and below in turn, 10% of the records, to learn slope and curvature.
+3. `average`: all other records, in equal rounds, by the recursion q ← q + γ(τ − F̂(q)) with one constant step
+   γ = N/(T·f), at most 1/(2f). Nothing adapts inside this window.
+
+Unit-free throughout: σ is the local spread τ(1 − τ)/f on the working scale, s² = Σp_k²/(4r_k²n_k) the noise that is
+left in a rank when every record has answered. The arrays have a leading axis of runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile import locate
+from privatile.locate import Belief
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SEARCH, PROBE, AVERAGE = 0, 1, 2
+STAGES = ("search", "probe", "average")
+
+RELAXATIONS = 30.0
+"""N = f·Σγ over the window. The estimate does not depend on it to first order; more lets q wander (√(N/2) standard
+errors) where the curve bends, less leaves the plain average of the path short of independent stretches."""
+
+STABLE = 0.5
+"""Largest γ·f: the recursion overshoots above 1 and diverges above 2."""
+
+LOCATED = 0.8
+"""The search ends when the belief's error of the quantile falls below this many local spreads, …"""
+
+SPREAD_KNOWN = 1.0
+"""… and the spread is known within a factor of e."""
+
+PROBE_SHARE = 0.10
+"""Records for the probes. They lie near enough to be used in the fit, so little is lost."""
+
+PROBE_REACH = 0.5
+"""Probes lie this many local spreads from the centre at most: the chord's slope is then off by 2% for a log-normal's
+median, 1% for a normal's, …"""
+
+PROBE_ERRORS = 27.0
+"""… and this many final standard errors: 10% of the records there know the slope within 1/(27·√0.10) = 12%."""
+
+LARGEST_SEARCH_ROUNDS = 0.35
+LARGEST_SEARCH_SHARE = 0.10
+"""Where the search gives up: shares of the rounds and of the records."""
+
+
+class Tuning(NamedTuple):
+    """Where the policy stands, one row a run: all that the next question depends on."""
+
+    belief: Belief
+    stage: Ints
+    done: Ints
+    """Rounds done."""
+    searched: Ints
+    probed: Ints
+    center: Floats
+    """Centre of the current pair of probes."""
+    query: Floats
+    """The next question, on the working scale."""
+    share: Floats
+    """Share of every client's records it asks; NaN in the window, whose rounds are equal."""
+    step: Floats
+    """γ of the window; NaN before."""
+    slope: Floats
+    """f as it was believed when last asked; fixed from the window's start on."""
+    spent: Floats
+    """Share of the records spent on the search."""
+    gave_up: NDArray[np.bool_]
+    """Whether the search ended before it had located the quantile."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The numbers a policy needs: level, range, rounds, and the noise s² that all records would leave in a rank."""
+
+    level: float
+    low: float
+    high: float
+    rounds: int
+    noise: float
+    relaxations: float = RELAXATIONS
+
+    @property
+    def probes(self) -> int:
+        """Rounds of probes: an even number, a tenth of the rounds, at most 20."""
+        return max(2, 2 * (min(20, self.rounds // 10) // 2))
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Smallest and largest share of the records in one round of the search.
+
+        Noise of 0.4 in a rank (6s²) decides between far below and far above; few rounds need longer ones.
+        """
+        least = max(6.0 * self.noise, 0.0005)
+        return least, max(least, 0.003, 0.6 / self.rounds)
+
+    def begin(self, runs: int = 1) -> Tuning:
+        """Before the first round."""
+        none, whole = np.full(runs, math.nan), np.zeros(runs, dtype=np.int64)
+        tuning = Tuning(
+            locate.begin(self.level, self.low, self.high, runs),
+            *(whole, whole, whole, whole),
+            *(none, none, none, none, none),
+            np.zeros(runs),
+            np.zeros(runs, dtype=np.bool_),
+        )
+        return self._ask(tuning)
+
+    def learn(self, tuning: Tuning, residuals: Floats, variances: Floats) -> Tuning:
+        """Answers to the questions asked: y = Σp_k·y_k − (1 − τ) and their variances; then the next questions."""
+        searching, probing = tuning.stage == SEARCH, tuning.stage == PROBE
+        averaging = tuning.stage == AVERAGE
+        belief = tuning.belief
+        active = np.flatnonzero(~averaging)
+        if len(active):
+            newer = locate.learn(belief.take(active), tuning.query[active], residuals[active], variances[active])
+            belief = belief.put(active, newer)
+        moved = np.clip(tuning.query + np.where(averaging, tuning.step, 0.0) * residuals, self.low, self.high)
+        return self._ask(
+            tuning._replace(
+                belief=belief,
+                done=tuning.done + 1,
+                searched=tuning.searched + searching,
+                probed=tuning.probed + probing,
+                query=np.where(averaging, moved, tuning.query),
+                spent=tuning.spent + np.where(searching, tuning.share, 0.0),
+            )
+        )
+
+    def _ask(self, tuning: Tuning) -> Tuning:
+        """Decide stage, question and share of the next round, for the runs that are not yet averaging."""
+        runs = np.flatnonzero(tuning.stage != AVERAGE)
+        if not len(runs):
+            return tuning
+        belief = tuning.belief.take(runs)
+        known = locate.summarize(belief)
+        slope = self.level * (1.0 - self.level) / known.spread
+        found = (known.error < LOCATED * known.spread) & (known.spread_error < SPREAD_KNOWN)
+        out = (tuning.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds) | (
+            tuning.spent[runs] >= LARGEST_SEARCH_SHARE
+        )
+        stage, probed = tuning.stage[runs], tuning.probed[runs]
+        stage = np.where((stage == SEARCH) & (found | out), PROBE, stage)
+        stage = np.where((stage == PROBE) & (probed >= self.probes), AVERAGE, stage)
+
+        reach = np.minimum(PROBE_REACH * known.spread, PROBE_ERRORS * math.sqrt(self.noise) / slope)
+        above = probed % 2 == 0
+        center = np.where(above, known.quantile, tuning.center[runs])
+        query = np.where(stage == PROBE, center + np.where(above, reach, -reach), known.quantile)
+        share = np.where(stage == PROBE, PROBE_SHARE / self.probes, math.nan)
+        seeking = np.flatnonzero(stage == SEARCH)
+        if len(seeking):
+            least, most = self.shares
+            query[seeking], doubt = locate.best_question(belief.take(seeking), self.noise / most)
+            share[seeking] = np.clip(1.2 * self.noise / np.maximum(doubt, 1e-12), least, most)
+        left = np.maximum(self.rounds - tuning.done[runs], 1)
+        step = np.where(stage == AVERAGE, np.minimum(self.relaxations / left, STABLE) / slope, math.nan)
+        return tuning._replace(
+            stage=_put(tuning.stage, runs, stage),
+            center=_put(tuning.center, runs, center),
+            query=_put(tuning.query, runs, np.clip(query, self.low, self.high)),
+            share=_put(tuning.share, runs, share),
+            step=_put(tuning.step, runs, step),
+            slope=_put(tuning.slope, runs, slope),
+            gave_up=_put(tuning.gave_up, runs, (stage == AVERAGE) & ~found),
+        )
+
+    def lengths(self, tuning: Tuning, records: Ints, left: Ints) -> Ints:
+        """Records to ask of every client (runs × clients), at least one, leaving one for every later round."""
+        rest = (self.rounds - tuning.done)[:, None]
+        even = left // np.maximum(rest, 1)
+        share = np.where(np.isnan(tuning.share), 0.0, tuning.share)[:, None]
+        short = np.clip(np.rint(share * records).astype(np.int64), 1, np.maximum(left - (rest - 1), 1))
+        return np.where((tuning.stage == AVERAGE)[:, None], even, short)
+
+
+def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
+    changed = values.copy()
+    changed[runs] = newer
+    return changed
+
+
+def information(level: float, noise: float) -> float:
+    """(τ(1 − τ))²/s², s² = Σp_k²/(4r_k²n_k): how many local spreads to a standard error, squared.
+
+    >>> round(information(0.5, 1 / (4 * 0.25 * 10_000)))  # one client, r = 0.5, 10,000 records
+    625
+    """
+    return (level * (1.0 - level)) ** 2 / noise

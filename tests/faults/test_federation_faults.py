@@ -1,0 +1,226 @@
+"""kill -9 of coordinator, broker and clients, and cut networks, at random moments of one run.
+
+The short form runs always; PRIVATILE_LONG=1 runs 200 rounds with 30 kills and 10 cuts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.federation.kit import Federation, free_port, make_study
+
+from privatile.estimator import replay
+from privatile.federation.broker import running_broker
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+LONG = bool(os.environ.get("PRIVATILE_LONG"))
+ROUNDS, KILLS, CUTS = (200, 30, 10) if LONG else (60, 7, 3)
+
+
+class Network:
+    """A proxy between the clients and the broker that can be cut."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        self._target = target
+        self._down = False
+        self._frozen = asyncio.Event()
+        self._frozen.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, OSError):
+            while data := await reader.read(65536):
+                await self._frozen.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._down:
+            writer.close()
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
+        self._writers |= {writer, far_writer}
+        try:
+            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        finally:
+            self._writers -= {writer, far_writer}
+
+    @contextlib.asynccontextmanager
+    async def up(self) -> AsyncIterator[None]:
+        async with await asyncio.start_server(self._handle, "127.0.0.1", self.port):
+            yield
+
+    async def cut(self, rng: random.Random) -> None:
+        """Everything in flight is lost and nobody gets through for a while; or everything stands still."""
+        seconds = rng.uniform(0.1, 0.6)
+        if rng.random() < 0.3:
+            self._frozen.clear()
+            await asyncio.sleep(seconds)
+            self._frozen.set()
+            return
+        self._down = True
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(seconds)
+        self._down = False
+
+
+class Crew:
+    """The processes of a federation, each started again when it dies."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation = federation
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.kills: list[str] = []
+
+    def start(self, who: str) -> None:
+        federation = self.federation
+        self.processes[who] = federation.start_serve() if who == "serve" else federation.start_join(who)
+
+    def kill(self, who: str) -> None:
+        self.kills.append(who)
+        if who == "broker":
+            pid = running_broker(self.federation.directory.broker_files)
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+            return
+        process = self.processes[who]
+        process.kill()
+        process.wait()
+        self.start(who)
+
+    def check(self) -> bool:
+        """Whether the coordinator has finished; anything else that ended by itself is a failure."""
+        for who, process in self.processes.items():
+            status = process.poll()
+            if status is not None and who != "serve":
+                log = (self.federation.folder / f"{who}.log").read_text()[-3000:]
+                assert status == 0, f"{who} ended with {status}:\n{log}"
+                assert '"state": "finished"' in log
+        status = self.processes["serve"].poll()
+        if status not in (None, 0):
+            raise AssertionError((self.federation.folder / "serve.log").read_text()[-3000:])
+        return status == 0
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        pid = running_broker(self.federation.directory.broker_files)
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+
+
+def rounds_done(federation: Federation) -> int:
+    try:
+        store = RunStore.open(federation.directory.store_file, read_only=True)
+    except Exception:
+        return 0
+    try:
+        rows = store.query("SELECT COUNT(*) FROM rounds")
+        return int(rows[0][0]) if rows else 0
+    finally:
+        store.close()
+
+
+async def storm(federation: Federation, crew: Crew, network: Network, rng: random.Random) -> None:
+    names = list(federation.study.clients)
+    victims = ["serve", "broker", *names]
+    # Every victim is killed at least once; the rest as it falls.
+    kills = victims + rng.choices(victims, k=KILLS - len(victims))
+    troubles: list[str | None] = [*kills, *([None] * CUTS)]
+    rng.shuffle(troubles)
+    marks = sorted(rng.randrange(1, ROUNDS - 5) for _ in troubles)
+    limit = time.monotonic() + 540
+    for who in ("serve", *names):
+        crew.start(who)
+    for trouble, mark in zip(troubles, marks, strict=True):
+        while rounds_done(federation) < mark:
+            assert not crew.check(), "the run ended before its troubles"
+            assert time.monotonic() < limit, status_of(federation)
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(rng.uniform(0.0, 0.03))  # any moment of a round
+        if trouble is None:
+            await network.cut(rng)
+        else:
+            await asyncio.to_thread(crew.kill, trouble)
+    while not crew.check():
+        assert time.monotonic() < limit, status_of(federation)
+        await asyncio.sleep(0.1)
+
+
+def status_of(federation: Federation) -> str:
+    return "\n".join(path.name + "\n" + path.read_text()[-1500:] for path in federation.folder.glob("*.log"))
+
+
+@pytest.mark.faults
+def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path) -> None:
+    study = make_study(3, rounds=ROUNDS, length=3, deadline=300.0)
+    federation = Federation(tmp_path, study)
+    federation.write_data()
+    rng = random.Random(41)
+    crew = Crew(federation)
+
+    async def scene() -> None:
+        network = Network(federation.settings.port)
+        federation.directory.invite((f"tls://localhost:{network.port}",))
+        async with network.up():
+            await storm(federation, crew, network, rng)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        crew.stop()
+    assert len(crew.kills) == KILLS
+
+    store = RunStore.open(federation.directory.store_file, read_only=True)
+    rounds = list(store.rounds())
+    assert [one.round for one in rounds] == list(range(1, ROUNDS + 1))
+    # The transcript replays to the identical estimate.
+    coordinator = Coordinator(store)
+    state = replay(study.spec.plan(), [one.ones for one in rounds])
+    assert state.query == rounds[-1].after == coordinator.tracks[0].state.query
+    assert state.averages.estimate == rounds[-1].mean
+    # No record has answered twice, and every count of the transcript is the ledger's own.
+    for place, name in enumerate(study.clients):
+        with federation.ledger(name) as ledger:
+            assert ledger.verify() == ROUNDS
+            spans = ledger.execute("SELECT start, stop, length FROM answers ORDER BY start").fetchall()
+            counts = dict(ledger.execute("SELECT round, ones FROM answers").fetchall())
+        assert spans[0][0] == 0
+        assert spans[-1][1] <= study.clients[name].records
+        assert all(stop - start == length for start, stop, length in spans)
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
+        for stored in rounds:
+            assert stored.ones[place] == counts[stored.round]
+    # Nothing that was logged holds a record's value.
+    told = status_of(federation) + (federation.directory.broker_files.log).read_text()
+    values = {f"{value:.6f}" for table in federation.values.values() for value in table}
+    assert not any(value in told for value in values)
+    for line in (tmp_path / "site0.log").read_text().splitlines():
+        if line.startswith("{"):
+            json.loads(line)

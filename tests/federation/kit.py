@@ -1,0 +1,181 @@
+"""A whole federation in a folder: organizer, sites, data, broker; services as tasks or as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privatile.client.coins import Coins
+from privatile.client.ledger import Ledger
+from privatile.client.source import open_source
+from privatile.federation.broker import BrokerSettings, EmbeddedBroker
+from privatile.federation.client_service import ClientService
+from privatile.federation.connection import Backoff
+from privatile.federation.control import Control
+from privatile.federation.coordinator_service import CoordinatorService
+from privatile.federation.directory import Directory, admit, initialize, new_identity
+from privatile.federation.invitation import Invitation, read_enrolment, read_invitation
+from privatile.federation.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers
+from privatile.federation.site import Site, enroll
+from privatile.federation.study import Study, Terms
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_study(clients: int = 2, rounds: int = 10, length: int = 4, **settings: Any) -> Study:
+    names = [f"site{k}" for k in range(clients)]
+    terms = {name: Terms(1.0, 1.0 / clients, rounds * length) for name in names}
+    defaults: dict[str, Any] = {
+        "identity": new_identity(),
+        "title": "A test",
+        "asked_by": "the tests",
+        "value": "x",
+        "level": 0.5,
+        "range": (0.0, 100.0),
+        "rounds": rounds,
+        "deadline": 30.0,
+        "clients": terms,
+    }
+    return Study(**{**defaults, **settings})
+
+
+class Federation:
+    """Organizer and sites under one folder, every site admitted."""
+
+    def __init__(self, folder: Path, study: Study, port: int | None = None) -> None:
+        self.folder = folder
+        self.study = study
+        self.settings = BrokerSettings(port=port or free_port())
+        self.directory: Directory = initialize(folder / "organizer", study, self.settings)
+        self.sites: dict[str, Site] = {name: self.enroll(name) for name in study.clients}
+        self.values = {
+            name: np.random.default_rng(k).normal(50.0, 10.0, terms.records)
+            for k, (name, terms) in enumerate(study.clients.items())
+        }
+
+    def enroll(self, name: str, *, new_key: bool = False) -> Site:
+        site = enroll(self.invitation(name), self.folder / name, new_key=new_key)
+        enrolment = read_enrolment(site.enrolment_file)
+        admit(self.directory, enrolment, enrolment.keys.fingerprint)
+        return site
+
+    def invitation(self, name: str) -> Invitation:
+        return read_invitation(self.directory.invitation_file(name))
+
+    def broker(self) -> EmbeddedBroker:
+        return EmbeddedBroker(self.directory.broker_files, self.directory.settings())
+
+    @contextlib.asynccontextmanager
+    async def running_broker(self) -> AsyncIterator[EmbeddedBroker]:
+        broker = self.broker()
+        await asyncio.to_thread(broker.start)
+        try:
+            yield broker
+        finally:
+            await asyncio.to_thread(broker.stop)
+
+    def open_run(self) -> OpenRun:
+        return open_run(self.directory)
+
+    def coordinator(self, run: OpenRun, **settings: Any) -> CoordinatorService:
+        return CoordinatorService(
+            self.study,
+            self.directory.key(),
+            run.coordinator,
+            run.journal,
+            urls=[self.directory.settings().url],
+            authority=self.directory.authority.read_text(),
+            signers=roster_signers(self.directory),
+            control=Control(self.directory.path / "control"),
+            backoff=Backoff(longest=0.3),
+            **settings,
+        )
+
+    def client(self, name: str, *, coins: Coins | None = None, **settings: Any) -> ClientService:
+        service = prepare_client(
+            self.invitation(name),
+            self.sites[name],
+            open_source(self.values[name], value=None),
+            JoinOptions("value", heartbeat=settings.pop("heartbeat", 1.0), **settings),
+            coins=coins,
+        )
+        service._backoff = Backoff(longest=0.3)
+        return service
+
+    def ledger(self, name: str) -> Ledger:
+        return Ledger.open(self.sites[name].ledger_file, read_only=True)
+
+    async def run(self, coins: Mapping[str, Coins] | None = None, **settings: Any) -> OpenRun:
+        """The whole study, every service a task of this process."""
+        run = self.open_run()
+        async with self.running_broker():
+            services = [self.client(name, coins=(coins or {}).get(name)) for name in self.study.clients]
+            ends = await asyncio.wait_for(
+                asyncio.gather(self.coordinator(run, **settings).run(), *(one.run() for one in services)), 60
+            )
+        if ends != ["finished"] * (1 + len(services)):
+            raise RuntimeError(f"the run ended as {ends}")
+        return run
+
+    # -- as processes --------------------------------------------------------------------------------------------
+
+    def write_data(self) -> None:
+        for name, values in self.values.items():
+            np.savetxt(self.folder / name / "data.csv", values, header="x", comments="", fmt="%.6f")
+
+    def start_serve(self, *options: str) -> subprocess.Popen[bytes]:
+        return start("serve", str(self.directory.path), "--json-logs", *options, log=self.folder / "serve.log")
+
+    def start_join(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        arguments = ["join", str(self.directory.invitation_file(name)), "--site", str(self.sites[name].path)]
+        arguments += ["--source", str(self.folder / name / "data.csv"), "--value", "x", "--yes", "--json-logs"]
+        return start(*arguments, *options, log=self.folder / f"{name}.log")
+
+
+def start(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "privatile", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=environment,
+        )
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something that other tasks bring about."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def tasks(*work: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
+    """Run work beside the test, and see that it ends with it."""
+    running = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield running
+    finally:
+        left = set(running)
+        while left:  # before Python 3.12 a wait with a timeout could swallow a cancellation that met its end
+            for one in left:
+                one.cancel()
+            _, left = await asyncio.wait(left, timeout=1.0)
+        await asyncio.gather(*running, return_exceptions=True)

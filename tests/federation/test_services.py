@@ -1,0 +1,504 @@
+"""Coordinator and clients over a real broker, as tasks of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.federation.kit import Federation, make_study, tasks, until
+
+from privatile.client.coins import SeededCoins
+from privatile.client.ledger import Ledger
+from privatile.client.source import open_source
+from privatile.engines import in_process
+from privatile.errors import LedgerError, RunPaused, SiteRefusal
+from privatile.federation import wire
+from privatile.federation.client_service import ClientService
+from privatile.federation.connection import connected
+from privatile.federation.coordinator_service import CoordinatorService
+from privatile.federation.desk import open_desk
+from privatile.federation.policy import Policy
+from privatile.federation.running import OpenRun
+from privatile.federation.wire import AskMessage, Link
+from privatile.protocol import Answer, Question
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+
+def transcript(store: RunStore) -> list[tuple[Any, ...]]:
+    return [(one.round, one.query, one.lengths, one.ones, one.after, one.mean) for one in store.rounds()]
+
+
+class Answering(ClientService):
+    """A client whose answers pass through the test's hands."""
+
+    twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
+
+    async def _answer(self, connection: Any, payload: bytes) -> None:
+        inner = self._respondent
+
+        class Twisted:
+            def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
+                answers, link = inner.answer(questions)
+                changed = service.twist(questions[0].round, answers)
+                if changed is None:
+                    raise asyncio.CancelledError
+                return changed, link
+
+        service = self
+        self._respondent = Twisted()  # type: ignore[assignment]
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await super()._answer(connection, payload)
+        finally:
+            self._respondent = inner
+
+
+def twisted(
+    federation: Federation, name: str, twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
+) -> Answering:
+    client = federation.client(name)
+    client.__class__ = Answering
+    assert isinstance(client, Answering)
+    client.twist = twist
+    return client
+
+
+# -- the same draws, the same transcript ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["cohort", "local"])
+def test_broker_and_in_process_runs_agree_bit_for_bit(tmp_path: Path, mode: str) -> None:
+    study = make_study(3, rounds=25, length=5, mode=mode)
+    federation = Federation(tmp_path, study)
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for name, site in federation.sites.items():
+        with Ledger.open(site.ledger_file) as ledger, ledger.transaction():
+            pass  # the file, with its keys, so that both runs walk the same order
+        shutil.copy(site.ledger_file, copies / name)
+
+    def coins(k: int) -> SeededCoins:
+        return SeededCoins(np.random.default_rng([7, k]))
+
+    run = asyncio.run(federation.run({name: coins(k) for k, name in enumerate(study.clients)}))
+    responders = []
+    for k, name in enumerate(study.clients):
+        desk = open_desk(
+            federation.invitation(name),
+            Policy(1.0),
+            open_source(federation.values[name], value=None),
+            Ledger.open(copies / name),
+            coins=coins(k),
+        )
+        responders.append(desk._responder)
+    local = Coordinator(RunStore.create(tmp_path / "local.db", study.run, study.spec))
+    in_process.run(local, responders)
+    assert len(transcript(run.store)) == 25
+    assert transcript(run.store) == transcript(local.store)
+    assert run.coordinator.result().to_json() == local.result().to_json()
+
+
+# -- silence -------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_client_is_stood_in_for_then_the_run_pauses_then_goes_on(tmp_path: Path) -> None:
+    study = make_study(2, rounds=8, deadline=0.4, patience=3)
+    federation = Federation(tmp_path, study)
+
+    async def scene() -> OpenRun:
+        run = federation.open_run()
+        async with federation.running_broker():
+            coordinator = federation.coordinator(run)
+            south = federation.client("site1")
+            gone = asyncio.ensure_future(south.run())
+            async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
+                await until(lambda: run.coordinator.done >= 2)
+                south.stop()
+                await gone
+                before = run.coordinator.done
+                await until(lambda: bool(coordinator._paused_for))
+                assert run.coordinator.done - before in (3, 4)  # the round in hand may have been answered
+                assert "silent for 3 rounds" in coordinator.health()[1]["paused"]
+                assert coordinator.health()[0] is False
+                async with tasks(federation.client("site1").run()):
+                    assert await asyncio.wait_for(work, 30) == "finished"
+        return run
+
+    run = asyncio.run(scene())
+    stored = list(run.store.rounds())
+    silent = [one.round for one in stored if one.ones[1] is None]
+    assert len(silent) == 3
+    kinds = [event.kind for event in run.journal.events()]
+    assert kinds.count("paused") == 1
+    assert "resumed" in kinds
+    # Weights are never renormalised: the silent client's last mean stays in the step.
+    state_used = [one.ones[1] for one in stored]
+    assert state_used.count(None) == 3
+    assert run.coordinator.tracks[0].state.round == 8
+
+
+def test_the_first_round_needs_every_client_and_nobody_at_all_is_a_clear_pause(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, deadline=0.2))
+
+    async def alone() -> None:
+        run = federation.open_run()
+        async with federation.running_broker():
+            with pytest.raises(RunPaused, match="site0 has never answered"):
+                await asyncio.wait_for(federation.coordinator(run, exit_when_paused=True).run(), 20)
+        run.store.close()
+
+    asyncio.run(alone())
+    run = asyncio.run(federation.run())  # the state can be resumed
+    assert run.store.finished
+
+
+def test_quorum_closes_a_round_without_the_slow(tmp_path: Path) -> None:
+    study = make_study(3, rounds=6, quorum=2, deadline=30.0, patience=100)
+    federation = Federation(tmp_path, study)
+
+    async def scene() -> CoordinatorService:
+        run = federation.open_run()
+        async with federation.running_broker():
+            coordinator = federation.coordinator(run)
+            slow = twisted(federation, "site2", lambda number, answers: answers if number == 1 else None)
+            async with tasks(
+                coordinator.run(), federation.client("site0").run(), federation.client("site1").run(), slow.run()
+            ) as (work, *_):
+                assert await asyncio.wait_for(work, 30) == "finished"
+        return coordinator
+
+    coordinator = asyncio.run(scene())
+    rounds = list(coordinator._coordinator.store.rounds())
+    assert rounds[0].ones.count(None) <= 1
+    assert all(one.ones[2] is None for one in rounds[1:])
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+def test_unusable_answers_are_rejected_then_quarantined_then_people_decide(tmp_path: Path) -> None:
+    study = make_study(2, rounds=6, deadline=0.3)
+    federation = Federation(tmp_path, study)
+    lying = True
+
+    def too_many(number: int, answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
+        return tuple(replace(one, ones=10_000) for one in answers) if lying and number >= 2 else answers
+
+    async def scene() -> OpenRun:
+        nonlocal lying
+        run = federation.open_run()
+        async with federation.running_broker():
+            coordinator = federation.coordinator(run)
+            liar = twisted(federation, "site1", too_many)
+            liar._heartbeat = 0.1
+            async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
+                with pytest.raises(SiteRefusal, match="unusable"):
+                    await asyncio.wait_for(liar.run(), 30)
+                assert "quarantined: site1" in coordinator.health()[1]["paused"]
+                lying = False
+                from privatile.federation.control import Control
+
+                Control(federation.directory.path / "control").request("readmit", "site1")
+                await until(lambda: not coordinator._quarantined)
+                async with tasks(federation.client("site1").run()):
+                    assert await asyncio.wait_for(work, 30) == "finished"
+        return run
+
+    run = asyncio.run(scene())
+    kinds = [event.kind for event in run.journal.events()]
+    assert kinds.count("rejected") == 3
+    assert "quarantined" in kinds
+    assert "readmitted" in kinds
+    assert not any("10000" in event.text and "ones" not in event.text for event in run.journal.events())
+
+
+def test_an_impossible_share_of_ones_is_a_proven_lie(tmp_path: Path) -> None:
+    study = make_study(2, rounds=10, length=200)
+    federation = Federation(tmp_path, study)
+
+    def all_ones(number: int, answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
+        return tuple(replace(one, ones=200) for one in answers)
+
+    async def scene() -> None:
+        run = federation.open_run()
+        async with federation.running_broker():
+            liar = twisted(federation, "site1", all_ones)
+            async with tasks(federation.client("site0").run(), liar.run()):
+                with pytest.raises(RunPaused, match="quarantined: site1"):
+                    await asyncio.wait_for(federation.coordinator(run, exit_when_paused=True).run(), 30)
+        assert "impossible" in run.journal.quarantined()["site1"]
+
+    asyncio.run(scene())
+
+
+def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    study = make_study(1, rounds=5)
+    federation = Federation(tmp_path, study)
+    key = federation.directory.key()
+
+    async def scene() -> ClientService:
+        run = federation.open_run()
+        async with federation.running_broker():
+            await asyncio.wait_for(
+                asyncio.gather(federation.client("site0").run(), federation.coordinator(run).run()), 30
+            )
+        first = next(iter(run.store.rounds()))
+        asked = run.coordinator.spec.working_scale.to_units(first.query)
+        good = Question(study.run, 1, 0.5, asked, first.lengths[0])
+        forged = {
+            "another query": replace(good, query=asked + 1.0),
+            "another length": replace(good, length=first.lengths[0] + 1),
+            "another step": replace(good, step=0.5),
+            "another run": replace(good, run="elsewhere"),
+            "beyond the rounds": replace(good, round=99),
+            "outside the range": replace(good, round=5, query=1e9),
+        }
+        spent = federation.ledger("site0").position
+        fresh = federation.client("site0")
+        fresh._welcomed = True
+        published: list[bytes] = []
+
+        class Wire:
+            class nc:
+                @staticmethod
+                async def publish(subject: str, payload: bytes) -> None:
+                    published.append(payload)
+
+        for question in forged.values():
+            message = AskMessage.of(study.digest, {"site0": (question,)})
+            await fresh._on_ask(Wire(), message.pack(key))  # type: ignore[arg-type]
+        changed = AskMessage.of("f" * 64, {"site0": (good,)})
+        await fresh._on_ask(Wire(), changed.pack(key))  # type: ignore[arg-type]
+        assert published == []
+        assert federation.ledger("site0").position == spent
+        await fresh._on_ask(Wire(), AskMessage.of(study.digest, {"site0": (good,)}).pack(key))  # type: ignore[arg-type]
+        (payload,) = published
+        answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
+        assert isinstance(answer, wire.AnswerMessage)
+        assert answer.answers[0].ones == first.ones[0]  # the identical question gets the stored count
+        return fresh
+
+    with caplog.at_level(logging.WARNING, logger="privatile"):
+        fresh = asyncio.run(scene())
+    assert fresh.metrics.value("refused") == 7
+    assert fresh.metrics.value("equivocations") == 3
+    assert [record.getMessage() for record in caplog.records].count("equivocation") == 3
+
+
+def test_policy_has_the_last_word_on_cohorts(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
+    client = federation.client("site0")
+    client._policy = Policy(1.0, min_cohort=5)
+    with pytest.raises(SiteRefusal, match="at least 5"):
+        client._check_terms([Question("r", 1, 0.5, 50.0, 4)])
+    client._check_terms([Question("r", 1, 0.5, 50.0, 5)])
+
+
+def test_a_study_beyond_the_policy_is_refused_before_any_connection(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1))
+    path = federation.sites["site0"].policy_file
+    path.write_text("max_epsilon = 0.25\n")
+    with pytest.raises(SiteRefusal, match=r"allows 0\.25"):
+        federation.client("site0")
+
+
+# -- ledgers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path) -> None:
+    study = make_study(2, rounds=12, length=4, deadline=0.4)
+    federation = Federation(tmp_path, study)
+    book = federation.sites["site1"].ledger_file
+    backup = tmp_path / "backup.db"
+
+    async def part(client: ClientService, coordinator: CoordinatorService, run: OpenRun, rounds: int) -> None:
+        async with tasks(client.run(), federation.client("site0").run(), coordinator.run()) as running:
+            await until(lambda: run.coordinator.done >= rounds or any(one.done() for one in running))
+            coordinator.stop()
+            await running[2]
+
+    async def scene() -> OpenRun:
+        async with federation.running_broker():
+            run = federation.open_run()
+            await part(federation.client("site1"), federation.coordinator(run), run, 3)
+            with Ledger.open(book) as ledger:
+                ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            shutil.copy(book, backup)
+            await part(federation.client("site1"), federation.coordinator(run), run, 6)
+            for tail in ("", "-wal", "-shm"):
+                Path(f"{book}{tail}").unlink(missing_ok=True)
+            shutil.copy(backup, book)
+            with pytest.raises(LedgerError, match="restored from a backup"):
+                async with tasks(federation.coordinator(run).run()):
+                    await asyncio.wait_for(federation.client("site1").run(), 20)
+            coordinator = federation.coordinator(run)
+            client = federation.client("site1", restored=True)
+            async with tasks(client.run(), federation.client("site0").run()):
+                assert await asyncio.wait_for(coordinator.run(), 30) == "finished"
+        return run
+
+    run = asyncio.run(scene())
+    assert "restored" in [event.kind for event in run.journal.events()]
+    with federation.ledger("site1") as ledger:
+        spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
+        (lost,) = ledger.execute("SELECT SUM(length) FROM answers WHERE ones IS NULL").fetchone()
+    assert lost >= 4 * 3
+    assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
+
+
+def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
+    study = make_study(2, rounds=12, length=4, deadline=0.5)
+    federation = Federation(tmp_path, study)
+    book = federation.sites["site1"].ledger_file
+
+    async def scene() -> OpenRun:
+        async with federation.running_broker():
+            run = federation.open_run()
+            coordinator = federation.coordinator(run)
+            one = federation.client("site1")
+            async with tasks(one.run(), federation.client("site0").run(), coordinator.run()) as running:
+                await until(lambda: run.coordinator.done >= 2)
+                coordinator.stop()
+                await running[2]
+            with Ledger.open(book) as ledger:
+                ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            shutil.copytree(federation.sites["site1"].path, tmp_path / "clone")
+            coordinator = federation.coordinator(run)
+            async with tasks(federation.client("site1").run(), federation.client("site0").run()) as _:
+                work = asyncio.ensure_future(coordinator.run())
+                await until(lambda: run.coordinator.done >= 5)
+                coordinator.stop()
+                await work
+            original = federation.sites["site1"]
+            federation.sites["site1"] = replace(original, path=tmp_path / "clone")
+            try:
+                with pytest.raises(LedgerError, match="restored from a backup"):
+                    async with tasks(federation.coordinator(run).run()):
+                        await asyncio.wait_for(federation.client("site1").run(), 20)
+            finally:
+                federation.sites["site1"] = original
+        return run
+
+    run = asyncio.run(scene())
+    assert run.coordinator.done >= 5
+
+
+def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
+    study = make_study(2, rounds=10, deadline=5.0)
+    federation = Federation(tmp_path, study)
+
+    async def scene() -> list[Any]:
+        async with federation.running_broker():
+            run = federation.open_run()
+            async with tasks(federation.coordinator(run).run()):
+                first = asyncio.ensure_future(federation.client("site1").run())
+                await until(lambda: "site1" in federation.directory.roster().clients)
+                await asyncio.sleep(0.3)
+                shutil.copytree(federation.sites["site1"].path, tmp_path / "twin")
+                original = federation.sites["site1"]
+                federation.sites["site1"] = replace(original, path=tmp_path / "twin")
+                second = asyncio.ensure_future(federation.client("site1").run())
+                federation.sites["site1"] = original
+                return list(await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 20))
+
+    for end in asyncio.run(scene()):
+        assert isinstance(end, SiteRefusal), end
+        assert "two live holders" in str(end)
+
+
+# -- coming and going ----------------------------------------------------------------------------------------------
+
+
+def test_stopped_and_started_coordinator_goes_on_with_the_same_run(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, rounds=40))
+
+    async def scene() -> None:
+        async with federation.running_broker():
+            async with tasks(federation.client("site0").run(), federation.client("site1").run()) as clients:
+                done = 0
+                for _ in range(3):
+                    run = federation.open_run()
+                    assert run.coordinator.done >= done
+                    coordinator = federation.coordinator(run)
+                    work = asyncio.ensure_future(coordinator.run())
+                    target = run.coordinator.done + 5
+                    await until(lambda run=run, target=target: run.coordinator.done >= target)  # type: ignore[misc]
+                    coordinator.stop()
+                    assert await asyncio.wait_for(work, 10) == "stopped"
+                    done = run.coordinator.done
+                    run.store.close()
+                run = federation.open_run()
+                assert await asyncio.wait_for(federation.coordinator(run).run(), 30) == "finished"
+                assert await asyncio.wait_for(asyncio.gather(*clients), 10) == ["finished", "finished"]
+            run.store.close()
+
+    asyncio.run(scene())
+
+
+def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, rounds=2000, length=1))
+    from privatile.federation.status import abort_run, read_status
+
+    async def scene() -> None:
+        async with federation.running_broker():
+            run = federation.open_run()
+            coordinator = federation.coordinator(run)
+            async with tasks(federation.client("site0").run(), federation.client("site1").run()) as clients:
+                work = asyncio.ensure_future(coordinator.run())
+                await until(lambda: run.coordinator.done >= 3)
+                from privatile.federation.control import Control
+
+                Control(federation.directory.path / "control").request("abort")
+                assert await asyncio.wait_for(work, 10) == "aborted"
+                assert await asyncio.wait_for(asyncio.gather(*clients), 10) == ["aborted", "aborted"]
+            run.store.close()
+            again = federation.open_run()
+            assert await asyncio.wait_for(federation.coordinator(again).run(), 10) == "aborted"
+            again.store.close()
+
+    asyncio.run(scene())
+    assert read_status(federation.directory).state == "aborted"
+    assert "marked as aborted" in abort_run(federation.directory)
+
+
+def test_a_rotated_key_works_at_once_and_the_old_one_no_more(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, rounds=300, length=1, deadline=1.0, patience=5000))
+
+    async def scene() -> None:
+        async with federation.running_broker():
+            run = federation.open_run()
+            coordinator = federation.coordinator(run)
+            old = federation.client("site1")
+            async with tasks(federation.client("site0").run(), coordinator.run(), old.run()) as running:
+                await until(lambda: run.coordinator.done >= 3)
+                old_key = federation.sites["site1"].key()
+                await asyncio.to_thread(federation.enroll, "site1", new_key=True)
+                await until(lambda: old.metrics.value("connected") == 0)
+                with pytest.raises(Exception, match="does not know this key"):
+                    async with connected(
+                        "site1",
+                        federation.invitation("site1").brokers,
+                        old_key,
+                        federation.invitation("site1").authority,
+                    ):
+                        pass
+                old.stop()
+                await running[2]
+                new = federation.client("site1")
+                async with tasks(new.run()):
+                    await until(lambda: new.metrics.value("answers") >= 3)
+                coordinator.stop()
+                await running[1]
+            run.store.close()
+
+    asyncio.run(scene())

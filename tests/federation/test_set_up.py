@@ -1,0 +1,247 @@
+"""Setting up: keys stay private, invitations hold no secret, admission needs the fingerprint, check sees everything."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from tests.federation.kit import Federation, make_study
+
+from privatile.errors import BrokerError, InputError
+from privatile.federation.broker import check_configuration, client_permissions, find_binary
+from privatile.federation.certificates import (
+    broken_validity,
+    client_context,
+    issue_broker,
+    make_authority,
+    read_certificate,
+)
+from privatile.federation.directory import add_client, admit, check, initialize, renew, revoke
+from privatile.federation.invitation import read_enrolment, read_invitation
+from privatile.federation.keys import KeyPair, read_key, verify, write_private
+from privatile.federation.policy import Policy, load_policy
+from privatile.federation.site import enroll
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Federation:
+    return Federation(tmp_path, make_study())
+
+
+def test_private_files_are_private_and_nothing_sent_holds_a_secret(made: Federation) -> None:
+    secrets = [made.directory.key_file, made.directory.authority_key, made.directory.broker_files.key]
+    secrets += [site.key_file for site in made.sites.values()]
+    for path in secrets:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    seeds = {path.read_text().strip() for path in secrets}
+    seeds |= {line for text in seeds for line in text.splitlines() if len(line) > 30}
+    sent = [made.directory.invitation_file(name) for name in made.study.clients]
+    sent += [site.enrolment_file for site in made.sites.values()]
+    sent += [made.directory.broker_files.configuration, made.directory.roster_file]
+    for path in sent:
+        text = path.read_text()
+        assert not any(seed in text for seed in seeds), path
+        assert "PRIVATE KEY" not in text
+
+
+def test_a_key_shows_only_its_public_half() -> None:
+    key = KeyPair.generate()
+    assert key.seed not in repr(key)
+    assert key.seed not in str(vars(key).get("public"))
+    assert key.public.login != key.public.signer
+
+
+def test_the_signer_is_not_the_login_key() -> None:
+    # A broker chooses what the login key signs; it must not thereby get messages signed.
+    key = KeyPair.generate()
+    signature = key.sign(b"a message")
+    assert verify(key.public.signer, b"a message", signature)
+    assert not verify(key.public.login, b"a message", signature)
+    assert not verify(key.public.signer, b"another", signature)
+
+
+def test_keys_are_never_overwritten_and_open_modes_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.key"
+    write_private(path, KeyPair.generate().seed.encode())
+    with pytest.raises(InputError, match="exists already"):
+        write_private(path, b"x")
+    path.chmod(0o644)
+    with pytest.raises(InputError, match="0644"):
+        read_key(path)
+    path.chmod(0o600)
+    assert read_key(path).public.login.startswith("U")
+    path.write_text("SUAAAA")
+    with pytest.raises(InputError, match="not a key seed"):
+        read_key(path)
+
+
+def test_init_refuses_a_folder_in_use(made: Federation) -> None:
+    with pytest.raises(InputError, match="not empty"):
+        initialize(made.directory.path, made.study, made.settings)
+
+
+def test_everything_in_order(made: Federation) -> None:
+    findings = check(made.directory)
+    assert findings.errors == ()
+    assert findings.remarks == ()
+
+
+def test_check_reports_everything_at_once(made: Federation) -> None:
+    directory = made.directory
+    text = directory.study_file.read_text()
+    directory.study_file.write_text(text.replace("patience = 20", "patience = 7"))
+    directory.authority_key.chmod(0o644)
+    directory.roster_file.write_text(json.dumps({"clients": {}, "revoked": []}))
+    start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
+    files = directory.broker_files
+    issue_broker(
+        directory.authority, directory.authority_key, files.certificate, files.key, ["localhost"], starts=start, days=1
+    )
+    findings = check(directory)
+    told = "\n".join(findings.errors)
+    for word in ("another version of the study", "chmod 600", "expired"):
+        assert word in told
+    assert "site0, site1" in "\n".join(findings.remarks)
+
+
+def test_study_with_errors_is_found_by_check(made: Federation) -> None:
+    path = made.directory.study_file
+    path.write_text(path.read_text().replace("level = 0.5", "level = 2").replace("rounds = 10", "rounds = 100"))
+    told = "\n".join(check(made.directory).errors)
+    assert "level must lie" in told
+    assert "site0.records" in told
+
+
+def test_admission_needs_the_fingerprint_read_out(made: Federation) -> None:
+    site = enroll(made.invitation("site0"), made.folder / "site0", new_key=True)
+    enrolment = read_enrolment(site.enrolment_file)
+    with pytest.raises(InputError, match="fingerprints differ"):
+        admit(made.directory, enrolment, "0" * 32)
+    admit(made.directory, enrolment, enrolment.keys.fingerprint.upper().replace("-", " "))
+    assert made.directory.roster().clients["site0"] == enrolment.keys
+
+
+def test_rotation_puts_the_old_key_out_for_good(made: Federation) -> None:
+    old = read_enrolment(made.sites["site0"].enrolment_file)
+    made.enroll("site0", new_key=True)
+    text = made.directory.broker_files.configuration.read_text()
+    assert old.keys.login not in text
+    assert made.sites["site0"].key().public.login in text
+    with pytest.raises(InputError, match="revoked before"):
+        admit(made.directory, old, old.keys.fingerprint)
+
+
+def test_revocation(made: Federation) -> None:
+    login = made.sites["site1"].key().public.login
+    revoke(made.directory, "site1")
+    assert login not in made.directory.broker_files.configuration.read_text()
+    with pytest.raises(InputError, match="no key to revoke"):
+        revoke(made.directory, "site1")
+
+
+def test_one_key_cannot_be_two_clients(made: Federation) -> None:
+    key = made.sites["site0"].key()
+    from privatile.federation.invitation import Enrolment
+
+    other = Enrolment.make("site1", made.study.identity, key)
+    with pytest.raises(InputError, match="already that of client site0"):
+        admit(made.directory, other, other.keys.fingerprint)
+
+
+def test_enrolment_for_another_federation_or_client_is_refused(made: Federation) -> None:
+    from privatile.federation.invitation import Enrolment
+
+    key = KeyPair.generate()
+    for enrolment, word in (
+        (Enrolment.make("site0", "0" * 12, key), "another federation"),
+        (Enrolment.make("west", made.study.identity, key), "no client 'west'"),
+    ):
+        with pytest.raises(InputError, match=word):
+            admit(made.directory, enrolment, enrolment.keys.fingerprint)
+
+
+def test_edited_files_are_refused(made: Federation, tmp_path: Path) -> None:
+    fields = json.loads(made.directory.invitation_file("site0").read_text())
+    fields["study"]["clients"]["site0"]["epsilon"] = 0.5
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(fields))
+    with pytest.raises(InputError, match="does not match its hash"):
+        read_invitation(edited)
+    fields = json.loads(made.sites["site0"].enrolment_file.read_text())
+    fields["keys"] = KeyPair.generate().public.to_dict()
+    edited.write_text(json.dumps(fields))
+    with pytest.raises(InputError, match="signature does not fit"):
+        read_enrolment(edited)
+    for text in ("", "[]", "{", '{"privatile_invitation": 2}', "null"):
+        edited.write_text(text)
+        with pytest.raises(InputError):
+            read_invitation(edited)
+        with pytest.raises(InputError):
+            read_enrolment(edited)
+
+
+def test_adding_a_client_changes_the_study_before_the_run_only(made: Federation) -> None:
+    before = made.study.digest
+    add_client(made.directory, "west", 0.5, 40, 0.2)
+    study = made.directory.study()
+    assert study.digest != before
+    assert study.clients["site0"].weight == pytest.approx(0.4)
+    assert study.quorum == 3
+    assert read_invitation(made.directory.invitation_file("west")).study == study
+    made.open_run().store.close()
+    with pytest.raises(InputError, match="run has begun"):
+        add_client(made.directory, "east", 0.5, 40, 0.2)
+
+
+def test_permissions_name_one_client_only(made: Federation) -> None:
+    publish, subscribe = client_permissions(made.study.identity, "site0")
+    assert not [subject for subject in publish + subscribe if "site1" in subject or "*" in subject]
+    assert [subject for subject in subscribe if subject.endswith(">")] == ["_INBOX_site0.>"]
+
+
+def test_the_broker_itself_accepts_the_configuration(made: Federation) -> None:
+    files = made.directory.broker_files
+    check_configuration(find_binary(), files)
+    files.configuration.write_text("listen: [")
+    with pytest.raises(BrokerError, match="refuses"):
+        check_configuration(find_binary(), files)
+
+
+def test_certificate_dates_in_words(tmp_path: Path) -> None:
+    make_authority(tmp_path / "a.pem", tmp_path / "a.key", "test")
+    certificate = read_certificate(tmp_path / "a.pem")
+    now = datetime.datetime.now(datetime.UTC)
+    hour = datetime.timedelta(hours=1)
+    assert broken_validity(certificate, "it", now) == []
+    assert broken_validity(certificate, "it", now - hour) == []  # a clock an hour slow is no trouble
+    assert "clock" in broken_validity(certificate, "it", now - datetime.timedelta(days=2))[0]
+    assert "expired" in broken_validity(certificate, "it", now + datetime.timedelta(days=9999))[0]
+    client_context((tmp_path / "a.pem").read_text())
+
+
+def test_renewal_with_other_names_rewrites_the_invitations(made: Federation) -> None:
+    renew(made.directory, hosts=("broker.example", "127.0.0.1"), port=5555)
+    assert made.invitation("site0").brokers == ("tls://broker.example:5555",)
+    assert check(made.directory).errors == ()
+
+
+def test_policy_file(tmp_path: Path, made: Federation) -> None:
+    assert load_policy(made.sites["site0"].policy_file).max_epsilon == 1.0
+    path = tmp_path / "policy.toml"
+    path.write_text('max_epsilon = true\nmin_cohort = "a"\nvalues = [1]\nfriend = 1\n')
+    with pytest.raises(InputError) as caught:
+        load_policy(path)
+    for word in ("max_epsilon", "min_cohort", "values", "'friend'"):
+        assert word in str(caught.value)
+
+
+def test_policy_refuses_budget_column_and_coordinator(made: Federation) -> None:
+    invitation = made.invitation("site0")
+    assert Policy(1.0).refusals(invitation, "x") == []
+    assert "allows 0.5" in Policy(0.5).refusals(invitation, "x")[0]
+    assert "on top of 0.4" in Policy(1.0).refusals(invitation, "x", spent=0.4)[0]
+    strict = Policy(0.5, values=("y",), coordinators=("00",))
+    assert len(strict.refusals(invitation, "x")) == 3

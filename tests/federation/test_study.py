@@ -1,0 +1,90 @@
+"""The study file: read back as written, all errors at once, one digest for one meaning."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.federation.kit import make_study
+
+from privatile.errors import InputError
+from privatile.federation.study import Study, Terms, load_study, study_toml
+
+
+def test_file_reads_back_as_the_same_study(tmp_path: Path) -> None:
+    study = make_study(3, title='Löhne "2026"', mode="local", design="paper-c1", scale="log", range=(1.0, 1e6))
+    path = tmp_path / "study.toml"
+    path.write_text(study_toml(study), encoding="utf-8")
+    assert load_study(path) == study
+    assert load_study(path).digest == study.digest
+
+
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        """
+        identity = "xyz"
+        title = ""
+        asked_by = "us"
+        value = "salary"
+        level = 1.5
+        range = [10, 1]
+        rounds = 100
+        scale = "cubic"
+        quorum = 9
+        patience = 0
+        deadline = 0.0
+        [clients."no.rth"]
+        epsilon = -1
+        weight = 0.5
+        records = 5
+        [clients.south]
+        epsilon = 20
+        weight = 0.2
+        records = 500
+        """
+    )
+    with pytest.raises(InputError) as caught:
+        load_study(path)
+    lines = str(caught.value).splitlines()
+    for word in ("identity", "title", "level", "range", "scale", "quorum", "patience", "deadline", "no.rth: a name",
+                 "no.rth.epsilon", "no.rth.records", "south.epsilon 20", "weights must sum"):  # fmt: skip
+        assert any(word in line for line in lines), word
+    assert all(line.startswith(str(path)) for line in lines)
+
+
+def test_wrong_kinds_and_unknown_settings_are_named() -> None:
+    plain = make_study().to_dict()
+    plain["rounds"] = "many"
+    plain["colour"] = "red"
+    del plain["level"]
+    plain["clients"]["site0"]["epsilon"] = "one"
+    del plain["clients"]["site1"]["epsilon"]
+    with pytest.raises(InputError) as caught:
+        Study.from_dict(plain)
+    text = str(caught.value)
+    for word in ("rounds must be a whole number", "'colour'", "level is missing", "site0.epsilon", "never by default"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"level": 0.25}, {"rounds": 9}, {"range": (0.0, 99.0)}, {"deadline": 31.0}, {"quorum": 1}, {"title": "another"},
+     {"clients": {"site0": Terms(1.0, 0.4, 40), "site1": Terms(1.0, 0.6, 40)}}],
+)  # fmt: skip
+def test_every_change_changes_the_digest(change: dict[str, object]) -> None:
+    study = make_study()
+    plain = {item: getattr(study, item) for item in study.__dataclass_fields__}
+    assert Study(**{**plain, **change}).digest != study.digest
+    assert Study(**plain).digest == study.digest
+
+
+def test_whole_numbers_and_reals_are_the_same_number() -> None:
+    study = make_study(range=(0, 100), deadline=30)
+    assert study.digest == Study.from_dict(tomllib.loads(study_toml(study))).digest
+
+
+def test_the_plan_itself_is_checked() -> None:
+    with pytest.raises(InputError, match="rounds"):
+        make_study(rounds=1, length=10)
