@@ -66,8 +66,8 @@ def chosen_rounds(wanted: int | None, smallest: int) -> int:
         return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * FEWEST_ROUNDS)))
     if not FEWEST_ROUNDS <= wanted <= smallest:
         raise InputError(
-            f"design auto takes {FEWEST_ROUNDS} rounds or more, and at most as many as the smallest client has "
-            f"records, {smallest}; got {wanted}."
+            f"rounds must be at least {FEWEST_ROUNDS} for design auto (--design rounds takes fewer) and at most the "
+            f"number of records of the smallest client, {smallest}; got {wanted}. Ask for fewer or more rounds."
         )
     return wanted
 

@@ -4,7 +4,7 @@ A round asked at q gives y = τ − F(q) + noise, the noise's variance w known b
 
     F(q) = L( logit τ + x + κx² ),  x = β(q − Q),  L the logistic function, f = τ(1 − τ)β the slope at Q
 
-Q, β and the bend κ are unknown. Weighted least squares gives them (Gauss–Newton), κ with the prior N(0, ¼²), its
+Q, β and the bend κ are unknown. Weighted least squares gives them (Gauss–Newton), κ with the prior N(0, 0.3²), its
 unit-free size in the laws one meets (at τ = 0.8: normal 0.06, t₃ −0.07, log-normal −0.23, Cauchy −0.39, uniform +0.30).
 What the answers cannot tell about the bend is thereby part of the interval. Given β and κ, Q̂ is the mean of q + y/f:
 efficient whatever path the questions took, no relaxation needed, and an error of the slope enters only multiplied by
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-BEND = 0.25
+BEND = 0.3
 """Prior standard deviation of κ."""
 
 NEAR = 1.5
@@ -144,7 +144,10 @@ class FiellerLaw:
 
     def quantile(self, confidence_level: float) -> float:
         """z/√(1 − z²ρ²); ∞ when the slope may be zero at this confidence."""
-        z = NormalDist().inv_cdf(0.5 + confidence_level / 2.0)
+        return self.stretched(NormalDist().inv_cdf(0.5 + confidence_level / 2.0))
+
+    def stretched(self, z: float) -> float:
+        """z/√(1 − z²ρ²)."""
         rest = 1.0 - (z * self.slope_error) ** 2
         return z / math.sqrt(rest) if rest > 0.0 else math.inf
 

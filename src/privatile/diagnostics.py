@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered
 from privatile.estimator import Plan, RoundState
 from privatile.inference import Trajectory
@@ -33,6 +36,18 @@ class Diagnosis(NamedTuple):
 
     rows: tuple[Row, ...]
     caveats: tuple[Caveat, ...]
+
+
+def troubled(
+    have: float,
+    slope_error: NDArray[np.float64],
+    bend_share: NDArray[np.float64],
+    held: NDArray[np.bool_],
+    gave_up: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Whether the result of a run of design auto carries one of the warnings below; many runs at once."""
+    unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up
+    return unsure | (have < SUPPORTED)
 
 
 def diagnose(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> Diagnosis:

@@ -50,7 +50,7 @@ class Options:
     query: str | None = None
     weights: str | PerClient = "equal"
     confidence_level: float = 0.95
-    design: str = "rounds"
+    design: str = "auto"
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"

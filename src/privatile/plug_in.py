@@ -10,15 +10,18 @@ moves its own q inside a round answers no single question.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privatile.curve import FiellerLaw, fit_curve
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks
 from privatile.inference import Inference, Trajectory, slope
 from privatile.scale import working_range
+
+Floats = NDArray[np.float64]
 
 LARGEST_SLOPE_ERROR = 0.35
 """Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
@@ -89,21 +92,39 @@ def flat_slope(plan: Plan) -> float:
 
 
 def variance_share(state: RoundState, plan: Plan) -> float:
-    """Σp_k²σ_k²/n_k over Σp_k²/(4r_k²n_k): what knowing the clients' ranks takes off the noise.
+    """What knowing the clients' ranks takes off the noise of a run; see `known_share`."""
+    if not all(state.window_asked):
+        return 1.0
+    clients = plan.clients
+    return float(
+        known_share(
+            np.array([client.weight for client in clients]),
+            np.array([client.mechanism.truth_rate for client in clients]),
+            np.array([client.records for client in clients]),
+            np.array(local_ranks(state, plan)),
+            np.array(state.window_asked),
+        )
+    )
 
-    (2F_k − 1)² is estimated from the client's own answers, its upward bias 4·Var(F̂_k) removed.
+
+def known_share(
+    weights: Floats, rates: Floats, records: NDArray[Any], ranks: Floats, asked: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Σp_k²σ_k²/n_k over Σp_k²/(4r_k²n_k), clients along the last axis.
+
+    σ_k² = (r_k⁻² − (2F_k − 1)²)/4; (2F_k − 1)² is estimated from the client's own answers, its upward bias 4·Var(F̂_k)
+    removed.
+
+    >>> one = np.array([1.0])
+    >>> round(float(known_share(one, 0.5 * one, 100 * one, 0.9 * one, 1e9 * one)), 4)  # 1 − r²(2F − 1)²
+    0.84
     """
-    whole = known = 0.0
-    for client, rank, asked in zip(plan.clients, local_ranks(state, plan), state.window_asked, strict=True):
-        if not asked:
-            return 1.0
-        rate = client.mechanism.truth_rate
-        doubt = client.mechanism.variance(min(max(rank, 0.0), 1.0)) / asked
-        tilt = min(max((2.0 * rank - 1.0) ** 2 - 4.0 * doubt, 0.0), 1.0)
-        part = client.weight**2 / (4.0 * client.records)
-        whole += part / rate**2
-        known += part * (rate**-2 - tilt)
-    return known / whole
+    inside = np.clip(ranks, 0.0, 1.0)
+    doubt = (rates**-2 - (2.0 * inside - 1.0) ** 2) / (4.0 * asked)
+    tilt = np.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
+    part = weights**2 / records
+    share: Floats = (part * (rates**-2 - tilt)).sum(axis=-1) / (part / rates**2).sum(axis=-1)
+    return share
 
 
 def file_share(state: RoundState, plan: Plan, near: float, wander: float) -> float:

@@ -4,7 +4,7 @@ Three stages share the records:
 
 1. `search`: place the quantile by the sharpening belief of `locate`, in short rounds, until its error is below 0.8
    local spreads. A round asks just enough records that the answer's noise matches the belief's own doubt.
-2. `probe`: ask above and below in turn, 8% of the records, to learn slope and curvature.
+2. `probe`: ask above and below in turn, 10% of the records, to learn slope and curvature.
 3. `average`: all other records, in equal rounds, by the recursion q ← q + γ(τ − F̂(q)) with one constant step
    γ = N/(T·f), at most 1/(2f). Nothing adapts inside this window.
 
@@ -43,15 +43,15 @@ LOCATED = 0.8
 SPREAD_KNOWN = 1.0
 """… and the spread is known within a factor of e."""
 
-PROBE_SHARE = 0.08
+PROBE_SHARE = 0.10
 """Records for the probes. They lie near enough to be used in the fit, so little is lost."""
 
-PROBE_REACH = 0.6
-"""Probes lie this many local spreads from the centre at most: the chord's slope is then off by 3% for a log-normal's
+PROBE_REACH = 0.5
+"""Probes lie this many local spreads from the centre at most: the chord's slope is then off by 2% for a log-normal's
 median, 1% for a normal's, …"""
 
-PROBE_ERRORS = 30.0
-"""… and this many final standard errors: 8% of the records there know the slope within 1/(30·√0.08) = 12%."""
+PROBE_ERRORS = 27.0
+"""… and this many final standard errors: 10% of the records there know the slope within 1/(27·√0.10) = 12%."""
 
 LARGEST_SEARCH_ROUNDS = 0.35
 LARGEST_SEARCH_SHARE = 0.10

@@ -54,7 +54,7 @@ class RunSpec:
     scale: str
     low: float
     high: float
-    design: str = "rounds"
+    design: str = "auto"
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"

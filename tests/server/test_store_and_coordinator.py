@@ -17,6 +17,7 @@ SPEC = RunSpec(
     scale="linear",
     low=0.0,
     high=100.0,
+    design="rounds",
     rounds=10,
 )
 

@@ -74,8 +74,8 @@ def replayed(setting: Cell, seed: int, lane: int) -> tuple[float, float]:
     """Replication `lane` in plain Python: the same generator, the same table, the report drawn as the kernel says."""
     draw = xoshiro128pp(states(seed, setting.key, 0, LANES)[:, lane].tolist())
     start = float(setting.start.quantile(float(uniforms(seed, setting.key, 0, LANES)[lane])))
-    low, high = engine._first_range(setting, np.asarray(setting.start.quantile(uniforms(seed, setting.key, 0, LANES))))
-    reach = engine._reach(setting)
+    low, high = engine.first_range(setting, np.asarray(setting.start.quantile(uniforms(seed, setting.key, 0, LANES))))
+    reach = engine.reach(setting)
     grid = make_grid(setting.populations, low - reach, high + reach)
     assert grid is not None
     cells = grid.tables.shape[1] - 1

@@ -8,7 +8,7 @@ import click
 
 from privatile.cli.progress import rounds_bar
 
-PARTS = ("table1", "table2", "table3", "table4", "salary", "figure1", "figure2", "beyond", "all")
+PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", "figure2", "beyond", "all")
 
 
 @click.command()
@@ -26,9 +26,23 @@ PARTS = ("table1", "table2", "table3", "table4", "salary", "figure1", "figure2",
     "--out", type=click.Path(path_type=Path), default=Path("paper-results"), show_default=True, help="Folder."
 )
 @click.option("--threads", type=click.IntRange(min=1), help="All cores without it.")
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="cuda: one GPU runs the tables; figures and the salary data stay on the CPU.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 def paper(
-    part: str, protocol: str, replications: int, data: Path | None, out: Path, threads: int | None, quiet: bool
+    part: str,
+    protocol: str,
+    replications: int,
+    data: Path | None,
+    out: Path,
+    threads: int | None,
+    device: str,
+    quiet: bool,
 ) -> None:
     """Reproduce a table or figure: Markdown, CSV and LaTeX, or SVG and PNG, in a folder.
 
@@ -49,6 +63,7 @@ def paper(
             replications=replications,
             data=data,
             threads=threads,
+            device=device,
             progress=show,
             say=click.echo,
         )

@@ -22,6 +22,7 @@ def study() -> None:
 @click.option("--workers", default="threads", show_default=True, help="threads, dask, or any joblib backend.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler; without it a local cluster is started.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads, or local workers; all cores without it.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="cuda: one GPU.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the results, .csv or .parquet.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def run(
@@ -32,19 +33,22 @@ def run(
     workers: str,
     scheduler: str | None,
     threads: int | None,
+    device: str,
     out: Path | None,
     quiet: bool,
 ) -> None:
     """Run a design's cells that are not in the store yet.
 
     Ctrl-C keeps every finished cell; the same command goes on. The numbers depend on the design alone, not on threads,
-    workers or interruptions.
+    workers, device or interruptions.
     """
+    from privatile.study.cuda import open_device
     from privatile.study.design import read_study
     from privatile.study.output import write_rows
     from privatile.study.runner import run_study
     from privatile.study.store import StudyStore
 
+    gpu = open_device(device)
     planned = read_study(design, protocol=protocol, replications=replications)  # type: ignore[arg-type]
     with StudyStore.open_for(store, planned) as kept:
         have = len(kept.finished())
@@ -56,7 +60,7 @@ def run(
                 if progress is not None:
                     progress(done // 1_000_000, total // 1_000_000)
 
-            run_study(planned, kept, workers=workers, address=scheduler, threads=threads, progress=show)
+            run_study(planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=show)
         if out is not None:
             write_rows(kept.rows(), out)
         click.echo(f"{planned.title}: {len(planned.entries)} cells finished. See them: privatile study show {store}")

@@ -32,9 +32,6 @@ log = logging.getLogger("privatile.client")
 ROUNDING = 1e-9
 """Realised ε falls short of the nominal one by up to 1e-10; a lifetime's sums must not trip over that."""
 
-LOOKUP = 500
-"""People looked up by one statement; SQLite allows 999 values in its oldest builds."""
-
 
 class Content(Protocol):
     """What the ledger needs to know of a column; a `ShuffledColumn` is one."""
@@ -213,25 +210,11 @@ class Account:
 
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""
-        spent = self._spent_by(people)
+        spent = self.ledger.purses.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self._spend_again else spent == 0.0
         if self.terms.max_epsilon is not None:
             allowed &= spent + self.epsilon <= self.terms.max_epsilon + ROUNDING
         return allowed
-
-    def _spent_by(self, people: NDArray[np.uint64]) -> NDArray[np.float64]:
-        spent = np.zeros(len(people), dtype=np.float64)
-        if self.ledger.execute("SELECT 1 FROM people LIMIT 1").fetchone() is None:
-            return spent
-        names = person_names(people)
-        for start in range(0, len(names), LOOKUP):
-            part = names[start : start + LOOKUP]
-            marks = ",".join("?" * len(part))
-            rows = self.ledger.execute(f"SELECT person, epsilon FROM people WHERE person IN ({marks})", part)
-            known = {bytes(person): float(epsilon) for person, epsilon in rows}
-            if known:
-                spent[start : start + len(part)] = [known.get(name, 0.0) for name in part]
-        return spent
 
     # -- answering -----------------------------------------------------------------------------------------------
 
@@ -299,12 +282,8 @@ class Account:
         )
         if moved.rowcount != 1:
             raise LedgerError(f"{self._name} has moved on while a question was answered. Ask again.")
-        for group in people:
-            self.ledger.execute_many(
-                "INSERT INTO people (person, epsilon) VALUES (?, ?)"
-                " ON CONFLICT (person) DO UPDATE SET epsilon = epsilon + excluded.epsilon",
-                ((name, self.epsilon) for name in person_names(group)),
-            )
+        if people:
+            self.ledger.purses.charge(people, self.epsilon)
         return self.ledger.append(self.run, self.content.client, asked, (stand.cursor, stop), length, ones)
 
     def _enter(self, first: int) -> None:
@@ -346,12 +325,6 @@ class Account:
     def refuse_more(self, asked: int, left: int) -> AlreadyAnswered:
         """The error for a question that asks more records than may answer."""
         return self._spent_out(asked, left)
-
-
-def person_names(people: NDArray[np.uint64]) -> list[bytes]:
-    """The 16-byte names of people held as two words each."""
-    text = np.ascontiguousarray(people).tobytes()
-    return [text[start : start + 16] for start in range(0, len(text), 16)]
 
 
 def most_spent(ledger: Ledger, dataset: int) -> float:

@@ -44,7 +44,7 @@ def statement(ledger: Ledger) -> Statement:
         " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
-    people, dearest = ledger.execute("SELECT count(*), coalesce(max(epsilon), 0.0) FROM people").fetchone()
+    people, dearest = ledger.purses.totals()
     lines = tuple(
         DatasetLine(
             client=client,
@@ -58,4 +58,4 @@ def statement(ledger: Ledger) -> Statement:
         )
         for key, client, column, by_person, records, cursor, runs, reports in rows
     )
-    return Statement(lines, int(people), float(dearest), ledger.position.sequence)
+    return Statement(lines, people, dearest, ledger.position.sequence)

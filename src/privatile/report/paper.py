@@ -9,6 +9,7 @@ from typing import Any
 from privatile.errors import InputError
 from privatile.report.paper_figures import figure1, figure2
 from privatile.study import beyond
+from privatile.study.cuda import Device, open_device
 from privatile.study.design import Protocol, Study
 from privatile.study.output import write_rows
 from privatile.study.paper import TABLES, Comparison, compare, latex, markdown, paper_study, verdict
@@ -28,6 +29,7 @@ def reproduce(
     replications: int = 1000,
     data: Path | None = None,
     threads: int | None = None,
+    device: str = "cpu",
     progress: Progress = lambda done, total: None,
     say: Say = lambda text: None,
 ) -> list[Path]:
@@ -37,14 +39,15 @@ def reproduce(
             f"{part} needs the salary table: give it with --data. It is `gov_census` of the R package fairadapt "
             "(2018 American Community Survey), as CSV with the columns economic_region and salary."
         )
+    gpu = open_device(device)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"the folder {out} cannot be made: {error.strerror}. Choose another with --out.") from None
     files: list[Path] = []
-    tables = [name for name in TABLES if part in (name, "all")]
+    tables = [name for name in TABLES if part in (name, "tables", "all")]
     if tables:
-        files += _tables(tables, out, protocol, replications, threads, progress, say)
+        files += _tables(tables, out, protocol, replications, threads, gpu, progress, say)
     if part in ("salary", "all") and data is not None:
         files += _salary(read_salaries(data), out, threads or cores())
     if part in ("figure1", "all") and data is not None:
@@ -52,7 +55,7 @@ def reproduce(
     if part in ("figure2", "all"):
         files += figure2(out)
     if part in ("beyond", "all"):
-        files += _beyond(out, replications, threads or cores())
+        files += _beyond(out, replications, threads or cores(), gpu)
     if part == "all" and data is None:
         say("Without --data the salary table and Figure 1 are left out.")
     return files
@@ -64,6 +67,7 @@ def _tables(
     protocol: Protocol,
     replications: int,
     threads: int | None,
+    device: Device | None,
     progress: Progress,
     say: Say,
 ) -> list[Path]:
@@ -75,7 +79,8 @@ def _tables(
     stores = {name: StudyStore.open_for(out / f"{name}-{protocol}.db", study) for name, study in studies.items()}
     try:
         for name, study in studies.items():
-            run_study(study, stores[name], threads=threads, progress=_shifted(progress, before, total))
+            shifted = _shifted(progress, before, total)
+            run_study(study, stores[name], threads=threads, device=device, progress=shifted)
             before += study.updates
             found = compare(name, stores[name].rows())
             cells += found
@@ -125,10 +130,10 @@ def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
     return files
 
 
-def _beyond(out: Path, replications: int, threads: int) -> list[Path]:
+def _beyond(out: Path, replications: int, threads: int, device: Device | None) -> list[Path]:
     study = beyond.divide_study(replications)
     with StudyStore.open_for(out / "divide.db", study) as store:
-        run_study(study, store, threads=threads)
+        run_study(study, store, threads=threads, device=device)
         divided = [
             {
                 name: row[name]

@@ -85,7 +85,7 @@ class Cell:
     @cached_property
     def truth(self) -> float:
         """Q*, the level-τ quantile of the weighted mixture of the clients."""
-        return Mixture(self.populations, self.weights).quantile(self.level)
+        return _mixture_quantile(self.populations, self.weights, self.level)
 
     @cached_property
     def mean_truth_rate(self) -> float:
@@ -123,9 +123,7 @@ class Cell:
         """v: the one given, or the exact one of the averaged rounds."""
         if self.critical is not None:
             return self.critical
-        if self.lengths.shape[0] == 1:
-            return _critical_value(self.design, self.records, self.skip, self.confidence_level)
-        return float(critical_value(None, self.confidence_level, weights=self.round_weights[self.skip :]))
+        return _exact_critical_value(self.round_weights[self.skip :].tobytes(), self.confidence_level)
 
     @cached_property
     def asked(self) -> tuple[int, ...]:
@@ -183,7 +181,19 @@ class Cell:
         }
 
 
-# Neighbouring cells share their tables: a study's memory does not grow with its cells.
+# Cells of a study differ in few things at a time: what two of them share is worked out once and kept once.
+
+
+@lru_cache(maxsize=256)
+def _mixture_quantile(populations: tuple[Population, ...], weights: tuple[float, ...], level: float) -> float:
+    return Mixture(populations, weights).quantile(level)
+
+
+@lru_cache(maxsize=64)
+def _exact_critical_value(weights: bytes, confidence_level: float) -> float:
+    return float(critical_value(None, confidence_level, weights=np.frombuffer(weights)))
+
+
 @lru_cache(maxsize=32)
 def _lengths(design: Design, records: tuple[int, ...]) -> Lengths:
     if not records and design.rounds is not None:
@@ -196,11 +206,6 @@ def _lengths(design: Design, records: tuple[int, ...]) -> Lengths:
 @lru_cache(maxsize=32)
 def _inverse_lengths(design: Design, records: tuple[int, ...]) -> NDArray[np.float64]:
     return np.asarray(1.0 / _lengths(design, records)[0])
-
-
-@lru_cache(maxsize=256)
-def _critical_value(design: Design, records: tuple[int, ...], skip: int, confidence_level: float) -> float:
-    return float(critical_value(None, confidence_level, weights=_inverse_lengths(design, records)[skip:]))
 
 
 @lru_cache(maxsize=32)

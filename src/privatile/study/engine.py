@@ -120,12 +120,12 @@ def _run_block(
     if cell.fixed_data:
         if path == "records":
             raise InputError("a fixed data set is never drawn: use the default path.")
-        result, _ = _call(kernels, cell, words, start, _no_grid(len(cell.populations)), data, paths)
+        result, _ = _call(kernels, cell, words, start, no_grid(len(cell.populations)), data, paths)
         return result
-    low, high = _first_range(cell, start)
-    reach = _reach(cell)
+    low, high = first_range(cell, start)
+    margin = reach(cell)
     for _ in range(WIDENINGS):
-        grid = make_grid(cell.populations, low - reach, high + reach) if path != "records" else None
+        grid = make_grid(cell.populations, low - margin, high + margin) if path != "records" else None
         if grid is None:
             if path == "law":
                 raise InputError("a population of this cell has no smooth CDF: use the path `records`.")
@@ -138,24 +138,24 @@ def _run_block(
     raise InputError(f"q left every range up to {high - low:.3g} wide: the steps of this design are too large.")
 
 
-def _first_range(cell: Cell, start: Floats) -> tuple[float, float]:
+def first_range(cell: Cell, start: Floats) -> tuple[float, float]:
     """Where q will stay, most likely: from the usual starts to the truth and half as far again.
 
     The usual starts, not those of this block: neighbours in a design then share one table.
     """
     ends = [float(cell.start.quantile(1e-7)), float(cell.start.quantile(1.0 - 1e-7)), cell.truth]
     low, high = min(*ends, float(start.min())), max(*ends, float(start.max()))
-    room = 0.25 * (high - low) + _reach(cell)
+    room = 0.25 * (high - low) + reach(cell)
     return low - room, high + room
 
 
-def _reach(cell: Cell) -> float:
+def reach(cell: Cell) -> float:
     """How far a client may walk from q inside one round: γ·max(a_k, b_k)."""
     rate = min(cell.truth_rates) if cell.method == "estimator" else 1.0
     return float(cell.steps.max()) * (1.0 + rate) / (2.0 * rate)
 
 
-def _no_grid(clients: int) -> Grid:
+def no_grid(clients: int) -> Grid:
     """What a kernel is given when it reads no table."""
     return Grid(
         np.zeros((1, 1025), np.float32), np.zeros(1, np.int64), np.zeros(1), np.ones(1), np.zeros(clients, np.int64)
@@ -178,7 +178,7 @@ def _call(
     single = int(cell.lengths.max()) == 1
     if cell.method == "dp-sgd":
         call = kernels.cohort
-        return call(words, start, *tables, np.ones(clients), shares, *rounds, _laplace_scales(cell), data, paths)
+        return call(words, start, *tables, np.ones(clients), shares, *rounds, laplace_scales(cell), data, paths)
     # With one record a round the two modes are the same; `local` looks up once a client, `cohort` once a group.
     many_groups = 2 * grid.rows.size > clients and not cell.fixed_data
     if cell.design.mode == "cohort" or (single and not many_groups):
@@ -191,7 +191,7 @@ def _call(
     return call(words, start, *tables, rates, shares, *rounds, paths)
 
 
-def _laplace_scales(cell: Cell) -> Floats:
+def laplace_scales(cell: Cell) -> Floats:
     """1/ε_k = 1/log((1+r)/(1−r)) for every client."""
     return np.asarray(0.5 / np.arctanh(np.array(cell.truth_rates)))
 
@@ -223,7 +223,7 @@ def _call_drawn(kernels: Any, cell: Cell, words: NDArray[np.uint32], start: Floa
             )
             total += found / len(cell.populations)
         return total
-    noises = _laplace_scales(cell) if cell.method == "dp-sgd" else np.empty(0)
+    noises = laplace_scales(cell) if cell.method == "dp-sgd" else np.empty(0)
     asked_rates = np.ones(rates.size) if cell.method == "dp-sgd" else rates
     result: Floats = kernels.drawn(
         words,

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from privatile.errors import InputError, require
 from privatile.study.cells import Cell
-from privatile.study.design import Study
+from privatile.study.cuda import Device, run_cells
+from privatile.study.design import Entry, Study
 from privatile.study.engine import Summary, run_cell, summarize
 from privatile.study.store import StudyStore
 
 Progress = Callable[[int, int], None]
 """(updates done so far, updates of the whole study)."""
+
+
+MOST_UPDATES = 10**12
+"""A launch's work: some seconds on a large GPU."""
+MOST_LANES = 1 << 22
+"""A launch's replications: 200 MB of generators, starts and results."""
 
 
 def cores() -> int:
@@ -40,12 +47,13 @@ def run_study(
     workers: str = "threads",
     address: str | None = None,
     threads: int | None = None,
+    device: Device | None = None,
     progress: Progress = lambda done, total: None,
 ) -> int:
     """Run what is missing; returns how many cells were run.
 
-    workers: "threads" (this machine), "dask", or the name of any registered joblib backend. Interrupted at any
-    moment, the store holds every finished cell.
+    workers: "threads" (this machine), "dask", or the name of any registered joblib backend. device: a GPU, which then
+    takes the place of the workers. Interrupted at any moment, the store holds every finished cell.
     """
     done = store.finished()
     missing = [(place, entry) for place, entry in enumerate(study.entries) if place not in done]
@@ -58,7 +66,16 @@ def run_study(
         so_far += summary.updates
         progress(so_far, total)
 
-    if workers == "threads":
+    if device is not None:
+        if workers != "threads":
+            raise InputError(f"a GPU takes the place of workers: leave out --device cuda or --workers {workers}.")
+        for group in _groups(missing, study.replications):
+            begun = time.perf_counter()
+            outcomes = run_cells([entry.cell for _, entry in group], study.replications, study.seed, device.launch)
+            each = (time.perf_counter() - begun) / len(group)
+            for (place, entry), outcome in zip(group, outcomes, strict=True):
+                keep(place, summarize(entry.cell, outcome), each)
+    elif workers == "threads":
         for place, entry in missing:
             keep(place, *evaluate(entry.cell, study.replications, study.seed, threads or cores()))
     elif missing:
@@ -72,6 +89,21 @@ def run_study(
             for place, summary, seconds in joblib.Parallel(n_jobs=threads or -1, return_as="generator_unordered")(jobs):
                 keep(place, summary, seconds)
     return len(missing)
+
+
+def _groups(missing: Sequence[tuple[int, Entry]], replications: int) -> Iterator[list[tuple[int, Entry]]]:
+    """Cells to launch together: many, so that the GPU is full; not all, so that an interruption loses seconds."""
+    group: list[tuple[int, Entry]] = []
+    updates = lanes = 0
+    for item in missing:
+        more = replications * item[1].cell.updates
+        if group and (updates + more > MOST_UPDATES or lanes + replications > MOST_LANES):
+            yield group
+            group, updates, lanes = [], 0, 0
+        group.append(item)
+        updates, lanes = updates + more, lanes + replications
+    if group:
+        yield group
 
 
 def _place_and_evaluate(place: int, cell: Cell, replications: int, seed: int) -> tuple[int, Summary, float]:

@@ -1,0 +1,109 @@
+"""Purses: what each person has spent for life.
+
+A cohort of people lies scattered over the whole index of people, so updating it answer by answer would rewrite most
+of it each time. Charges are appended instead, one row a group, and folded into the index when enough have gathered;
+until then they are kept in memory too. What a person has spent is the sum of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from privatile.client.ledger import Ledger
+
+FOLD = 1 << 18
+"""Charges kept in memory before they are folded: about 40 MB of Python objects."""
+
+LOOKUP = 500
+"""People looked up by one statement; SQLite allows 999 values in its oldest builds."""
+
+
+def person_names(people: NDArray[np.uint64]) -> list[bytes]:
+    """The 16-byte names of people held as two words each."""
+    return _cut(np.ascontiguousarray(people).tobytes())
+
+
+def _cut(text: bytes) -> list[bytes]:
+    return [text[start : start + 16] for start in range(0, len(text), 16)]
+
+
+class Purses:
+    """The people of one ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._pending: dict[bytes, float] = {}
+        self._through = 0
+        self._folded = 0
+        self._rollbacks = 0
+
+    def spent(self, people: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """What each of these people has spent, this moment."""
+        self._catch_up()
+        spent = np.zeros(len(people), dtype=np.float64)
+        indexed = self._ledger.execute("SELECT 1 FROM people LIMIT 1").fetchone() is not None
+        if not indexed and not self._pending:
+            return spent
+        names = person_names(people)
+        for start in range(0, len(names), LOOKUP):
+            part = names[start : start + LOOKUP]
+            known = self._indexed(part) if indexed else {}
+            spent[start : start + len(part)] = [self._pending.get(name, 0.0) + known.get(name, 0.0) for name in part]
+        return spent
+
+    def charge(self, groups: Sequence[NDArray[np.uint64]], epsilon: float) -> None:
+        """Add ε to what these people have spent; call inside a transaction."""
+        self._ledger.execute_many(
+            "INSERT INTO charges (epsilon, people) VALUES (?, ?)",
+            ((epsilon, np.ascontiguousarray(group).tobytes()) for group in groups),
+        )
+        self._catch_up()
+        if len(self._pending) > FOLD:
+            self._fold()
+
+    def totals(self) -> tuple[int, float]:
+        """How many people are known, and the most any of them has spent."""
+        self._catch_up()
+        count, most = self._ledger.execute("SELECT count(*), coalesce(max(epsilon), 0.0) FROM people").fetchone()
+        names = list(self._pending)
+        for start in range(0, len(names), LOOKUP):
+            part = names[start : start + LOOKUP]
+            known = self._indexed(part)
+            count += len(part) - len(known)
+            most = max(most, *(self._pending[name] + known.get(name, 0.0) for name in part))
+        return int(count), float(most)
+
+    def _indexed(self, names: list[bytes]) -> dict[bytes, float]:
+        marks = ",".join("?" * len(names))
+        rows = self._ledger.execute(f"SELECT person, epsilon FROM people WHERE person IN ({marks})", names)
+        return {bytes(person): float(epsilon) for person, epsilon in rows}
+
+    def _catch_up(self) -> None:
+        """Read charges added since the last look, by whoever; start over after a fold or a rollback."""
+        (folded,) = self._ledger.execute("SELECT coalesce(max(value), 0) FROM meta WHERE key = 'folded'").fetchone()
+        if (folded, self._ledger.rollbacks) != (self._folded, self._rollbacks):
+            self._pending, self._through = {}, folded
+            self._folded, self._rollbacks = folded, self._ledger.rollbacks
+        rows = self._ledger.execute(
+            "SELECT id, epsilon, people FROM charges WHERE id > ? ORDER BY id", (self._through,)
+        )
+        for number, epsilon, people in rows:
+            for name in _cut(bytes(people)):
+                self._pending[name] = self._pending.get(name, 0.0) + epsilon
+            self._through = number
+
+    def _fold(self) -> None:
+        """Move all charges into the index, in the index's order: each of its pages is written once."""
+        self._ledger.execute_many(
+            "INSERT INTO people (person, epsilon) VALUES (?, ?)"
+            " ON CONFLICT (person) DO UPDATE SET epsilon = epsilon + excluded.epsilon",
+            sorted(self._pending.items()),
+        )
+        self._ledger.execute("DELETE FROM charges")
+        self._ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('folded', ?)", (self._through,))
+        self._catch_up()

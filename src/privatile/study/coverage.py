@@ -1,0 +1,144 @@
+"""The coverage study: a grid of cells as TOML, scored one by one into a file that a second call continues."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privatile.errors import InputError
+from privatile.study.cells import DATA_SEED
+from privatile.study.populations import Cauchy, LogNormal, Normal, Population, StudentT, Uniform
+from privatile.study.tuned import Score, TunedCell, score
+
+HETE_L = tuple(Normal(float(location)) for location in np.random.RandomState(DATA_SEED).randn(10))
+"""Ten clients that differ in location, drawn as the paper's code draws them."""
+
+HETE_D = (Normal(),) * 3 + (Uniform(-1.0, 1.0),) * 3 + (Cauchy(),) * 4
+"""Ten clients that differ in kind."""
+
+FAMILIES: dict[str, Callable[[int], tuple[Population, ...]]] = {
+    "normal": lambda clients: (Normal(),) * clients,
+    "log-normal": lambda clients: (LogNormal(),) * clients,
+    "t3": lambda clients: (StudentT(degrees=3.0),) * clients,
+    "hete-l": lambda clients: tuple(itertools.islice(itertools.cycle(HETE_L), clients)),
+    "hete-d": lambda clients: tuple(itertools.islice(itertools.cycle(HETE_D), clients)),
+}
+SEED = 20_250_926
+ANYWHERE = (-10.0, 10.0)
+
+
+def read_cells(path: str | Path) -> list[TunedCell]:
+    """All cells of a design, in its order."""
+    with Path(path).open("rb") as stream:
+        design = tomllib.load(stream)
+    return [cell for group in design["group"] for cell in _cells(group)]
+
+
+def _cells(group: dict[str, Any]) -> Iterator[TunedCell]:
+    lists = {
+        "family": group["family"],
+        "clients": group["clients"],
+        "truth_rate": group["truth_rate"],
+        "sizes": group.get("sizes", ["equal"]),
+        "level": group["level"],
+        "information": group["information"],
+        "range": group.get("range", [ANYWHERE]),
+        "rounds": group.get("rounds", [None]),
+    }
+    for chosen in itertools.product(*lists.values()):
+        yield make_cell(group["name"], **dict(zip(lists, chosen, strict=True)))
+
+
+def make_cell(
+    group: str,
+    *,
+    family: str,
+    clients: int,
+    truth_rate: float | str,
+    level: float,
+    information: float,
+    sizes: str = "equal",
+    range: Sequence[float] = ANYWHERE,
+    rounds: int | None = None,
+) -> TunedCell:
+    """A cell whose records give it the information asked for.
+
+    >>> make_cell("demo", family="normal", clients=10, truth_rate=0.5, level=0.5, information=1000).records[0]
+    1600
+    """
+    if family not in FAMILIES:
+        raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {family!r}.")
+    rates = np.linspace(0.1, 0.9, clients) if truth_rate == "unequal" else np.full(clients, float(truth_rate))
+    shape = 2.0 ** np.linspace(0.0, 5.0, clients) if sizes == "unequal" else np.ones(clients)
+    unit = float((1.0 / (clients * rates) ** 2 / (4.0 * shape)).sum())
+    records = np.ceil(information * unit / (level * (1.0 - level)) ** 2 * shape * (1 - 1e-12)).astype(int)
+    name = f"{group}: {family} K={clients} r={truth_rate} τ={level:g} I={information:g}"
+    name += "" if rounds is None else f" T={rounds}"
+    return TunedCell(
+        FAMILIES[family](clients),
+        tuple(rates.tolist()),
+        tuple(records.tolist()),
+        level,
+        low=float(range[0]),
+        high=float(range[1]),
+        rounds=rounds,
+        name=name,
+    )
+
+
+def scored(path: Path) -> dict[str, Score]:
+    """The scores a file holds already, by the cell's name."""
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as stream:
+        return {
+            row["name"]: Score(
+                row["name"],
+                float(row["information"]),
+                int(row["runs"]),
+                *(float(row[key]) for key in Score._fields[3:]),
+            )
+            for row in csv.DictReader(stream)
+        }
+
+
+def run_study(
+    cells: Sequence[TunedCell],
+    runs: int,
+    path: Path,
+    *,
+    seed: int = SEED,
+    shown: Callable[[Score], None] | None = None,
+    part: tuple[int, int] = (0, 1),
+) -> list[Score]:
+    """Score the cells that the file does not hold, appending one row each; `part` (i, n) takes every n-th cell."""
+    known = scored(path)
+    fresh = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = []
+    with path.open("a", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        if fresh:
+            writer.writerow(Score._fields)
+        for cell in cells[part[0] :: part[1]]:
+            have = known.get(cell.name)
+            if have is None or have.runs < runs:
+                have = score(cell, runs, seed)
+                writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in have])
+                stream.flush()
+                if shown is not None:
+                    shown(have)
+            found.append(have)
+    return found
+
+
+def coverage_error(score: Score) -> float:
+    """Monte Carlo standard error of a coverage."""
+    return math.sqrt(score.coverage * (1.0 - score.coverage) / score.runs)

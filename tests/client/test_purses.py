@@ -1,0 +1,77 @@
+"""What people have spent is the plain sum of their charges, folded or not, undone or not, whoever wrote them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from privatile.client import purses as room
+from privatile.client.ledger import Ledger
+
+
+def people(numbers: list[int]) -> NDArray[np.uint64]:
+    return np.array([[number, number + 1] for number in numbers], dtype=np.uint64).reshape(-1, 2)
+
+
+EVERYBODY = people(list(range(12)))
+
+steps = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 11), unique=True, max_size=8),
+        st.sampled_from([0.5, 1.0, 2.0]),
+        st.sampled_from(["one", "two"]),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+class Undone(Exception):
+    """Raised to leave a transaction."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, st.integers(1, 10))
+def test_sums_are_right(
+    tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[list[int], float, str, bool]], fold: int
+) -> None:
+    """Two connections to one file take turns; some transactions are undone; folding happens now and then."""
+    path = tmp_path_factory.mktemp("purses") / "ledger.db"
+    first = Ledger.open(path)
+    with first.transaction():
+        pass
+    books = {"one": first, "two": Ledger.open(path)}
+    expected = np.zeros(12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "FOLD", fold)
+        for group, epsilon, who, undo in asked:
+            book = books[who]
+            try:
+                with book.transaction():
+                    book.purses.charge([people(group)], epsilon)
+                    inside = expected.copy()
+                    inside[group] += epsilon
+                    assert book.purses.spent(EVERYBODY).tolist() == inside.tolist()
+                    if undo:
+                        raise Undone
+                expected = inside
+            except Undone:
+                pass
+            for each in books.values():
+                assert each.purses.spent(EVERYBODY).tolist() == expected.tolist()
+                assert each.purses.totals() == (int(np.count_nonzero(expected)), float(expected.max(initial=0.0)))
+    for book in books.values():
+        book.close()
+
+
+def test_charges_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "FOLD", 4)
+    for _ in range(3):
+        with Ledger.open(tmp_path / "ledger.db") as book, book.transaction():
+            book.purses.charge([people([1, 2]), people([3])], 0.5)
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
+        assert book.purses.spent(people([1, 2, 3, 4])).tolist() == [1.5, 1.5, 1.5, 0.0]
+        assert book.purses.totals() == (3, 1.5)
