@@ -13,8 +13,9 @@ import pytest
 from privatile.errors import InputError, MissingExtra
 from privatile.schedule import PRESETS, Constant, Design
 from privatile.study.cells import Cell
+from privatile.study.columns import Empirical
 from privatile.study.engine import Outcome, run_cell, summarize
-from privatile.study.populations import Cauchy, Empirical, Normal, Population, Uniform
+from privatile.study.populations import Cauchy, Normal, Population, Uniform
 
 C1, C5, LOG = PRESETS["paper-c1"], PRESETS["paper-c5"], PRESETS["paper-log"]
 MIXED: tuple[Population, ...] = (Normal(-1.0), Uniform(-1.0, 1.0), Cauchy())

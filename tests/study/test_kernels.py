@@ -16,10 +16,9 @@ from scipy import stats
 from privatile.schedule import PRESETS, Constant, Design
 from privatile.study import engine, kernels
 from privatile.study.cells import Cell
+from privatile.study.columns import Dithered, Empirical
 from privatile.study.populations import (
     Cauchy,
-    Dithered,
-    Empirical,
     LogNormal,
     Mixture,
     Normal,

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from privatile.critical import critical_value
 from privatile.errors import InputError
 from privatile.schedule import Design, Lengths, Steps, lengths_by_rounds
-from privatile.study.populations import Cauchy, Dithered, Empirical, Mixture, Normal, Population, Uniform
+from privatile.study.columns import Dithered, Empirical
+from privatile.study.populations import Cauchy, Mixture, Normal, Population, Uniform
 from privatile.theory import efficiency_bound
 
 Method = Literal["estimator", "dp-sgd", "divide"]

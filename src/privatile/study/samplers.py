@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from privatile.errors import InputError, require
+from privatile.study.columns import Dithered, Empirical
 from privatile.study.populations import (
     Cauchy,
-    Dithered,
-    Empirical,
     Laplace,
     LogNormal,
     Mixture,
