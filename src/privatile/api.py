@@ -125,6 +125,8 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
         local_level=options.local_level,
         confidence_level=options.confidence_level,
         interval=options.interval,
+        until_width=options.until_width,
+        simultaneous=options.simultaneous,
         normalizer=options.normalizer,
         weighting=options.weighting,
         target=options.target,
@@ -182,7 +184,7 @@ def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[Quan
     coordinator = Coordinator(store)
     if store.finished is None:
         run(coordinator, prepared.responders(store.run), progress)
-    results = tuple(coordinator.result(index) for index in range(len(prepared.spec.levels)))
+    results = coordinator.results()
     store.close()
     prepared.ledger.close()
     if prepared.options.save is None and store.path != ":memory:":
