@@ -60,8 +60,8 @@ def _weights(text: str) -> str | dict[str, float]:
         return {str(name): float(weight) for name, weight in table.items()}
     except (OSError, KeyError, TypeError, ValueError):
         raise InputError(
-            f"--weights takes equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: columns "
-            f"client and weight); {text!r} is none of these."
+            f"--weights takes equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: "
+            f"columns client and weight); {text!r} is none of these."
         ) from None
 
 
