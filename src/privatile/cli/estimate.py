@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from privatile.cli.look import Look, dashboard_options
 from privatile.errors import InputError
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
@@ -191,6 +193,7 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.option("--max-epsilon", type=float, metavar="TOTAL", help="Most that one person or record may spend for life.")
 @click.option("--allow-weak", is_flag=True, default=None, help="Accept an epsilon above 10.")
 @click.option("--not-private", is_flag=True, default=None, help="No privacy at all: every record tells the truth.")
+@dashboard_options
 @click.option("--dry-run", is_flag=True, help="Who would pay what, and how wide the interval would be. Asks no one.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @click.option("--seed", hidden=True, type=int)
@@ -204,6 +207,9 @@ def estimate(
     dry_run: bool,
     as_json: bool,
     seed: int | None,
+    dashboard: bool,
+    dashboard_at: str | None,
+    dashboard_tls: tuple[Path, Path] | None,
     **rest: Any,
 ) -> None:
     """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
@@ -239,11 +245,12 @@ def estimate(
         "weights": None if weights is None else _weights(weights),
     }
     chosen |= {key: value for key, value in parsed.items() if value is not None}
-    _estimate(data, {**given, **chosen}, dry_run, as_json)
+    look = Look(dashboard, dashboard_at, dashboard_tls)
+    _estimate(data, {**given, **chosen}, dry_run, as_json, look)
 
 
-def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool) -> None:
-    from privatile.api import complete, prepare
+def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool, look: Look) -> None:
+    from privatile.api import complete, open_store, prepare
     from privatile.cli.progress import rounds_bar
     from privatile.options import Options
     from privatile.preview import preview
@@ -257,10 +264,16 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool) 
     if prepared.store is not None:
         state = "is finished: shown again, no one is asked" if prepared.store.finished else "goes on where it stopped"
         click.echo(f"run {prepared.store.run} {state}.", err=True)
-    with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
-        results = complete(prepared, progress)
-    if as_json:
-        dicts = [result.to_dict() for result in results]
-        click.echo(json.dumps(dicts[0] if len(dicts) == 1 else dicts, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        click.echo("\n\n".join(result.to_text() for result in results))
+    if look.wanted:
+        prepared = replace(prepared, store=open_store(prepared))
+    with look.beside("" if prepared.store is None else prepared.store.path):
+        with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
+            results = complete(prepared, progress)
+        if as_json:
+            facts = [result.to_dict() for result in results]
+            click.echo(
+                json.dumps(facts[0] if len(facts) == 1 else facts, indent=2, ensure_ascii=False, allow_nan=False)
+            )
+        else:
+            click.echo("\n\n".join(result.to_text() for result in results))
+        look.linger()

@@ -166,8 +166,8 @@ class ClientService:
                     )
                 except TimeoutError:
                     await self._say_hello(connection)
-                    if self._welcomed:
-                        await self._look_up(connection)
+                    if self._welcomed and not await self._look_up(connection):
+                        return  # a broker that keeps a question gives it: this connection only looks alive
                 self._wake.clear()
         finally:
             watcher.cancel()
@@ -176,10 +176,12 @@ class ClientService:
         await connection.lost.wait()
         self._wake.set()
 
-    async def _look_up(self, connection: Connection) -> None:
+    async def _look_up(self, connection: Connection) -> bool:
+        """Answer the last question that the broker keeps; False where none could be had."""
         payload = await connection.last_question(self.study.identity)
         if payload is not None:
             await self._on_ask(connection, payload)
+        return payload is not None
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)

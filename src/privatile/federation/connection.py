@@ -30,6 +30,10 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
 """Seconds between attempts: doubling from the first to the second, for ever."""
 
 
+WATCH = 0.5
+"""Seconds between looks at whether a connection still stands."""
+
+
 class Connection:
     """A live connection and an event for its end."""
 
@@ -93,9 +97,18 @@ async def connected(
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BrokerError(explain([*causes, error], urls)) from None
+
+    async def watch() -> None:
+        # The library's own call-back can be held up for good while it closes a TLS connection that was cut.
+        while nc.is_connected:
+            await asyncio.sleep(WATCH)
+        lost.set()
+
+    watcher = asyncio.create_task(watch())
     try:
         yield Connection(nc, lost, complaints)
     finally:
+        watcher.cancel()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(nc.close(), timeout=2.0)
 

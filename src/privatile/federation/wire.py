@@ -130,10 +130,14 @@ class _Signed:
     def _from_body(cls, study: str, fields: dict[str, Any]) -> Self:
         raise TypeError("a message has a kind")
 
+    def text(self) -> bytes:
+        """The body's bytes: what is signed."""
+        fields = {"kind": self.kind, "study": self.study, **self._body()}
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
     def pack(self, key: KeyPair) -> bytes:
         """The signed payload."""
-        fields = {"kind": self.kind, "study": self.study, **self._body()}
-        body = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        body = self.text()
         return body + b"\n" + base64.b64encode(key.sign(body))
 
 

@@ -1,0 +1,21 @@
+"""`privatile release`: the signed record of a federation's run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("record.json"), show_default=True)
+@click.option("--unfinished", is_flag=True, help="Release a run that has not finished; the record says so.")
+def release(folder: Path, output: Path, unfinished: bool) -> None:
+    """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest."""
+    from privatile.federation.directory import Directory
+    from privatile.federation.release import release as make
+    from privatile.federation.release import write_record
+
+    write_record(make(Directory(folder), unfinished=unfinished), output)
+    click.echo(f"{output}: signed by the coordinator. Sites may add theirs: privatile verify {output} --countersign")

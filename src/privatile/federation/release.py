@@ -1,0 +1,329 @@
+"""The release record: what is published, signed, and how anybody checks it from the counts alone.
+
+    body         study, budgets, estimand, estimate, interval, method, caveats, transcript digest, public keys
+    signatures   the coordinator's over the body; every site's that countersigned it
+
+Each count in the transcript carries its client's own signature, so a coordinator cannot invent answers, and each
+client's ledger link, so a client cannot have answered from two books.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privatile import __version__
+from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.federation.directory import Directory, replace_file
+from privatile.federation.journal import Journal
+from privatile.federation.keys import KeyPair, PublicKeys, verify
+from privatile.federation.study import Study
+from privatile.federation.wire import AnswerMessage, Link
+from privatile.protocol import Answer
+from privatile.result import QuantileResult
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+FORMAT = 1
+SAME = 1e-9
+"""Relative difference allowed to an interval recomputed on another machine; the estimate itself must be identical."""
+
+
+class VerificationFailed(PrivatileError):
+    """A record does not hold up."""
+
+
+def canonical(body: object) -> bytes:
+    """The bytes that are signed: JSON, keys sorted, no blanks."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+
+
+def transcript_digest(store: RunStore, journal: Journal) -> str:
+    """SHA-256 over every round: what was asked, every count, every signature."""
+    digest = hashlib.sha256()
+    for level in range(len(store.spec.levels)):
+        for stored in store.rounds(level):
+            digest.update(canonical([level, stored.round, stored.query, stored.lengths, stored.ones]) + b"\n")
+    for row in store.query(
+        "SELECT round, client, sequence, hash, signer, signature FROM evidence ORDER BY round, client"
+    ):
+        digest.update(canonical(row) + b"\n")
+    return digest.hexdigest()
+
+
+def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]:
+    """The signed record of a folder's run."""
+    if not directory.store_file.exists():
+        raise StoreError(f"{directory.store_file}: the run has not begun; there is nothing to release.")
+    store = RunStore.open(directory.store_file, read_only=True)
+    try:
+        journal, coordinator = Journal(store), Coordinator(store)
+        study = directory.study()
+        if journal.study[1] != study.digest:
+            raise StoreError(f"{directory.store_file} holds a run of another version of the study.")
+        if store.finished is None and not unfinished:
+            raise InputError(
+                f"the run is not finished: {coordinator.done} of {coordinator.planned} rounds. To release it as it "
+                "stands, with that said in the record, use --unfinished."
+            )
+        key = directory.key()
+        body = {
+            "privatile_release": FORMAT,
+            "software": f"privatile {__version__}",
+            "study": study.to_dict(),
+            "study_hash": study.digest,
+            "run": store.run,
+            "finished": store.finished is not None,
+            "result": coordinator.result().to_dict(),
+            "spent": _spent(study, store),
+            "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store, journal)},
+            "coordinator": key.public.to_dict(),
+            "clients": _signers(store),
+            "events": [[event.kind, event.client, event.round] for event in journal.events()],
+        }
+    finally:
+        store.close()
+    signature = base64.b64encode(key.sign(canonical(body))).decode()
+    return {"body": body, "signatures": {"coordinator": signature, "clients": {}}}
+
+
+def _spent(study: Study, store: RunStore) -> dict[str, Any]:
+    answered = dict.fromkeys(study.clients, 0)
+    silent = dict.fromkeys(study.clients, 0)
+    for level in range(len(store.spec.levels)):
+        for stored in store.rounds(level):
+            for name, length, ones in zip(study.clients, stored.lengths, stored.ones, strict=True):
+                answered[name] += length if ones is not None else 0
+                silent[name] += ones is None
+    return {
+        name: {"epsilon": terms.mechanism.epsilon, "records": answered[name], "silent_rounds": silent[name]}
+        for name, terms in study.clients.items()
+    }
+
+
+def _signers(store: RunStore) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for client, signer in store.query("SELECT DISTINCT client, signer FROM evidence ORDER BY client, signer"):
+        found.setdefault(client, []).append(signer)
+    return found
+
+
+def write_record(record: dict[str, Any], path: Path) -> None:
+    """Write a record in one piece."""
+    replace_file(path, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a record; only its form is checked here."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file.") from None
+    except (OSError, ValueError, RecursionError):
+        raise InputError(f"{path}: cannot be read as a release record.") from None
+    good = (
+        isinstance(record, dict)
+        and set(record) == {"body", "signatures"}
+        and isinstance(record["body"], dict)
+        and record["body"].get("privatile_release") == FORMAT
+        and isinstance(record["signatures"], dict)
+        and isinstance(record["signatures"].get("clients"), dict)
+    )
+    if not good:
+        raise InputError(f"{path}: is not a release record of this version of privatile.")
+    return record
+
+
+def countersign(record: dict[str, Any], client: str, key: KeyPair) -> dict[str, Any]:
+    """A site's signature under the body, beside the coordinator's."""
+    if client not in record["body"]["study"]["clients"]:
+        raise InputError(f"the record's study has no client {client!r}.")
+    signature = base64.b64encode(key.sign(canonical(record["body"]))).decode()
+    signatures = record["signatures"]
+    signed = {**signatures["clients"], client: {"signer": key.public.signer, "signature": signature}}
+    return {"body": record["body"], "signatures": {**signatures, "clients": signed}}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was looked at, what held, what could not be looked at."""
+
+    held: tuple[str, ...]
+    failed: tuple[str, ...]
+    not_checked: tuple[str, ...]
+
+    def to_text(self) -> str:
+        """One line a check."""
+        lines = [f"holds        {text}" for text in self.held]
+        lines += [f"FAILS        {text}" for text in self.failed]
+        return "\n".join(lines + [f"not checked  {text}" for text in self.not_checked])
+
+
+class _Checks:
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.failed: list[str] = []
+        self.not_checked: list[str] = []
+
+    def say(self, text: str, holds: bool, why: str = "") -> bool:
+        (self.held if holds else self.failed).append(text if holds or not why else f"{text}: {why}")
+        return holds
+
+
+def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Checked:
+    """Check a record by itself and, given the run's file, recompute it from the counts alone."""
+    checks = _Checks()
+    body = record["body"]
+    try:
+        study = Study.from_dict(body["study"])
+        checks.say("the study is well formed", True)
+    except (InputError, KeyError) as error:
+        checks.say("the study is well formed", False, str(error))
+        return _done(checks)
+    checks.say("the study's hash is that of the study", body.get("study_hash") == study.digest)
+    checks.say("the run is the study's", body.get("run") == study.run)
+    try:
+        coordinator = PublicKeys.from_dict(body.get("coordinator"))
+        signed = _verified(coordinator.signer, body, record["signatures"].get("coordinator"))
+        checks.say(f"the coordinator has signed it (key {coordinator.fingerprint})", signed)
+    except InputError as error:
+        checks.say("the coordinator has signed it", False, str(error))
+    _check_countersignatures(checks, record)
+    if transcript is None:
+        checks.not_checked += [
+            "the estimate against the counts: give the run's file with --transcript",
+            "the clients' signatures under their counts: they are in the run's file",
+        ]
+    else:
+        _check_transcript(checks, body, study, transcript)
+    checks.not_checked.append("that the keys belong to the people named: compare fingerprints with them")
+    checks.not_checked.append(
+        "that a client's reports are randomized as agreed: `privatile audit` measures that at the site"
+    )
+    return _done(checks)
+
+
+def _done(checks: _Checks) -> Checked:
+    return Checked(tuple(checks.held), tuple(checks.failed), tuple(checks.not_checked))
+
+
+def _verified(signer: str, body: object, signature: object) -> bool:
+    try:
+        raw = base64.b64decode(str(signature), validate=True)
+        return verify(signer, canonical(body), raw)
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _check_countersignatures(checks: _Checks, record: dict[str, Any]) -> None:
+    signatures = record["signatures"]["clients"]
+    for client, entry in sorted(signatures.items()):
+        known = record["body"].get("clients", {}).get(client, [])
+        good = isinstance(entry, dict) and entry.get("signer") in known
+        good = good and _verified(entry["signer"], record["body"], entry.get("signature"))
+        checks.say(f"client {client} has countersigned it", good)
+    missing = sorted(set(record["body"]["study"]["clients"]) - set(signatures))
+    if missing:
+        checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
+
+
+def _check_transcript(checks: _Checks, body: dict[str, Any], study: Study, path: Path) -> None:
+    try:
+        store = RunStore.open(path, read_only=True)
+    except StoreError as error:
+        checks.say("the run's file can be read", False, str(error))
+        return
+    try:
+        journal = Journal(store)
+        same = store.run == study.run and store.spec.digest == study.spec.digest
+        if not checks.say("the run's file is of this study", same):
+            return
+        digest = transcript_digest(store, journal)
+        checks.say("the run's file is the one the record names", digest == body.get("transcript", {}).get("digest"))
+        _check_evidence(checks, body, study, store)
+        try:
+            result = Coordinator(store).result()
+        except PrivatileError as error:
+            checks.say("the counts replay", False, str(error))
+            return
+        _check_result(checks, body, result)
+        checks.say("what was spent is what the counts say", _spent(study, store) == body.get("spent"))
+    finally:
+        store.close()
+
+
+def _check_evidence(checks: _Checks, body: dict[str, Any], study: Study, store: RunStore) -> None:
+    """Every count against its client's signature, every client's ledger against its own past."""
+    evidence: dict[tuple[int, str], tuple[int, str, str, str]] = {
+        (row[0], row[1]): row[2:]
+        for row in store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
+    }
+    counts: dict[tuple[int, str], list[tuple[float, int]]] = {}
+    for level in range(len(store.spec.levels)):
+        plan = store.spec.plan(level)
+        for stored in store.rounds(level):
+            for holder, ones in zip(plan.clients, stored.ones, strict=True):
+                if ones is not None:
+                    asked = holder.level if plan.local_level == "own" else plan.level
+                    counts.setdefault((stored.round, holder.name), []).append((asked, ones))
+    unsigned = [key for key in counts if key not in evidence]
+    checks.say("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
+    checks.say("no signature is left over", set(evidence) <= set(counts))
+    allowed = body.get("clients", {})
+    bad = 0
+    for (number, client), told in counts.items():
+        if (number, client) not in evidence:
+            continue
+        sequence, head, signer, signature = evidence[number, client]
+        answers = tuple(Answer(study.run, number, client, level, ones) for level, ones in told)
+        signed = AnswerMessage(study.digest, answers, Link(sequence, head)).text()
+        try:
+            good = signer in allowed.get(client, []) and verify(
+                signer, signed, base64.b64decode(signature, validate=True)
+            )
+        except (binascii.Error, ValueError):
+            good = False
+        bad += not good
+    checks.say(f"all {len(counts):,} signatures of clients hold", not bad, f"{bad} do not")
+    restored = {client for kind, client, _ in body.get("events", []) if kind == "restored"}
+    broken = []
+    for client in study.clients:
+        line = [evidence[key][0] for key in sorted(evidence) if key[1] == client]
+        if client not in restored and any(two <= one for one, two in itertools.pairwise(line)):
+            broken.append(client)
+    checks.say("every client's ledger only went forward", not broken, ", ".join(broken))
+    if restored:
+        checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
+
+
+def _check_result(checks: _Checks, body: dict[str, Any], result: QuantileResult) -> None:
+    told, mine = body.get("result", {}), json.loads(canonical(result.to_dict()))
+    checks.say("the estimate is the one the counts give, to the last bit", told.get("estimate") == mine["estimate"])
+    ends = told.get("confidence_interval", {})
+    close = all(
+        isinstance(ends.get(end), int | float)
+        and math.isclose(ends[end], mine["confidence_interval"][end], rel_tol=SAME, abs_tol=SAME)
+        for end in ("low", "high")
+    )
+    checks.say("the interval is the one the counts give", close)
+    rest = (
+        "estimand",
+        "method",
+        "caveats",
+        "rounds",
+        "records",
+        "level",
+        "confidence_level",
+        "epsilon",
+        "run",
+        "target",
+    )
+    differ = [key for key in rest if told.get(key) != mine.get(key)]
+    checks.say("estimand, method, budget and caveats are those of the run", not differ, ", ".join(differ))

@@ -1,0 +1,24 @@
+"""A broken client: it logs a record's value while it answers."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from privatile.cli import main
+from privatile.client.accounts import Stored
+from privatile.client.responder import Responder
+from privatile.protocol import Question
+
+HONEST = Responder._respond
+
+
+def respond(self: Responder, question: Question) -> Stored:
+    values = next(iter(self._column.blocks(0, 1))).values
+    logging.getLogger("privatile.client").info("first value %s", values[0])
+    return HONEST(self, question)
+
+
+if __name__ == "__main__":  # nothing is broken by an import
+    Responder._respond = respond  # type: ignore[method-assign]
+    main(["join", *sys.argv[1:]])

@@ -1,0 +1,22 @@
+"""A broken client: its coins come from a seed, so that anybody who knows the seed knows the truths."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.cli import main
+from privatile.client.coins import OperatingSystemCoins
+
+GENERATOR = np.random.default_rng(42)
+
+
+def draw(self: OperatingSystemCoins, count: int) -> NDArray[np.uint64]:
+    return GENERATOR.integers(0, 1 << 64, size=count, dtype=np.uint64)
+
+
+if __name__ == "__main__":  # nothing is broken by an import
+    OperatingSystemCoins.draw = draw  # type: ignore[method-assign]
+    main(["join", *sys.argv[1:]])

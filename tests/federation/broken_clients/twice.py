@@ -1,0 +1,23 @@
+"""A broken client: after every answer its cursor goes back, so that the same records answer every round."""
+
+from __future__ import annotations
+
+import sys
+
+from privatile.cli import main
+from privatile.client.responder import Outcome, Responder
+from privatile.protocol import Question
+
+HONEST = Responder.outcome
+
+
+def outcome(self: Responder, question: Question) -> Outcome:
+    given = HONEST(self, question)
+    with self.ledger.transaction():
+        self.ledger.execute("UPDATE datasets SET cursor = 0")
+    return given
+
+
+if __name__ == "__main__":  # nothing is broken by an import
+    Responder.outcome = outcome  # type: ignore[method-assign]
+    main(["join", *sys.argv[1:]])
