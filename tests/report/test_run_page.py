@@ -150,7 +150,7 @@ def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_rounds_stay_small(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=100_000))
+    view = read_view(long_run(tmp_path / "run.db", rounds=100_000, clients=1))
     page = run_page(view)
     assert len(page.encode()) < 500_000
     path = Reader(page).facts["trajectories"][0]
