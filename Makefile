@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-EXTRAS := tables,report,dashboard,federation,broker,docs,test
+EXTRAS := tables,study,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test demo browser screenshots site constraints lint types contract unit format clean
 

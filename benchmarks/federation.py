@@ -1,4 +1,4 @@
-"""Rounds a second of a federation: real processes, TLS, nkeys, a synced broker, ledgers and store on, beside a bare echo.
+"""Rounds a second of a federation: real processes, TLS, nkeys, synced broker, ledgers, store; beside a bare echo.
 
     python benchmarks/federation.py --clients 10 --rounds 600
 
@@ -61,8 +61,10 @@ def run_federation(folder: Path, directory: Directory) -> float:
     serve = subprocess.Popen([*command, "serve", str(directory.path)], **quiet)  # type: ignore[call-overload]
     joins = [
         subprocess.Popen(  # type: ignore[call-overload]
-            [*command, "join", str(directory.invitation_file(name)), "--site", str(folder / name)]
-            + ["--source", str(folder / name / "data.csv"), "--value", "x", "--yes"],
+            [
+                *(*command, "join", str(directory.invitation_file(name)), "--site", str(folder / name)),
+                *("--source", str(folder / name / "data.csv"), "--value", "x", "--yes"),
+            ],
             **quiet,
         )
         for name in directory.study().clients

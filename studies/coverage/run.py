@@ -1,4 +1,4 @@
-"""Score the cells of cells.toml and write docs/intervals.md anew: python studies/coverage/run.py [--runs N] [--part I/N].
+"""Score the cells of cells.toml: python studies/coverage/run.py [--runs N] [--part I/N].
 
 A cell that the results file holds already is not run again.
 """

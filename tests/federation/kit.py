@@ -49,6 +49,7 @@ def make_study(clients: int = 2, rounds: int = 10, length: int = 4, **settings: 
         "range": (0.0, 100.0),
         "rounds": rounds,
         "deadline": 30.0,
+        "design": "rounds",
         "clients": terms,
     }
     return Study(**{**defaults, **settings})

@@ -74,7 +74,7 @@ class Study:
     rounds: int
     scale: str = "linear"
     mode: Mode = "cohort"
-    design: str = "rounds"
+    design: str = "auto"
     missing: Missing = "noise"
     confidence_level: float = 0.95
     deadline: float = 60.0
