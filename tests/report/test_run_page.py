@@ -62,7 +62,16 @@ def people(
 def result(tmp_path_factory: pytest.TempPathFactory) -> QuantileResult:
     save = tmp_path_factory.mktemp("run") / "run.db"
     return privatile.estimate(
-        people(), q=0.5, epsilon=1, range=(0, 100), value="income", simulate=True, rng=3, rounds=400, save=save, design="rounds"
+        people(),
+        q=0.5,
+        epsilon=1,
+        range=(0, 100),
+        value="income",
+        simulate=True,
+        rng=3,
+        rounds=400,
+        save=save,
+        design="rounds",
     )
 
 
