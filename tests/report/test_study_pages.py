@@ -32,8 +32,8 @@ def made_store(path: Path, title: str = TITLE, coverage: float = 0.949, rows: in
             labels = {"population": "N", "level": "0.5", "truth_rate": "0.5", "method": method, "records": str(records)}
             summary = {
                 "replications": 1000, "truth": 0.0, "critical_value": 6.7, "coverage": coverage,
-                "coverage_error": 0.007, "coverage_beside": float("nan"), "mae": 0.1 / records**0.5, "mae_error": 0.001, "bias": 0.0,
-                "bias_error": 0.0, "rmse": 0.12 / records**0.5, "width": 0.3, "width_error": 0.0,
+                "coverage_error": 0.007, "coverage_beside": float("nan"), "mae": 0.1 / records**0.5, "mae_error": 0.001,
+                "bias": 0.0, "bias_error": 0.0, "rmse": 0.12 / records**0.5, "width": 0.3, "width_error": 0.0,
                 "bound": 0.11 / records**0.5, "updates": 10,
             }  # fmt: skip
             connection.execute(

@@ -57,8 +57,10 @@ def panel(
                 stroke_dasharray="3 3",
             )
         )
-    for size in sizes if len(sizes) <= 5 else [sizes[0], sizes[-1]]:
-        parts.append(tag("text", f"{size:,.0f}", x=f"{x(size):.0f}", y=HEIGHT - 20, text_anchor="middle"))
+    parts.extend(
+        tag("text", f"{size:,.0f}", x=f"{x(size):.0f}", y=HEIGHT - 20, text_anchor="middle")
+        for size in (sizes if len(sizes) <= 5 else [sizes[0], sizes[-1]])
+    )
     for number, (_, points) in enumerate(lines):
         color, dash = COLORS[number % len(COLORS)], DASHES[number % len(DASHES)]
         nudge = (number - (len(lines) - 1) / 2) * 5

@@ -78,8 +78,8 @@ def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: f
         tag(
             "p",
             f"Over {len(rows)} cells of {store.replications:,} replications the intervals cover {min(coverages):.3f} "
-            f"to {max(coverages):.3f} of the time; {low} cells cover less than they say by more than chance explains. The "
-            f"error is {ratio:.2f} times the least any method can reach (median).",
+            f"to {max(coverages):.3f} of the time; {low} cells cover less than they say by more than chance explains. "
+            f"The error is {ratio:.2f} times the least any method can reach (median).",
             class_="sentence",
         ),
         class_="hero",
