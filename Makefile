@@ -34,6 +34,12 @@ unit: $(VENV)/.test
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
 
+# Flower pins packages that the rest does not, so it lives in an environment of its own.
+flower: $(VENV)/.test
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install --quiet --disable-pip-version-check -e '.[flower]'
+	$(RUN) -m pytest tests/federation/test_flower.py -rs
+
 format: $(VENV)/.test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
