@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 EXTRAS := tables,federation,broker,test
 
-.PHONY: test demo constraints lint types contract unit format clean
+.PHONY: test demo constraints lint types contract unit flower format clean
 
 test: lint types contract unit
 
