@@ -28,7 +28,7 @@ LISTED_CLIENTS = 1000
 
 FIGURE_FORMATS = (".svg", ".pdf", ".png")
 
-CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js")
+CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js", "save.js")
 
 
 def run_page(view: RunView) -> str:
