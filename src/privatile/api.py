@@ -127,6 +127,8 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
         local_level=options.local_level,
         confidence_level=options.confidence_level,
         interval=options.interval,
+        until_width=options.until_width,
+        simultaneous=options.simultaneous,
         normalizer=options.normalizer,
         weighting=options.weighting,
         target=options.target,
@@ -190,8 +192,7 @@ def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[Quan
     if store.finished is None:
         run(coordinator, prepared.responders(store.run), progress)
     noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
-    bare = [coordinator.result(index) for index in range(len(prepared.spec.levels))]
-    results = tuple(replace(result, caveats=(*result.caveats, *noted)) for result in bare)
+    results = tuple(replace(result, caveats=(*result.caveats, *noted)) for result in coordinator.results())
     reporter = RunReporter(RunRecord(store), results)
     store.close()
     prepared.ledger.close()

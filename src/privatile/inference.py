@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,28 @@ class Inference:
             return (0.0, 1.0) if value == self.center else (math.copysign(math.inf, self.center - value), 0.0)
         statistic = (self.center - value) / self.unit
         return statistic, self.tail(abs(statistic))
+
+
+def jointly(inference: Inference, members: int) -> Inference:
+    """The same for one of several independent inferences that are to hold all at once (Šidák).
+
+    Levels of one run are asked of different records, so their errors are independent: each holds with probability
+    c^(1/L), all L with probability c. Interval and p-value are adjusted alike.
+    """
+    if members < 2:
+        return inference
+
+    def tail(statistic: float) -> float:
+        # 1 − (1 − p)^L without cancellation for small p.
+        p_value = inference.tail(statistic)
+        return 1.0 if p_value >= 1.0 else -math.expm1(members * math.log1p(-p_value))
+
+    return replace(
+        inference,
+        method=f"{inference.method}, simultaneous over {members} levels",
+        quantile=lambda level: inference.quantile(level ** (1.0 / members)),
+        tail=tail,
+    )
 
 
 def check_confidence(confidence_level: float) -> None:

@@ -90,6 +90,8 @@ class QuantileResult:
     scale: Scale = field(repr=False)
     diagnostics: tuple[Row, ...] = ()
     """What the design chose and what the run shows about itself."""
+    anytime: ConfidenceInterval | None = None
+    """The confidence sequence at this look: may be watched while the run goes on; none without a slope."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
     """How to make a report of the run behind this result; whoever ran it knows."""
 
@@ -157,12 +159,20 @@ class QuantileResult:
             Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
             Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
             Row("mode", "mode", self.mode, self.mode),
+            *self._anytime_rows(),
             *self.diagnostics,
             Row("level", "level", self.level, f"{self.level:g}"),
             Row("epsilon", "largest ε spent", finite(self.epsilon), epsilon_text(self.epsilon)),
             Row("run", "run", self.run, self.run),
             Row("simulated", "simulated", self.simulated, "yes: seeded, on made-up data" if self.simulated else "no"),
         ]
+
+    def _anytime_rows(self) -> list[Row]:
+        if self.anytime is None:
+            return []
+        low, high = self.anytime
+        text = f"{significant(low, high - low)} … {significant(high, high - low)}, however often it is looked at"
+        return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 
     def shown_rows(self) -> list[Row]:
         """The rows that text and HTML show; the rest repeats them for programs."""

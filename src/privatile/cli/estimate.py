@@ -17,10 +17,12 @@ from privatile.errors import InputError
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
 
-def _numbers(option: str, given: tuple[str, ...], several: bool) -> float | tuple[float, ...] | dict[str, float] | None:
+def _numbers(option: str, given: tuple[str, ...], several: bool) -> Any:
     """One number, several numbers, or one a client."""
     if not given:
         return None
+    if several and given == ("curve",):
+        return "curve"
     named = [text for text in given if "=" in text]
     if named and len(named) < len(given):
         raise InputError(f"--{option} takes one number for all or CLIENT=NUMBER for each, not both.")
@@ -48,7 +50,7 @@ def _number(option: str, text: str) -> float:
 
 def _weights(text: str) -> str | dict[str, float]:
     """`equal`, `size`, or a file: TOML with client = weight, or CSV with columns client and weight."""
-    if text in ("equal", "size"):
+    if text in ("equal", "size", "precision"):
         return text
     path = Path(text)
     try:
@@ -60,8 +62,8 @@ def _weights(text: str) -> str | dict[str, float]:
         return {str(name): float(weight) for name, weight in table.items()}
     except (OSError, KeyError, TypeError, ValueError):
         raise InputError(
-            f"--weights takes equal, size, or a file with one weight a client (TOML: client = weight; CSV: columns "
-            f"client and weight); {text!r} is none of these."
+            f"--weights takes equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: "
+            f"columns client and weight); {text!r} is none of these."
         ) from None
 
 
@@ -75,7 +77,13 @@ def _weights(text: str) -> str | dict[str, float]:
     help="Column that says whose record it is. The budget is then per person, for life; several records of one person "
     "are reduced to one at random.",
 )
-@click.option("--q", "q", multiple=True, metavar=BY_CLIENT, help="Level: 0.5 is the median (the default).")
+@click.option(
+    "--q",
+    "q",
+    multiple=True,
+    metavar=BY_CLIENT,
+    help="Level: 0.5 is the median (the default). Several, or curve for 0.1 … 0.9; a record answers about one.",
+)
 @click.option(
     "--epsilon",
     multiple=True,
@@ -92,7 +100,7 @@ def _weights(text: str) -> str | dict[str, float]:
 )
 @click.option("--log", "log_", is_flag=True, help="Work on the logarithm: for positive values over decades.")
 @click.option("--scale", type=click.Choice(["linear", "log", "logit", "identity"]), help="Working scale (linear).")
-@click.option("--weights", metavar="equal|size|FILE", help="Weight of each client in the mixture (equal).")
+@click.option("--weights", metavar="equal|size|precision|FILE", help="Weight of each client in the mixture (equal).")
 @click.option("--confidence-level", type=float, metavar="LEVEL", help="Of the interval (0.95).")
 @click.option(
     "--design",
@@ -118,6 +126,24 @@ def _weights(text: str) -> str | dict[str, float]:
     type=click.Choice(["default", "plug-in", "self-normalized", "paper"]),
     help="plug-in (default where its diagnostics hold), self-normalized with the critical value for this run's "
     "relaxations, or paper: self-normalized with the asymptotic one.",
+)
+@click.option(
+    "--until-width",
+    type=float,
+    metavar="WIDTH",
+    help="Stop when the anytime interval is this narrow, and leave the remaining records unasked.",
+)
+@click.option(
+    "--simultaneous",
+    is_flag=True,
+    default=None,
+    help="Intervals of several levels hold all at once, not each by itself.",
+)
+@click.option(
+    "--one-distribution",
+    is_flag=True,
+    default=None,
+    help="You know that all clients share one distribution: allows --weights precision.",
 )
 @click.option("--normalizer", type=click.Choice(["l2", "l1", "sup"]), help="Of the self-normalised interval (l2).")
 @click.option(

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from privatile.errors import DataError
 from privatile.schedule import PRESETS
 from privatile.study.cells import DATA_SEED, Cell
+from privatile.study.columns import Empirical
 from privatile.study.design import PUBLISHED_CONSTANT, PUBLISHED_LOG
 from privatile.study.engine import Outcome, run_cell
 from privatile.study.paper import designs_folder
-from privatile.study.populations import Empirical, Mixture, Normal, Uniform
+from privatile.study.populations import Mixture, Normal, Uniform
 
 Floats = NDArray[np.float64]
 
@@ -155,7 +156,14 @@ def start_table(clients: dict[str, Floats], replications: int = 128, seed: int =
         lengths = np.exp(base * (found.estimates + half)) - np.exp(base * (found.estimates - half))
         values = np.exp(base * found.estimates)
         facts = {"estimate": round(float(values.mean())), "length": round(float(lengths.mean()))}
-        rows.append({"as_published": name, **facts, "published_estimate": printed[0], "published_length": printed[1]})
+        rows.append(
+            {
+                "as_published": name,
+                **facts,
+                "published_estimate": round(printed[0]),
+                "published_length": round(printed[1]),
+            }
+        )
     return rows
 
 
