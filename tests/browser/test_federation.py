@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.federation.kit import Federation, free_port, make_study
+from tests.federation.kit import Federation, make_study
+
+from privatile.federation.broker import free_port
 
 pytestmark = pytest.mark.browser
 
