@@ -2,8 +2,9 @@
 
     python benchmarks/client.py [--rows 20000000] [--records 5000000]
 
-1. Cohort answers from memory, one core: records a second, against a bare numpy loop over the same operating-system
-   coins in the same run (the floor that no ledger could beat).
+1. Cohort answers from memory: records a second of one core (processor time, so that a busy machine does not matter;
+   elapsed time beside it), against a bare numpy loop over the same operating-system coins in the same run (the floor
+   that no ledger could beat).
 2. A Parquet column of 20 million rows, made in a temporary folder, streamed in random order through a responder in a
    process of its own: peak memory and time, by the kernel's own account of that process.
 """
@@ -46,8 +47,8 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def cohort_rate(records: int, folder: Path) -> tuple[float, float]:
-    """Records a second through a responder with its ledger on disk, and through bare numpy."""
+def cohort_rate(records: int, folder: Path) -> tuple[float, float, float]:
+    """Records a second of one core, and elapsed, through a responder with its ledger on disk; through bare numpy."""
     values = np.random.default_rng(0).normal(size=records)
     mechanism = RandomizedResponse.from_epsilon(1.0)
     with Ledger.open(folder / "rate.db") as ledger:
@@ -55,16 +56,17 @@ def cohort_rate(records: int, folder: Path) -> tuple[float, float]:
         site = Responder("run", column, mechanism, ledger, OperatingSystemCoins())
         site.answer(Question(run="run", round=1, level=0.5, query=0.0, length=records // 50))  # sorts the column
         rounds, length = 40, records // 50
-        start = time.perf_counter()
+        start, clock = time.process_time(), time.perf_counter()
         for number in range(2, rounds + 2):
             site.answer(Question(run="run", round=number, level=0.5, query=0.0, length=length))
-        rate = rounds * length / (time.perf_counter() - start)
+        rate = rounds * length / (time.process_time() - start)
+        elapsed = rounds * length / (time.perf_counter() - clock)
     coins, threshold = OperatingSystemCoins(), np.uint64(mechanism.threshold)
-    start, ones = time.perf_counter(), 0
+    start, ones = time.process_time(), 0
     for place in range(0, records, CHUNK):
         part = values[place : place + CHUNK]
         ones += int(np.count_nonzero((part > 0.0) ^ (coins.draw(len(part)) >= threshold)))
-    return rate, records / (time.perf_counter() - start)
+    return rate, elapsed, records / (time.process_time() - start)
 
 
 def round_rate(folder: Path, clients: int = 10, rounds: int = 1_000) -> float:
@@ -114,10 +116,11 @@ def main() -> None:
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rate, bare = cohort_rate(options.records, folder)
+        rate, elapsed, bare = cohort_rate(options.records, folder)
         print(
-            f"cohort answers from memory: {rate / 1e6:.1f} million records a second ({rate / bare:.2f} of bare numpy, "
-            f"{bare / 1e6:.1f}); target 5: {'met' if rate >= TARGET_RATE else 'MISSED'}"
+            f"cohort answers from memory: {rate / 1e6:.1f} million records a second a core "
+            f"({elapsed / 1e6:.1f} elapsed; {rate / bare:.2f} of bare numpy, {bare / 1e6:.1f}); "
+            f"target 5: {'met' if rate >= TARGET_RATE else 'MISSED'}"
         )
         print(f"rounds of 10 clients, one record each, durable: {round_rate(folder):.0f} a second")
         import duckdb

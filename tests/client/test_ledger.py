@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.client import ledger as room
+from privatile.client import ledger_file as room
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger import Ledger, Position
 from privatile.client.responder import Responder

@@ -28,41 +28,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from privatile.client.keystream import KEY_BYTES, derive
+from privatile.client.ledger_file import connect, explain, flush, fresh
 from privatile.client.purses import Purses
 from privatile.errors import LedgerError
 
-APPLICATION = 0x5072764C  # "PrvL"
-VERSION = 1
 HEAD_BYTES = 16
-
-BUSY_SECONDS = 2.0
-"""How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
-
-LARGEST_CHECKED = 1 << 26
-"""Files up to this size (64 MiB, about 300,000 answers) are read through at opening; larger ones as they are used."""
-
-SCHEMA = f"""
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {VERSION};
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE datasets (
-    id INTEGER PRIMARY KEY, client TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
-    by_person INTEGER NOT NULL, records INTEGER NOT NULL CHECK (records > 0),
-    cursor INTEGER NOT NULL CHECK (cursor >= 0), UNIQUE (client, column, digest));
-CREATE TABLE runs (
-    run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
-    threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
-    lost_through INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (run, client)) WITHOUT ROWID;
-CREATE TABLE answers (
-    sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, round INTEGER, level REAL,
-    question TEXT, start INTEGER NOT NULL, stop INTEGER NOT NULL CHECK (stop > start),
-    length INTEGER NOT NULL CHECK (length BETWEEN 1 AND stop - start),
-    ones INTEGER CHECK (ones BETWEEN 0 AND length), head BLOB NOT NULL,
-    FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level));
-CREATE TABLE people (person BLOB PRIMARY KEY, epsilon REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, epsilon REAL NOT NULL, people BLOB NOT NULL);
-"""
 
 
 class Position(NamedTuple):
@@ -70,26 +40,6 @@ class Position(NamedTuple):
 
     sequence: int
     head: bytes
-
-
-def _explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
-    """What SQLite said, with the way out. SQLite's own texts never hold a bound value."""
-    name = str(path) if path else "in memory"
-    text = str(error).lower()
-    if "locked" in text or "busy" in text:
-        why, cure = "is in use by another process", "Wait for that run to end, or stop it, then try again."
-    elif "readonly" in text or "read-only" in text:
-        why, cure = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
-    elif "full" in text:
-        why, cure = "cannot grow: the disk is full", "Nothing was answered. Make room and start again."
-    elif "unable to open" in text:
-        why, cure = "cannot be opened", "Check that its folder exists and that you may write there."
-    elif isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
-        why = "is damaged or is not a ledger"
-        cure = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
-    else:
-        why, cure = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
-    return LedgerError(f"the ledger {name} {why}. {cure}")
 
 
 class Ledger:
@@ -122,7 +72,7 @@ class Ledger:
     @classmethod
     def in_memory(cls, master: bytes | None = None) -> Ledger:
         """A ledger that lives as long as this process: for simulation and tests, whose `master` key may be seeded."""
-        return cls(_fresh(master), None, on_disk=False)
+        return cls(fresh(master), None, on_disk=False)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Ledger:
@@ -131,10 +81,10 @@ class Ledger:
         if not where.exists() and not where.is_symlink():
             if read_only or not create:
                 raise LedgerError(f"there is no ledger at {where}. One is made when records first answer.")
-            return cls(_fresh(), where, on_disk=False)
+            return cls(fresh(), where, on_disk=False)
         if not where.is_file():
             raise LedgerError(f"the ledger {where} is not a file. Give the path of a ledger file.")
-        return cls(_connect(where, read_only=read_only), where, on_disk=True)
+        return cls(connect(where, read_only=read_only), where, on_disk=True)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -161,7 +111,7 @@ class Ledger:
         try:
             return self._connection.execute(sql, tuple(values))
         except sqlite3.Error as error:
-            problem = _explain(self.path, error)
+            problem = explain(self.path, error)
         raise problem
 
     def execute_many(self, sql: str, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -170,7 +120,7 @@ class Ledger:
             self._connection.executemany(sql, rows)
             return
         except sqlite3.Error as error:
-            problem = _explain(self.path, error)
+            problem = explain(self.path, error)
         raise problem
 
     @contextmanager
@@ -218,13 +168,13 @@ class Ledger:
                     self._connection.backup(copy)
                 finally:
                     copy.close()
-                _flush(draft)
+                flush(draft)
                 # A link fails where a file has appeared meanwhile; a rename would replace it.
                 try:
                     os.link(draft, self.path)
                 except FileExistsError:
                     problem = "was made by another process just now. Start again."
-                _flush(self.path.parent)
+                flush(self.path.parent)
             finally:
                 draft.unlink()
         except (OSError, sqlite3.Error) as error:
@@ -233,7 +183,7 @@ class Ledger:
         if problem:
             raise LedgerError(f"the ledger {self.path} {problem}")
         self._connection.close()
-        self._connection = _connect(self.path, read_only=False)
+        self._connection = connect(self.path, read_only=False)
         self._on_disk = True
 
     def _meta(self, key: str) -> bytes | None:
@@ -348,98 +298,3 @@ class Ledger:
                     "a backup, then mark as spent what was answered since."
                 )
         return count
-
-
-def _fresh(master: bytes | None = None) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.executescript(SCHEMA)
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES ('master', ?)", (master or secrets.token_bytes(KEY_BYTES),)
-    )
-    return connection
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Open an existing ledger file, or say why it cannot be used."""
-    if path.stat().st_size == 0:
-        raise LedgerError(
-            f"the ledger {path} is empty: it was truncated, or is not a ledger. Restore it from a backup, or name a "
-            "path where there is no file to begin a new ledger."
-        )
-    if _is_cut(path):
-        raise LedgerError(_DAMAGED.format(path=path))
-    connection: sqlite3.Connection | None = None
-    try:
-        if not read_only:
-            path.chmod(0o600)
-        address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
-        connection = sqlite3.connect(
-            address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
-        )
-        _check(connection, path)
-        if not read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            # Being refused now beats being refused after the data are read.
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-        return connection
-    except sqlite3.Error as error:
-        problem = _explain(path, error)
-    except OSError as error:
-        problem = LedgerError(f"the ledger {path} cannot be opened ({os.strerror(error.errno or 0)}).")
-    except LedgerError as error:
-        problem = error
-    if connection is not None:
-        connection.close()
-    raise problem
-
-
-_DAMAGED = (
-    "the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. Never start "
-    "from an empty one."
-)
-
-
-def _is_cut(path: Path) -> bool:
-    """Whether the file is shorter than its header says; SQLite itself may read what is missing as empty.
-
-    Not told while a write-ahead log lies beside it, which may hold the rest.
-    """
-    log = path.with_name(path.name + "-wal")
-    try:
-        with path.open("rb") as stream:
-            header = stream.read(100)
-        if not header.startswith(b"SQLite format 3\x00") or (log.exists() and log.stat().st_size):
-            return False
-        page = int.from_bytes(header[16:18], "big")
-        return path.stat().st_size < int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
-    except OSError:
-        return False  # opening it will say why
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION:
-        raise LedgerError(f"{path} is a database, but not a ledger. Give the path of a ledger file.")
-    if version > VERSION:
-        raise LedgerError(
-            f"the ledger {path} has version {version}, written by a newer privatile; this one knows version {VERSION}. "
-            "Install the newer privatile."
-        )
-    if version < 1:
-        raise LedgerError(f"the ledger {path} has version {version}, which never existed: it is damaged.")
-    if path.stat().st_size <= LARGEST_CHECKED:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise LedgerError(_DAMAGED.format(path=path))

@@ -17,7 +17,7 @@ from privatile.study.cells import DATA_SEED
 from privatile.study.populations import Cauchy, LogNormal, Normal, Population, StudentT, Uniform
 from privatile.study.tuned import Score, TunedCell, score
 
-HETE_L = tuple(Normal(float(location)) for location in np.random.RandomState(DATA_SEED).randn(10))  # noqa: NPY002
+HETE_L = tuple(Normal(float(location)) for location in np.random.RandomState(DATA_SEED).randn(10))
 """Ten clients that differ in location, drawn as the paper's code draws them."""
 
 HETE_D = (Normal(),) * 3 + (Uniform(-1.0, 1.0),) * 3 + (Cauchy(),) * 4

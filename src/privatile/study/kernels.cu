@@ -98,8 +98,11 @@ INLINE u32 ones_in(u32 bits) {
 #endif
 }
 
-// q on the table's grid in fixed point, plus half a step of the dither that will be added.
-INLINE u32 place_of(double q, const Client& c, double half) { return (u32)(i64)((q - c.low) * c.unit + half); }
+// q on the table's grid in fixed point, plus half a step of the dither that will be added; through a signed word, as
+// the CPU's vectors convert it.
+INLINE u32 place_of(double q, const Client& c, double half) {
+    return (u32)(int)((q - c.low) * c.unit + half - 2147483648.0) ^ 0x80000000u;
+}
 
 INLINE float survival(double q, const Client& c, const float* __restrict__ tables, double top) {
     double at = (q - c.low) * c.inverse;
@@ -111,7 +114,7 @@ INLINE float survival(double q, const Client& c, const float* __restrict__ table
     return near + part * (far - near);
 }
 
-INLINE u32 threshold_of(float above, const Client& c) { return (u32)(i64)(c.base + c.slope * above); }
+INLINE u32 threshold_of(float above, const Client& c) { return (u32)(c.base + c.slope * above); }
 
 // A standard Laplace variate from 32 bits: sign from the lowest, −log of the uniform from the others.
 INLINE float laplace(u32 bits) {
@@ -374,6 +377,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) simulate(POOLS, in
               (int)(blockIdx.x % parts) * THREADS + (int)threadIdx.x);
 }
 #else
+extern "C" u32 place_for_test(double q, const Client* client, double half) { return place_of(q, *client, half); }
+
 extern "C" void simulate(POOLS, int lanes_per_job, i64 number) {
     for (i64 index = 0; index < number; index++)
         for (int lane = 0; lane < lanes_per_job; lane++)

@@ -1,0 +1,160 @@
+"""The ledger as a file: its tables, how it is opened, and what is said when it cannot be trusted."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from pathlib import Path
+
+from privatile.client.keystream import KEY_BYTES
+from privatile.errors import LedgerError
+
+APPLICATION = 0x5072764C  # "PrvL"
+VERSION = 1
+
+BUSY_SECONDS = 2.0
+"""How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
+
+LARGEST_CHECKED = 1 << 26
+"""Files up to this size (64 MiB, about 300,000 answers) are read through at opening; larger ones as they are used."""
+
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE datasets (
+    id INTEGER PRIMARY KEY, client TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
+    by_person INTEGER NOT NULL, records INTEGER NOT NULL CHECK (records > 0),
+    cursor INTEGER NOT NULL CHECK (cursor >= 0), UNIQUE (client, column, digest));
+CREATE TABLE runs (
+    run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
+    threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
+    lost_through INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run, client)) WITHOUT ROWID;
+CREATE TABLE answers (
+    sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, round INTEGER, level REAL,
+    question TEXT, start INTEGER NOT NULL, stop INTEGER NOT NULL CHECK (stop > start),
+    length INTEGER NOT NULL CHECK (length BETWEEN 1 AND stop - start),
+    ones INTEGER CHECK (ones BETWEEN 0 AND length), head BLOB NOT NULL,
+    FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level));
+CREATE TABLE people (person BLOB PRIMARY KEY, epsilon REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, epsilon REAL NOT NULL, people BLOB NOT NULL);
+"""
+
+
+def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
+    """What SQLite said, with the way out. SQLite's own texts never hold a bound value."""
+    name = str(path) if path else "in memory"
+    text = str(error).lower()
+    if "locked" in text or "busy" in text:
+        why, cure = "is in use by another process", "Wait for that run to end, or stop it, then try again."
+    elif "readonly" in text or "read-only" in text:
+        why, cure = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
+    elif "full" in text:
+        why, cure = "cannot grow: the disk is full", "Nothing was answered. Make room and start again."
+    elif "unable to open" in text:
+        why, cure = "cannot be opened", "Check that its folder exists and that you may write there."
+    elif isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+        why = "is damaged or is not a ledger"
+        cure = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
+    else:
+        why, cure = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
+    return LedgerError(f"the ledger {name} {why}. {cure}")
+
+
+def fresh(master: bytes | None = None) -> sqlite3.Connection:
+    """A new ledger in memory, with a master key of its own unless one is given."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.executescript(SCHEMA)
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('master', ?)", (master or secrets.token_bytes(KEY_BYTES),)
+    )
+    return connection
+
+
+def flush(path: Path) -> None:
+    """Put a file, or the names in a folder, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """Open an existing ledger file, or say why it cannot be used."""
+    if path.stat().st_size == 0:
+        raise LedgerError(
+            f"the ledger {path} is empty: it was truncated, or is not a ledger. Restore it from a backup, or name a "
+            "path where there is no file to begin a new ledger."
+        )
+    if is_cut(path):
+        raise LedgerError(DAMAGED.format(path=path))
+    connection: sqlite3.Connection | None = None
+    try:
+        if not read_only:
+            path.chmod(0o600)
+        address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        connection = sqlite3.connect(
+            address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
+        )
+        _check(connection, path)
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            # Being refused now beats being refused after the data are read.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        return connection
+    except sqlite3.Error as error:
+        problem = explain(path, error)
+    except OSError as error:
+        problem = LedgerError(f"the ledger {path} cannot be opened ({os.strerror(error.errno or 0)}).")
+    except LedgerError as error:
+        problem = error
+    if connection is not None:
+        connection.close()
+    raise problem
+
+
+DAMAGED = (
+    "the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. Never start "
+    "from an empty one."
+)
+
+
+def is_cut(path: Path) -> bool:
+    """Whether the file is shorter than its header says; SQLite itself may read what is missing as empty.
+
+    Not told while a write-ahead log lies beside it, which may hold the rest.
+    """
+    log = path.with_name(path.name + "-wal")
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(100)
+        if not header.startswith(b"SQLite format 3\x00") or (log.exists() and log.stat().st_size):
+            return False
+        page = int.from_bytes(header[16:18], "big")
+        return path.stat().st_size < int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
+    except OSError:
+        return False  # opening it will say why
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise LedgerError(f"{path} is a database, but not a ledger. Give the path of a ledger file.")
+    if version > VERSION:
+        raise LedgerError(
+            f"the ledger {path} has version {version}, written by a newer privatile; this one knows version {VERSION}. "
+            "Install the newer privatile."
+        )
+    if version < 1:
+        raise LedgerError(f"the ledger {path} has version {version}, which never existed: it is damaged.")
+    if path.stat().st_size <= LARGEST_CHECKED:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise LedgerError(DAMAGED.format(path=path))
