@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-EXTRAS := tables,federation,broker,test
+EXTRAS := tables,study,dask,report,dashboard,federation,broker,docs,test
 
-.PHONY: test demo constraints lint types contract unit format clean
+.PHONY: test demo browser screenshots site constraints lint types contract unit flower format clean
 
 test: lint types contract unit
 
@@ -28,11 +28,30 @@ types: $(VENV)/.test
 contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
-unit: $(VENV)/.test
-	$(RUN) -m pytest
+unit: $(VENV)/.test browser
+	PRIVATILE_BROWSER=required $(RUN) -m pytest
+
+# Debian's chromium, for tests that look at pages as people do.
+browser:
+	@command -v chromium > /dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -y -qq chromium; \
+	} || { echo "chromium is missing, and only root can install it. As root: apt-get install chromium" >&2; exit 1; }
+
+screenshots: $(VENV)/.test browser
+	$(RUN) docs/screenshots.py
+
+site: $(VENV)/.test
+	$(VENV)/bin/sphinx-build -W -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
+
+# Flower pins packages that the rest does not, so it lives in an environment of its own.
+flower: $(VENV)/.test
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install --quiet --disable-pip-version-check -e '.[flower]'
+	$(RUN) -m pytest tests/federation/test_flower.py -rs
 
 format: $(VENV)/.test
 	$(VENV)/bin/ruff format .

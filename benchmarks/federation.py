@@ -1,8 +1,8 @@
-"""Rounds a second of a federation: real processes, TLS, nkeys, a synced broker, ledgers and store on, beside a bare echo.
+"""Rounds a second of a federation, everything on and every client a process, beside a bare echo.
 
     python benchmarks/federation.py --clients 10 --rounds 600
 
-The echo is the same exchange without privatile: a question of the same size published to a synced stream, one process
+TLS, nkeys, a broker that syncs every message, a durable ledger a client and a durable store are all on. The echo is the same exchange without privatile: a question of the same size published to a synced stream, one process
 a client that publishes an answer of the same size to a synced stream, one process that collects. The ratio says what
 signatures, ledgers (one durable transaction an answer) and the store (one a round) cost.
 """
@@ -14,7 +14,6 @@ import asyncio
 import json
 import os
 import platform
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,19 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from privatile.federation import wire
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker
+from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.connection import Msg, connected
 from privatile.federation.directory import Directory, admit, initialize, new_identity
 from privatile.federation.invitation import read_enrolment, read_invitation
 from privatile.federation.site import enroll, find_site
 from privatile.federation.study import Study, Terms
 from privatile.server.store import RunStore
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
@@ -61,8 +54,10 @@ def run_federation(folder: Path, directory: Directory) -> float:
     serve = subprocess.Popen([*command, "serve", str(directory.path)], **quiet)  # type: ignore[call-overload]
     joins = [
         subprocess.Popen(  # type: ignore[call-overload]
-            [*command, "join", str(directory.invitation_file(name)), "--site", str(folder / name)]
-            + ["--source", str(folder / name / "data.csv"), "--value", "x", "--yes"],
+            [
+                *(*command, "join", str(directory.invitation_file(name)), "--site", str(folder / name)),
+                *("--source", str(folder / name / "data.csv"), "--value", "x", "--yes"),
+            ],
             **quiet,
         )
         for name in directory.study().clients

@@ -20,6 +20,8 @@ from privatile.client.source import open_source
 from privatile.engines.in_process import Progress, run
 from privatile.errors import InputError, StoreError
 from privatile.options import Options
+from privatile.report.run_page import RunReporter
+from privatile.report.view import RunRecord
 from privatile.result import Caveat, QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name
 from privatile.server.store import RunStore
@@ -125,6 +127,8 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
         local_level=options.local_level,
         confidence_level=options.confidence_level,
         interval=options.interval,
+        until_width=options.until_width,
+        simultaneous=options.simultaneous,
         normalizer=options.normalizer,
         weighting=options.weighting,
         target=options.target,
@@ -170,27 +174,33 @@ def _unfinished(prepared: Prepared) -> RunStore | None:
     return store
 
 
+def open_store(prepared: Prepared) -> RunStore:
+    """The run's store: the unfinished one, or a new one."""
+    if prepared.store is not None:
+        return prepared.store
+    simulated = prepared.spec.simulated and prepared.options.save is None
+    path: Path | str = ":memory:" if simulated else _store_path(prepared)
+    if isinstance(path, Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return RunStore.create(path, new_run_name(), prepared.spec)
+
+
 def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[QuantileResult, ...]:
     """Ask until the run is over, or go on with an unfinished one; one result a level."""
-    store = prepared.store
-    if store is None:
-        simulated = prepared.spec.simulated and prepared.options.save is None
-        path: Path | str = ":memory:" if simulated else _store_path(prepared)
-        if isinstance(path, Path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        store = RunStore.create(path, new_run_name(), prepared.spec)
+    store = open_store(prepared)
     coordinator = Coordinator(store)
     if store.finished is None:
         run(coordinator, prepared.responders(store.run), progress)
-    results = tuple(coordinator.result(index) for index in range(len(prepared.spec.levels)))
+    noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
+    results = tuple(replace(result, caveats=(*result.caveats, *noted)) for result in coordinator.results())
+    reporter = RunReporter(RunRecord(store), results)
     store.close()
     prepared.ledger.close()
     if prepared.options.save is None and store.path != ":memory:":
         # It served to resume; without --save nothing of the run is kept but the ledger's account.
         for suffix in ("", "-wal", "-shm"):
             Path(store.path + suffix).unlink(missing_ok=True)
-    noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
-    return tuple(replace(result, caveats=(*result.caveats, *noted)) for result in results)
+    return tuple(replace(result, reporter=reporter) for result in results)
 
 
 @overload

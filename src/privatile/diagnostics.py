@@ -38,6 +38,11 @@ class Diagnosis(NamedTuple):
     caveats: tuple[Caveat, ...]
 
 
+def supported(have: float) -> bool:
+    """Whether the coverage study vouches for a run with this information; rounding does not decide."""
+    return have >= SUPPORTED * (1.0 - 1e-9)
+
+
 def troubled(
     have: float,
     slope_error: NDArray[np.float64],
@@ -47,7 +52,7 @@ def troubled(
 ) -> NDArray[np.bool_]:
     """Whether the result of a run of design auto carries one of the warnings below; many runs at once."""
     unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up
-    return unsure | (have < SUPPORTED)
+    return unsure | (not supported(have))
 
 
 def diagnose(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> Diagnosis:
@@ -65,7 +70,7 @@ def diagnose(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve
 
 def _support(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:
     have = information(plan.level, pooled_noise(plan.clients))
-    enough = have >= SUPPORTED
+    enough = supported(have)
     words = f"{have:,.0f}: " + ("enough" if enough else f"too little, {SUPPORTED:,.0f} are needed")
     rows.append(Row("information", "information", have, words))
     if not enough and isinstance(plan, AutoPlan):

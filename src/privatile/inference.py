@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from privatile.averaging import half_width, normalizer, normalizer_of
 from privatile.critical import Normalizer, statistic_law
@@ -47,6 +47,28 @@ class Inference:
         return statistic, self.tail(abs(statistic))
 
 
+def jointly(inference: Inference, members: int) -> Inference:
+    """The same for one of several independent inferences that are to hold all at once (Šidák).
+
+    Levels of one run are asked of different records, so their errors are independent: each holds with probability
+    c^(1/L), all L with probability c. Interval and p-value are adjusted alike.
+    """
+    if members < 2:
+        return inference
+
+    def tail(statistic: float) -> float:
+        # 1 − (1 − p)^L without cancellation for small p.
+        p_value = inference.tail(statistic)
+        return 1.0 if p_value >= 1.0 else -math.expm1(members * math.log1p(-p_value))
+
+    return replace(
+        inference,
+        method=f"{inference.method}, simultaneous over {members} levels",
+        quantile=lambda level: inference.quantile(level ** (1.0 / members)),
+        tail=tail,
+    )
+
+
 def check_confidence(confidence_level: float) -> None:
     """Refuse what is no confidence level."""
     if not 0.0 < confidence_level < 1.0:
@@ -63,6 +85,18 @@ class Trajectory:
     def __init__(self) -> None:
         self._columns = [array("d") for _ in range(5)]
         self._answers = [array("d") for _ in range(3)]
+
+    @classmethod
+    def of(cls, averaged: Sequence[ArrayLike], answers: Sequence[ArrayLike]) -> Trajectory:
+        """Rounds known already: asked, drift, query after, weight, step of the averaged; the three rows of all."""
+        known = cls()
+        known._columns = [array("d", np.asarray(column, dtype=np.float64).tobytes()) for column in averaged]
+        known._answers = [array("d", np.asarray(row, dtype=np.float64).tobytes()) for row in answers]
+        return known
+
+    def until(self, rounds: int, averaged: int) -> Trajectory:
+        """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
+        return Trajectory.of([column[:averaged] for column in self._columns], [row[:rounds] for row in self._answers])
 
     def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
         """Note the round just done; averaging that starts anew forgets the averaged rounds before."""

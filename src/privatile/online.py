@@ -50,6 +50,8 @@ class _Reading:
     weighting: str
     design: str = "online"
     interval: IntervalName = "default"
+    until_width: float | None = None
+    joint: int = 1
     normalizer: Normalizer = "l2"
     target: Target = "population"
     missing: Missing = "fail"

@@ -22,8 +22,11 @@ from privatile.scale import Scale, make_scale
 from privatile.schedule import Mode
 from privatile.spec import IntervalName, Missing, Target
 
-Weights = Literal["equal", "size"]
+Weights = Literal["equal", "size", "precision"]
 PerClient = Mapping[str, float]
+
+CURVE = tuple(step / 10 for step in range(1, 10))
+"""Levels of a whole curve. Each gets a ninth of the records: three times the width of one level by itself."""
 
 WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no default.
   epsilon bounds what anyone can learn about one person from their one randomized bit: seeing it changes the odds of
@@ -40,7 +43,7 @@ WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no defa
 class Options:
     """Everything that may be chosen about an estimate."""
 
-    q: float | tuple[float, ...] | PerClient = 0.5
+    q: float | tuple[float, ...] | PerClient | Literal["curve"] = 0.5
     epsilon: float | PerClient | None = None
     range: tuple[float, float] | None = None
     scale: str = "linear"
@@ -55,6 +58,9 @@ class Options:
     mode: Mode | None = None
     local_level: LocalLevel = "global"
     interval: IntervalName = "default"
+    until_width: float | None = None
+    simultaneous: bool = False
+    one_distribution: bool = False
     normalizer: Normalizer = "l2"
     target: Target = "population"
     missing: Missing = "noise"
@@ -83,8 +89,14 @@ class Options:
             if budget is not None:
                 self._check_epsilon(budget)
         self.working_scale  # noqa: B018  a wrong range is refused here
-        if isinstance(self.weights, str) and self.weights not in ("equal", "size"):
-            raise InputError(f"weights must be equal, size or one number a client; got {self.weights!r}.")
+        if isinstance(self.weights, str) and self.weights not in ("equal", "size", "precision"):
+            raise InputError(f"weights must be equal, size, precision or one number a client; got {self.weights!r}.")
+        if self.weights == "precision" and not self.one_distribution:
+            raise InputError(
+                "precision weights estimate another quantile wherever the clients' distributions differ. If you know "
+                "that all clients share one distribution, say so: one_distribution=True (--one-distribution). "
+                "Otherwise take equal or size."
+            )
 
     def _check_epsilon(self, budget: float) -> None:
         RandomizedResponse.from_epsilon(budget)
@@ -99,6 +111,10 @@ class Options:
         """The run's levels; with levels of the clients' own, their mean is computed once the weights are known."""
         if isinstance(self.q, Mapping):
             return ()
+        if isinstance(self.q, str):
+            if self.q != "curve":
+                raise InputError(f"q must be a level, several levels or 'curve'; got {self.q!r}.")
+            return CURVE
         return tuple(float(level) for level in self.q) if isinstance(self.q, Sequence) else (float(self.q),)
 
     @property
@@ -146,6 +162,11 @@ class Options:
         if self.weights == "size":
             total = sum(records.values())
             return {name: count / total for name, count in records.items()}
+        if self.weights == "precision":
+            # p ∝ n/σ², σ² ≈ 1/(4r²) whatever the data (Theorem 3.1's variance at rank ½).
+            parts = {name: count * self.mechanism(name).truth_rate ** 2 for name, count in records.items()}
+            total = math.fsum(parts.values())
+            return {name: part / total for name, part in parts.items()}
         return dict.fromkeys(records, 1.0 / len(records))
 
     @property

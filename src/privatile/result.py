@@ -8,9 +8,12 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from privatile.errors import InputError
 from privatile.estimator import Client
 from privatile.inference import Inference
 from privatile.scale import Scale
@@ -87,6 +90,19 @@ class QuantileResult:
     scale: Scale = field(repr=False)
     diagnostics: tuple[Row, ...] = ()
     """What the design chose and what the run shows about itself."""
+    anytime: ConfidenceInterval | None = None
+    """The confidence sequence at this look: may be watched while the run goes on; none without a slope."""
+    reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
+    """How to make a report of the run behind this result; whoever ran it knows."""
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write a page about the run (.html: one file, no network needed) or a figure of it (.svg, .pdf, .png)."""
+        if self.reporter is None:
+            raise InputError(
+                "this result does not know its rounds, so there is nothing to draw. Estimate with save=... "
+                "(--save run.db) and make the page from that file: privatile report run.db."
+            )
+        return self.reporter(path)
 
     def interval(self, confidence_level: float) -> ConfidenceInterval:
         """The interval at another confidence level."""
@@ -143,12 +159,20 @@ class QuantileResult:
             Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
             Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
             Row("mode", "mode", self.mode, self.mode),
+            *self._anytime_rows(),
             *self.diagnostics,
             Row("level", "level", self.level, f"{self.level:g}"),
             Row("epsilon", "largest ε spent", finite(self.epsilon), epsilon_text(self.epsilon)),
             Row("run", "run", self.run, self.run),
             Row("simulated", "simulated", self.simulated, "yes: seeded, on made-up data" if self.simulated else "no"),
         ]
+
+    def _anytime_rows(self) -> list[Row]:
+        if self.anytime is None:
+            return []
+        low, high = self.anytime
+        text = f"{significant(low, high - low)} … {significant(high, high - low)}, however often it is looked at"
+        return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 
     def shown_rows(self) -> list[Row]:
         """The rows that text and HTML show; the rest repeats them for programs."""

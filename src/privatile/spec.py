@@ -60,6 +60,8 @@ class RunSpec:
     local_level: LocalLevel = "global"
     confidence_level: float = 0.95
     interval: IntervalName = "default"
+    until_width: float | None = None
+    simultaneous: bool = False
     normalizer: Normalizer = "l2"
     weighting: str = "equal"
     target: Target = "population"
@@ -91,6 +93,11 @@ class RunSpec:
         if self.target not in ("population", "file"):
             raise InputError(f"target must be population or file; got {self.target!r}.")
         check_clients(self.at_level(0))
+
+    @property
+    def joint(self) -> int:
+        """How many levels the confidence holds for at once."""
+        return len(self.levels) if self.simultaneous else 1
 
     @property
     def working_scale(self) -> Scale:

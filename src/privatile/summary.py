@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from privatile.auto import AutoPlan, remembered
@@ -10,15 +12,26 @@ from privatile.critical import Normalizer
 from privatile.diagnostics import diagnose
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks
-from privatile.inference import Inference, Trajectory, endpoint_variance, finite_self_normalized, self_normalized
+from privatile.inference import (
+    Inference,
+    Trajectory,
+    endpoint_variance,
+    finite_self_normalized,
+    jointly,
+    self_normalized,
+)
 from privatile.mechanism import WEAK_EPSILON
 from privatile.plug_in import Curve, plug_in
-from privatile.result import Caveat, ClientFacts, QuantileResult, interval_in_units, lying_rank
+from privatile.result import Caveat, ClientFacts, ConfidenceInterval, QuantileResult, interval_in_units, lying_rank
 from privatile.scale import working_range
+from privatile.sequence import SequenceLaw
 from privatile.spec import IntervalName, Missing, Target
 
 NEAR_END = 0.01
 """An estimate within this share of the working range from an end is as good as stuck there."""
+
+FIRST_LOOK = 10
+"""Averaged rounds before a run may stop by its width: earlier the slope rests on the probes alone."""
 
 
 class Reading(Protocol):
@@ -42,6 +55,16 @@ class Reading(Protocol):
     @property
     def interval(self) -> IntervalName:
         """Which interval is shown."""
+        ...
+
+    @property
+    def until_width(self) -> float | None:
+        """Width, in units, at which the run stops; none: never early."""
+        ...
+
+    @property
+    def joint(self) -> int:
+        """How many levels the confidence holds for at once; 1: each by itself."""
         ...
 
     @property
@@ -77,7 +100,8 @@ class Reading(Protocol):
 
 def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
     """The result as it stands after any round."""
-    inference, curve = read(spec, plan, state, trajectory)
+    alone, curve = read(spec, plan, state, trajectory)
+    inference = jointly(alone, spec.joint)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
     clients = tuple(
         ClientFacts(
@@ -94,6 +118,10 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         for client, asked, rank in zip(plan.clients, state.asked, local_ranks(state, plan), strict=True)
     )
     found = diagnose(plan, state, trajectory, curve)
+    anytime = None
+    if curve is not None:
+        sequence = jointly(watched(curve, plan, state), spec.joint)
+        anytime = interval_in_units(sequence, plan.scale, spec.confidence_level)
     return QuantileResult(
         estimand=estimand_in_words(spec, plan),
         level=plan.level,
@@ -108,12 +136,13 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         design=spec.design,
         mode=plan.mode,
         clients=clients,
-        caveats=(*found.caveats, *caveats(spec, plan, state, inference)),
+        caveats=(*found.caveats, *reachable(spec, plan, state, interval), *caveats(spec, plan, state, inference)),
         run=run,
         simulated=spec.simulated,
         inference=inference,
         scale=plan.scale,
         diagnostics=found.rows,
+        anytime=anytime,
     )
 
 
@@ -124,6 +153,10 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     if plan.mode == "cohort" and state.averages.rounds >= 2:
         guess = float(remembered(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = plug_in(state, trajectory, plan, guess=guess, file=file)
+    if spec.until_width is not None:
+        if curve is None:
+            raise InputError("a run that stops by its width needs cohort mode; leave out --mode local.")
+        return watched(curve, plan, state), curve
     chosen = spec.interval
     if chosen == "default":
         usable = curve is not None and curve.holds and spec.normalizer == "l2"
@@ -140,6 +173,22 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     return self_normalized(state, trajectory, spec.normalizer, share), curve
 
 
+def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
+    """The confidence sequence at this look: honest however often it is looked at, and wherever the run stops."""
+    time = sum(state.asked) / sum(client.records for client in plan.clients)
+    law = SequenceLaw(min(time, 1.0), curve.slope_error)
+    return Inference("anytime", curve.inference.center, curve.inference.unit, law.quantile, law.tail)
+
+
+def narrow_enough(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> bool:
+    """Whether a run that is to stop at a width may stop now."""
+    if spec.until_width is None or state.averages.rounds < FIRST_LOOK:
+        return False
+    inference, curve = read(spec, plan, state, trajectory)
+    low, high = interval_in_units(jointly(inference, spec.joint), plan.scale, spec.confidence_level)
+    return curve is not None and curve.holds and high - low <= spec.until_width
+
+
 def estimand_in_words(spec: Reading, plan: Plan) -> str:
     """Which quantile of which mixture: changing the weights changes it when the clients differ."""
     name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(plan.level, "")
@@ -149,11 +198,56 @@ def estimand_in_words(spec: Reading, plan: Plan) -> str:
         mixture = {
             "equal": f"the mixture of {len(plan.clients)} clients with equal weight",
             "size": f"the mixture of {len(plan.clients)} clients weighted by their number of records",
+            "precision": f"{len(plan.clients)} clients, said to share one distribution, weighted by precision",
         }.get(spec.weighting, f"the mixture of {len(plan.clients)} clients with the weights given")
         words += f" in {mixture}"
     if any(client.level != plan.clients[0].level for client in plan.clients):
         words += f" (clients' own levels average to {plan.level:.6g})"
     return words
+
+
+def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
+    """Several levels of one run, so that a higher level never has a lower quantile.
+
+    Estimates, lower and upper ends are each sorted along the levels, which moves none of them further from the truth
+    (rearrangement); intervals that hold jointly go on holding jointly.
+    """
+    order = sorted(range(len(results)), key=lambda i: results[i].level)
+    estimates = sorted(result.estimate for result in results)
+    lows = sorted(result.confidence_interval.low for result in results)
+    highs = sorted(result.confidence_interval.high for result in results)
+    put = list(results)
+    for place, i in enumerate(order):
+        result = results[i]
+        interval = ConfidenceInterval(lows[place], highs[place])
+        if (result.estimate, result.confidence_interval) == (estimates[place], interval):
+            continue
+        note = Caveat("crossing", "Quantiles of neighbouring levels crossed by chance and were put in order.")
+        put[i] = replace(
+            result,
+            estimate=estimates[place],
+            confidence_interval=interval,
+            caveats=(*result.caveats, note),
+        )
+    return tuple(put)
+
+
+def reachable(spec: Reading, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
+    """Whether the width asked for was met; if not, what it would take."""
+    width = interval.high - interval.low
+    if spec.until_width is None or width <= spec.until_width or state.round < plan.rounds:
+        return []
+    more = (width / spec.until_width) ** 2
+    rates = [client.mechanism.truth_rate for client in plan.clients]
+    need = math.sqrt(more) * max(rates)
+    cure = f"{more:.2g} times the records"
+    if need < 1.0:
+        cure += f", or ε near {2 * math.atanh(need):.2g}"
+    return [
+        Caveat(
+            "out-of-reach", f"The asked precision, a width of {spec.until_width:g}, is out of reach: it takes {cure}."
+        )
+    ]
 
 
 def method_in_words(spec: Reading, inference: Inference) -> str:

@@ -1,4 +1,4 @@
-"""Score the cells of cells.toml and write docs/intervals.md anew: python studies/coverage/run.py [--runs N] [--part I/N].
+"""Score the cells of cells.toml and write docs/intervals.md anew: python studies/coverage/run.py [--runs N].
 
 A cell that the results file holds already is not run again.
 """
@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 
 
 def show(score: Score) -> None:
+    """One line a cell."""
     print(
         f"{score.name:62s} coverage {score.coverage:.4f} error {score.error:.3f} width {score.width:.3f} "
         f"bias {score.bias:+.2f} warned {score.warned:.4f}",
@@ -23,6 +24,7 @@ def show(score: Score) -> None:
 
 
 def main() -> None:
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on")

@@ -21,11 +21,12 @@ from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.schedule import Constant, Design, Logarithmic
 from privatile.study.cells import Cell
+from privatile.study.columns import Empirical
 from privatile.study.cuda import OPTIONS, Device, Launch, run_cells, source
 from privatile.study.design import read_study
 from privatile.study.engine import run_cell
 from privatile.study.packing import CLIENT, JOB, LANES, ROUND, Batch, Floats, blocks_of, pack
-from privatile.study.populations import Cauchy, Empirical, Laplace, Normal, Population, Uniform
+from privatile.study.populations import Cauchy, Laplace, Normal, Population, Uniform
 from privatile.study.runner import run_study
 from privatile.study.store import StudyStore
 

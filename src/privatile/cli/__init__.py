@@ -13,6 +13,8 @@ from privatile.errors import PrivatileError
 
 COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
+    "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),
+    "watch": ("privatile.cli.watch", "Where a run stands, in the terminal."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
     "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
     "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
@@ -23,6 +25,8 @@ COMMANDS = {
     "release": ("privatile.cli.release", "The signed record of a federation's run."),
     "audit": ("privatile.cli.audit", "Measure a client's privacy from outside."),
     "verify": ("privatile.cli.verify", "Check a release record, from the counts alone."),
+    "doctor": ("privatile.cli.doctor", "What is installed; are clock, randomness and disk fine?"),
+    "completion": ("privatile.cli.completion", "Teach your shell these commands."),
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from privatile.cli.look import Look, dashboard_options
 from privatile.errors import InputError
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
 
-def _numbers(option: str, given: tuple[str, ...], several: bool) -> float | tuple[float, ...] | dict[str, float] | None:
+def _numbers(option: str, given: tuple[str, ...], several: bool) -> Any:
     """One number, several numbers, or one a client."""
     if not given:
         return None
+    if several and given == ("curve",):
+        return "curve"
     named = [text for text in given if "=" in text]
     if named and len(named) < len(given):
         raise InputError(f"--{option} takes one number for all or CLIENT=NUMBER for each, not both.")
@@ -46,7 +50,7 @@ def _number(option: str, text: str) -> float:
 
 def _weights(text: str) -> str | dict[str, float]:
     """`equal`, `size`, or a file: TOML with client = weight, or CSV with columns client and weight."""
-    if text in ("equal", "size"):
+    if text in ("equal", "size", "precision"):
         return text
     path = Path(text)
     try:
@@ -58,8 +62,8 @@ def _weights(text: str) -> str | dict[str, float]:
         return {str(name): float(weight) for name, weight in table.items()}
     except (OSError, KeyError, TypeError, ValueError):
         raise InputError(
-            f"--weights takes equal, size, or a file with one weight a client (TOML: client = weight; CSV: columns "
-            f"client and weight); {text!r} is none of these."
+            f"--weights takes equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: "
+            f"columns client and weight); {text!r} is none of these."
         ) from None
 
 
@@ -73,7 +77,13 @@ def _weights(text: str) -> str | dict[str, float]:
     help="Column that says whose record it is. The budget is then per person, for life; several records of one person "
     "are reduced to one at random.",
 )
-@click.option("--q", "q", multiple=True, metavar=BY_CLIENT, help="Level: 0.5 is the median (the default).")
+@click.option(
+    "--q",
+    "q",
+    multiple=True,
+    metavar=BY_CLIENT,
+    help="Level: 0.5 is the median (the default). Several, or curve for 0.1 … 0.9; a record answers about one.",
+)
 @click.option(
     "--epsilon",
     multiple=True,
@@ -90,7 +100,7 @@ def _weights(text: str) -> str | dict[str, float]:
 )
 @click.option("--log", "log_", is_flag=True, help="Work on the logarithm: for positive values over decades.")
 @click.option("--scale", type=click.Choice(["linear", "log", "logit", "identity"]), help="Working scale (linear).")
-@click.option("--weights", metavar="equal|size|FILE", help="Weight of each client in the mixture (equal).")
+@click.option("--weights", metavar="equal|size|precision|FILE", help="Weight of each client in the mixture (equal).")
 @click.option("--confidence-level", type=float, metavar="LEVEL", help="Of the interval (0.95).")
 @click.option(
     "--design",
@@ -116,6 +126,24 @@ def _weights(text: str) -> str | dict[str, float]:
     type=click.Choice(["default", "plug-in", "self-normalized", "paper"]),
     help="plug-in (default where its diagnostics hold), self-normalized with the critical value for this run's "
     "relaxations, or paper: self-normalized with the asymptotic one.",
+)
+@click.option(
+    "--until-width",
+    type=float,
+    metavar="WIDTH",
+    help="Stop when the anytime interval is this narrow, and leave the remaining records unasked.",
+)
+@click.option(
+    "--simultaneous",
+    is_flag=True,
+    default=None,
+    help="Intervals of several levels hold all at once, not each by itself.",
+)
+@click.option(
+    "--one-distribution",
+    is_flag=True,
+    default=None,
+    help="You know that all clients share one distribution: allows --weights precision.",
 )
 @click.option("--normalizer", type=click.Choice(["l2", "l1", "sup"]), help="Of the self-normalised interval (l2).")
 @click.option(
@@ -165,6 +193,7 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.option("--max-epsilon", type=float, metavar="TOTAL", help="Most that one person or record may spend for life.")
 @click.option("--allow-weak", is_flag=True, default=None, help="Accept an epsilon above 10.")
 @click.option("--not-private", is_flag=True, default=None, help="No privacy at all: every record tells the truth.")
+@dashboard_options
 @click.option("--dry-run", is_flag=True, help="Who would pay what, and how wide the interval would be. Asks no one.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @click.option("--seed", hidden=True, type=int)
@@ -178,6 +207,9 @@ def estimate(
     dry_run: bool,
     as_json: bool,
     seed: int | None,
+    dashboard: bool,
+    dashboard_at: str | None,
+    dashboard_tls: tuple[Path, Path] | None,
     **rest: Any,
 ) -> None:
     """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
@@ -213,11 +245,12 @@ def estimate(
         "weights": None if weights is None else _weights(weights),
     }
     chosen |= {key: value for key, value in parsed.items() if value is not None}
-    _estimate(data, {**given, **chosen}, dry_run, as_json)
+    look = Look(dashboard, dashboard_at, dashboard_tls)
+    _estimate(data, {**given, **chosen}, dry_run, as_json, look)
 
 
-def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool) -> None:
-    from privatile.api import complete, prepare
+def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool, look: Look) -> None:
+    from privatile.api import complete, open_store, prepare
     from privatile.cli.progress import rounds_bar
     from privatile.options import Options
     from privatile.preview import preview
@@ -231,10 +264,16 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool) 
     if prepared.store is not None:
         state = "is finished: shown again, no one is asked" if prepared.store.finished else "goes on where it stopped"
         click.echo(f"run {prepared.store.run} {state}.", err=True)
-    with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
-        results = complete(prepared, progress)
-    if as_json:
-        dicts = [result.to_dict() for result in results]
-        click.echo(json.dumps(dicts[0] if len(dicts) == 1 else dicts, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        click.echo("\n\n".join(result.to_text() for result in results))
+    if look.wanted:
+        prepared = replace(prepared, store=open_store(prepared))
+    with look.beside("" if prepared.store is None else prepared.store.path):
+        with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
+            results = complete(prepared, progress)
+        if as_json:
+            facts = [result.to_dict() for result in results]
+            click.echo(
+                json.dumps(facts[0] if len(facts) == 1 else facts, indent=2, ensure_ascii=False, allow_nan=False)
+            )
+        else:
+            click.echo("\n\n".join(result.to_text() for result in results))
+        look.linger()

@@ -26,7 +26,7 @@ from pathlib import Path
 from privatile.errors import PrivatileError, ProtocolError
 from privatile.federation import wire
 from privatile.federation.binomial import clopper_pearson, reports_needed
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker
+from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.connection import Connection, Msg, connected
 from privatile.federation.directory import Directory, admit, initialize, new_identity
 from privatile.federation.invitation import read_enrolment, read_invitation
@@ -198,7 +198,7 @@ class _Auditor:
             new_identity(), "A privacy audit", "the auditor", "planted", 0.5, (0.0, 100_000.0), 2000, clients=terms,
             allow_weak=True,
         )  # fmt: skip
-        directory = initialize(folder / "auditor", study, BrokerSettings(port=_free_port()))
+        directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))
         site = enroll(read_invitation(directory.invitation_file("audited")), folder / "site")
         enrolment = read_enrolment(site.enrolment_file)
         admit(directory, enrolment, enrolment.keys.fingerprint)
@@ -331,14 +331,6 @@ class _Session:
 
     def _has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _clean() -> dict[str, str]:

@@ -276,6 +276,13 @@ class EmbeddedBroker:
                 time.sleep(0.05)
 
 
+def free_port() -> int:
+    """A port of this machine that nobody holds just now: for trials, audits and tests."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def check_configuration(binary: Path, files: BrokerFiles) -> None:
     """Let nats-server itself read the configuration before it is used."""
     told = subprocess.run(

@@ -14,7 +14,7 @@ from privatile.study.design import Protocol, Study
 from privatile.study.output import write_rows
 from privatile.study.paper import TABLES, Comparison, compare, latex, markdown, paper_study, verdict
 from privatile.study.runner import Progress, cores, run_study
-from privatile.study.salary import read_salaries, salary_latex, salary_markdown, salary_table
+from privatile.study.salary import read_salaries, salary_latex, salary_markdown, salary_table, start_table
 from privatile.study.store import StudyStore
 
 Say = Callable[[str], None]
@@ -115,9 +115,19 @@ def _csv(stem: Path, rows: Sequence[dict[str, Any]]) -> Iterator[Path]:
 
 
 def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
-    rows = salary_table(clients, threads=threads)
-    texts = {".md": salary_markdown(rows), ".tex": salary_latex(rows)}
-    return [*_texts(out / "salary", texts), *_csv(out / "salary", rows)]
+    rows, starts = salary_table(clients, threads=threads), start_table(clients)
+    title = "Table 5, τ = 0.5, C1, r = 0.6: what is not stated"
+    files: list[Path] = []
+    for name, texts, table in (
+        ("salary", {".md": salary_markdown(rows), ".tex": salary_latex(rows)}, rows),
+        (
+            "salary-starts",
+            {".md": beyond.rows_markdown(title, starts), ".tex": beyond.rows_latex(title, starts)},
+            starts,
+        ),
+    ):
+        files += [*_texts(out / name, texts), *_csv(out / name, table)]
+    return files
 
 
 def _beyond(out: Path, replications: int, threads: int, device: Device | None) -> list[Path]:

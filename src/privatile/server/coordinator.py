@@ -19,7 +19,7 @@ from privatile.protocol import Question
 from privatile.result import QuantileResult
 from privatile.server.store import RunStore, Statement, StoredRound
 from privatile.spec import RunSpec
-from privatile.summary import summarize
+from privatile.summary import narrow_enough, rearranged, summarize
 
 
 class Round(NamedTuple):
@@ -32,8 +32,10 @@ class Round(NamedTuple):
 class Track:
     """One level on its way: its plan, its state and the path it took."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, spec: RunSpec, index: int) -> None:
+        self.spec = spec
+        self.plan: Plan = spec.plan(index)
+        plan = self.plan
         self.state: RoundState = begin(plan)
         self.trajectory = Trajectory()
         self.ask: Ask | None = plan.ask(self.state)
@@ -44,7 +46,8 @@ class Track:
             raise StoreError("the file holds more rounds than its own plan asks for.")
         self.state = step(self.state, self.ask, ones, self.plan)
         self.trajectory.record(self.ask, self.state, self.plan)
-        self.ask = self.plan.ask(self.state)
+        stops = narrow_enough(self.spec, self.plan, self.state, self.trajectory)
+        self.ask = None if stops else self.plan.ask(self.state)
 
 
 def new_run_name() -> str:
@@ -59,7 +62,7 @@ class Coordinator:
         self.store = store
         self.spec: RunSpec = store.spec
         self.run = store.run
-        self.tracks = [Track(self.spec.plan(index)) for index in range(len(self.spec.levels))]
+        self.tracks = [Track(self.spec, index) for index in range(len(self.spec.levels))]
         for index, track in enumerate(self.tracks):
             for stored in store.rounds(index):
                 if track.ask is not None and stored.query != track.ask.query:
@@ -136,6 +139,10 @@ class Coordinator:
         """The result of a level as it stands."""
         track = self.tracks[level]
         return summarize(self.spec, track.plan, track.state, track.trajectory, self.run)
+
+    def results(self) -> tuple[QuantileResult, ...]:
+        """The results of all levels as they stand; quantiles that cross are put in order."""
+        return rearranged([self.result(index) for index in range(len(self.tracks))])
 
     def finish(self) -> None:
         """Mark the run as complete once no level has a round left."""

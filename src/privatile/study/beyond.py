@@ -39,13 +39,17 @@ def _ten_clients(design: Design, records: int, rate: float, level: float = 0.5) 
 
 
 def normalizer_study(
-    replications: int = 1000, seed: int = 1, threads: int = 1, records: int = 10_000
+    replications: int = 1000,
+    seed: int = 1,
+    threads: int = 1,
+    methods: Sequence[str] = ("C1", "C5", "Log"),
+    rates: Sequence[float] = (0.25, 0.9),
 ) -> list[dict[str, Any]]:
-    """Coverage and mean width of 95% intervals by normaliser, N(0, 1), τ = 0.5, ten clients."""
+    """Coverage and mean width of 95% intervals by normaliser, N(0, 1), τ = 0.5, ten clients, 10,000 records each."""
     rows = []
-    for name, preset in (("C1", "paper-c1"), ("C5", "paper-c5"), ("Log", "paper-log")):
-        for rate in (0.25, 0.9):
-            cell = _ten_clients(PRESETS[preset], records, rate)
+    for name in methods:
+        for rate in rates:
+            cell = _ten_clients(PRESETS[f"paper-{name.lower()}"], 10_000, rate)
             values = {kind: critical_value(None, 0.95, kind, weights=cell.round_weights) for kind in NORMALIZERS}
             errors: list[Floats] = []
             found: dict[Normalizer, list[Floats]] = {kind: [] for kind in NORMALIZERS}

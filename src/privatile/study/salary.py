@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from privatile.errors import DataError
 from privatile.schedule import PRESETS
 from privatile.study.cells import DATA_SEED, Cell
+from privatile.study.columns import Empirical
 from privatile.study.design import PUBLISHED_CONSTANT, PUBLISHED_LOG
 from privatile.study.engine import Outcome, run_cell
 from privatile.study.paper import designs_folder
-from privatile.study.populations import Empirical, Mixture, Normal, Uniform
+from privatile.study.populations import Mixture, Normal, Uniform
 
 Floats = NDArray[np.float64]
 
@@ -40,23 +41,18 @@ STATED_RANGE = (1_000.0, 1_000_000.0)
 def read_salaries(path: str | Path) -> dict[str, Floats]:
     """Salaries by client, largest region first; the three smallest regions are merged into one, as in the paper."""
     file = Path(path)
-    regions: dict[str, list[float]] = defaultdict(list)
     try:
-        with (
-            gzip.open(file, "rt", encoding="utf-8", newline="")
-            if file.suffix == ".gz"
-            else file.open(newline="") as stream
-        ):
+        with gzip.open(file, "rt", newline="") if file.suffix == ".gz" else file.open(newline="") as stream:
             reader = csv.DictReader(stream)
             missing = {REGION, SALARY} - set(reader.fieldnames or ())
-            if missing:
-                raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
-            for row in reader:
-                regions[row[REGION]].append(float(row[SALARY]))
+            pairs = [] if missing else [(row[REGION], row[SALARY]) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read: {type(error).__name__}. Give the salary table with --data.") from None
-    except ValueError:
-        raise DataError(f"{file.name} holds a salary that is no number.") from None
+    if missing:
+        raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
+    regions: dict[str, list[float]] = defaultdict(list)
+    for region, text in pairs:
+        regions[region].append(_positive(text, file.name))
     if len(regions) < 5:
         raise DataError(f"{file.name} has {len(regions)} regions; merging the three smallest needs at least five.")
     ordered = sorted(regions, key=lambda name: -len(regions[name]))
@@ -64,6 +60,17 @@ def read_salaries(path: str | Path) -> dict[str, Floats]:
     merged = np.concatenate([np.array(regions[name]) for name in ordered[-3:]])
     kept[OTHERS] = merged
     return dict(sorted(kept.items(), key=lambda item: -item[1].size))
+
+
+def _positive(text: str, name: str) -> float:
+    """A salary; its logarithm is needed. The text is not repeated: it is somebody's record."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise DataError(f"{name} holds a salary that is no positive number.")
+    return value
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,35 @@ def salary_table(
                 found = run_cell(cell, replications, seed, threads=threads, data=once)
                 paid = {"copies": 1, "epsilon": epsilon, "epsilon_paid": epsilon}
                 rows.append({"how": "properly", **common, **_dollars(cell, found), **theirs, **paid})
+    return rows
+
+
+def start_table(clients: dict[str, Floats], replications: int = 128, seed: int = 5) -> list[dict[str, Any]]:
+    """What Table 5 leaves open, at τ = 0.5, C1, r = 0.6, as published: the base of the logarithm and the start."""
+    copies = oversample(clients)
+    natural = _published_cell(clients, 0.5, (0.6,) * len(clients), "C1")
+    ways = (
+        ("natural logarithm, start from N(0, 1)", 1.0, natural.start),
+        ("logarithm to base 10, start from N(0, 1)", math.log(10.0), natural.start),
+        ("natural logarithm, start at the truth", 1.0, Normal(natural.truth, 1e-9)),
+    )
+    rows = []
+    printed = published_salary()[("0.5", "0.6", "C1")]
+    for name, base, start in ways:
+        cell = replace(natural, start=start)
+        found = run_cell(cell, replications, seed, data=np.log(copies.values) / base)
+        half = cell.critical_value * np.sqrt(found.normalizers)
+        lengths = np.exp(base * (found.estimates + half)) - np.exp(base * (found.estimates - half))
+        values = np.exp(base * found.estimates)
+        facts = {"estimate": round(float(values.mean())), "length": round(float(lengths.mean()))}
+        rows.append(
+            {
+                "as_published": name,
+                **facts,
+                "published_estimate": round(printed[0]),
+                "published_length": round(printed[1]),
+            }
+        )
     return rows
 
 

@@ -19,7 +19,6 @@ def respond(self: Responder, question: Question) -> Stored:
     return HONEST(self, question)
 
 
-Responder._respond = respond  # type: ignore[method-assign]
-
-if __name__ == "__main__":
+if __name__ == "__main__":  # nothing is broken by an import
+    Responder._respond = respond  # type: ignore[method-assign]
     main(["join", *sys.argv[1:]])

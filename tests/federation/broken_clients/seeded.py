@@ -17,7 +17,6 @@ def draw(self: OperatingSystemCoins, count: int) -> NDArray[np.uint64]:
     return GENERATOR.integers(0, 1 << 64, size=count, dtype=np.uint64)
 
 
-OperatingSystemCoins.draw = draw  # type: ignore[method-assign]
-
-if __name__ == "__main__":
+if __name__ == "__main__":  # nothing is broken by an import
+    OperatingSystemCoins.draw = draw  # type: ignore[method-assign]
     main(["join", *sys.argv[1:]])

@@ -18,7 +18,6 @@ def respond(self: RandomizedResponse, truth: NDArray[np.bool_], coins: NDArray[n
     return HONEST(RandomizedResponse.from_threshold(int(COINS * (1 + rate) / 2)), truth, coins)
 
 
-RandomizedResponse.respond = respond  # type: ignore[method-assign]
-
-if __name__ == "__main__":
+if __name__ == "__main__":  # nothing is broken by an import
+    RandomizedResponse.respond = respond  # type: ignore[method-assign]
     main(["join", *sys.argv[2:]])

@@ -1,0 +1,101 @@
+"""Pictures of the pages as people see them, for the documentation and the README: `make screenshots`.
+
+A made-up federation of five sites, one of which falls silent; the browser is the one the tests use.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+import privatile
+from privatile.dashboard.serving import beside
+from privatile.mechanism import RandomizedResponse
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+from privatile.spec import ClientSpec, RunSpec
+
+SITES = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 57_000, "capital": 74_000}
+SPREAD = 0.6
+
+
+def finished_report(folder: Path) -> Path:
+    """The report of a finished run."""
+    rng = np.random.default_rng(2026)
+    people = {name: median * np.exp(SPREAD * rng.standard_normal(20_000)) for name, median in SITES.items()}
+    result = privatile.estimate(
+        people, q=0.5, epsilon=1, range=(1_000, 1_000_000), scale="log", value="income", simulate=True, rng=5
+    )
+    return result.report(folder / "report.html")
+
+
+def half_a_run(path: Path) -> None:
+    """A run that is going on: the capital has been silent for some rounds."""
+    coin = RandomizedResponse.from_epsilon(1.0)
+    clients = tuple(ClientSpec(name, coin.threshold, 1 / len(SITES), 60_000) for name in SITES)
+    spec = RunSpec("income", (0.5,), clients, "log", 1_000.0, 1_000_000.0, rounds=1000, simulated=True)
+    coordinator = Coordinator(RunStore.create(path, "run-5eb1c0ffee", spec))
+    rng = np.random.default_rng(5)
+    laws = [NormalDist(float(np.log(median)), SPREAD) for median in SITES.values()]
+    while (asked := coordinator.rounds()) is not None and coordinator.done < 640:
+        coordinator.accept(
+            [
+                [
+                    None
+                    if k == 4 and coordinator.done > 610
+                    else int(
+                        rng.binomial(
+                            question.length,
+                            0.5 + coin.truth_rate * (0.5 - law.cdf(float(np.log(question.query)))),
+                        )
+                    )
+                    for k, (law, question) in enumerate(zip(laws, each.questions, strict=True))
+                ]
+                for each in asked
+            ]
+        )
+
+
+def take(
+    browser: Any, url: str, path: Path, *, width: int = 1100, height: int | None = 880, dark: bool = False
+) -> None:
+    """One picture; without a height, of the whole page."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height or 900}, color_scheme="dark" if dark else "light"
+    )
+    page = context.new_page()
+    page.goto(url)
+    page.locator("figure[data-ready]").first.wait_for()
+    page.screenshot(path=path, full_page=height is None)
+    context.close()
+
+
+def main(target: Path) -> None:
+    """All pictures."""
+    target.mkdir(parents=True, exist_ok=True)
+    chromium = shutil.which("chromium") or sys.exit("chromium is missing; `make browser` installs it")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        report = finished_report(folder).as_uri()
+        take(browser, report, target / "report.png")
+        take(browser, report, target / "report-whole.png", height=None)
+        take(browser, report, target / "report-dark.png", dark=True)
+        half_a_run(folder / "run.db")
+        with beside(folder / "run.db") as dashboard:
+            take(browser, dashboard.url, target / "dashboard.png")
+            take(browser, dashboard.url, target / "dashboard-phone.png", width=390, height=800, dark=True)
+        browser.close()
+    for picture in sorted(target.glob("*.png")):
+        print(f"{picture}  {picture.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "_static" / "screens")

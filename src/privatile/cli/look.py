@@ -1,0 +1,75 @@
+"""The options of a dashboard beside a run, for every command that has one."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privatile.errors import InputError
+
+
+def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--dashboard, --dashboard-at and --dashboard-tls."""
+    for option in (
+        click.option(
+            "--dashboard-tls",
+            nargs=2,
+            type=click.Path(path_type=Path),
+            metavar="CERT KEY",
+            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+        ),
+        click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."),
+        click.option("--dashboard", is_flag=True, help="Watch the run in a browser while it goes on. It only looks."),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was asked for."""
+
+    flag: bool
+    at: str | None
+    tls: tuple[Path, Path] | None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is to be a dashboard at all."""
+        return self.flag or self.at is not None
+
+    @contextlib.contextmanager
+    def beside(self, path: str | Path) -> Iterator[None]:
+        """A dashboard of the run's file for as long as the block lasts; its address is printed."""
+        if not self.wanted:
+            yield
+            return
+        from privatile.dashboard.serving import Place, beside
+
+        host, port = self._address()
+        certificate, key = self.tls or (None, None)
+        with beside(Path(path), Place(host, port, certificate, key)) as page:
+            click.echo(f"dashboard: {page.url}", err=True)
+            yield
+
+    def _address(self) -> tuple[str, int]:
+        if self.at is None:
+            return "127.0.0.1", 0
+        host, _, port = self.at.rpartition(":")
+        if not host or not port.isdigit():
+            raise InputError(f"--dashboard-at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+    def linger(self) -> None:
+        """Keep the page open for the person at the terminal, until Ctrl-C."""
+        if self.wanted and sys.stdin.isatty():
+            click.echo("the dashboard stays open until you press Ctrl-C.", err=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()

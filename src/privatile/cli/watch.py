@@ -1,0 +1,146 @@
+"""`privatile watch`: a run at a glance, in the terminal."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privatile.errors import StoreError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHOWN_CLIENTS = 12
+SHOWN_EVENTS = 5
+WIDE = 50
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Show where the run stands and end.")
+@click.option("--every", type=float, default=1.0, metavar="SECONDS", help="Between looks (1).")
+def watch(run: Path, once: bool, every: float) -> None:
+    """Where a run stands: estimate, interval, rounds, clients, alarms. Reads the run's file; changes nothing.
+
+    RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Ends with the run, or with Ctrl-C.
+
+    \b
+    privatile watch run.db
+    privatile watch federation/ --once
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from privatile.dashboard.live import LiveRun, find_run
+
+    live = LiveRun(find_run(run))
+    if once:
+        live.refresh()
+        if live.state["waiting"]:
+            raise StoreError(f"there is no run file {find_run(run)}.")
+        Console(highlight=False).print(picture(live.state))
+        return
+    with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:
+        while not live.finished:
+            live.refresh()
+            screen.update(picture(live.state), refresh=True)
+            if not live.finished:
+                time.sleep(every)
+
+
+def picture(state: dict[str, Any]) -> RenderableType:
+    """One state as a panel. Every text of others is shown as text: neither markup nor control codes survive."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    if state["waiting"]:
+        return Text("waiting for the run to begin …", style="yellow")
+    parts: list[RenderableType] = []
+    colour = {"finished": "green", "paused": "bold red"}.get(state["status"], "cyan")
+    parts.append(Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {plain(state['run'])}"))
+    for level in state["levels"]:
+        parts.append(Text(plain(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim"))
+        parts.append(_answer(state, level))
+    done, planned = state["done"], state["planned"]
+    left = f", {span((planned - done) / state['rate'])} left" if state["rate"] and state["status"] == "running" else ""
+    rate = f", {state['rate']:.3g} a second" if state["rate"] and state["status"] == "running" else ""
+    filled = round(WIDE * done / max(planned, 1))
+    parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
+    parts.append(Text(f"{done:,} of {planned:,} rounds{rate}{left}; {state['records']:,} records have answered"))
+    counts = state["clients"]["counts"]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head, side in (("client", "left"), ("state", "left"), ("last answer", "right"), ("missed", "right")):
+        table.add_column(head, justify="right" if side == "right" else "left", overflow="ellipsis", max_width=40)
+    table.add_column("ε spent", justify="right")
+    for client in state["clients"]["listed"][:SHOWN_CLIENTS]:
+        style = {"alive": "green", "awaited": "yellow"}.get(client["state"], "bold red")
+        word = f"silent, {client['silent_rounds']} rounds" if client["state"] == "silent" else client["state"]
+        ago = "never" if client["last_answer"] is None else f"{span(state['now'] - client['last_answer'])} ago"
+        spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
+        table.add_row(Text(plain(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
+    parts.append(Text(f"{counts['alive']} of {state['clients']['all']} clients alive"))
+    parts.append(table)
+    hidden = state["clients"]["all"] - SHOWN_CLIENTS
+    if hidden > 0:
+        parts.append(Text(f"and {hidden:,} more", "dim"))
+    for event in state["events"][:SHOWN_EVENTS]:
+        when = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+        who = f" {plain(event['client'])}" if event["client"] else ""
+        parts.append(Text(f"! {when} {plain(event['kind'])}{who}: {plain(event['text'])}", "red"))
+    return Group(*parts)
+
+
+def _answer(state: dict[str, Any], level: dict[str, Any]) -> RenderableType:
+    from rich.text import Text
+
+    from privatile.result import significant
+
+    interval = level["anytime"] or level["fixed"]
+    if level["estimate"] is None or interval is None:
+        return Text("  no interval yet: burn-in", "yellow")
+    width = interval["high"] - interval["low"]
+    ends = f"{significant(interval['low'], width)} … {significant(interval['high'], width)}"
+    name = "anytime" if level["anytime"] else "fixed-time" if state["status"] != "finished" else ""
+    return Text.assemble(
+        (f"  {significant(level['estimate'], width)}", "bold"),
+        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval {ends}   ",
+        (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
+    )
+
+
+def plain(text: object) -> str:
+    """Text without control codes: a client's name may not move the cursor.
+
+    >>> plain("north\\x1b[2J")
+    'north�[2J'
+    """
+    return "".join(character if character.isprintable() else "�" for character in str(text))
+
+
+def span(seconds: float) -> str:
+    """A duration for people.
+
+    >>> span(7.2), span(600), span(90_000)
+    ('7 s', '10 min', '25.0 h')
+    """
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def sparkline(values: list[float], most: int = 24) -> str:
+    """A path in one line.
+
+    >>> sparkline([1, 2, 3, 4, 5, 6, 7, 8])
+    '▁▂▃▄▅▆▇█'
+    """
+    values = values[len(values) // 4 :: max(1, len(values) * 3 // 4 // most)] if len(values) > most else values
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    return "".join(BARS[round((value - low) / (high - low) * 7) if high > low else 3] for value in values)

@@ -1,0 +1,110 @@
+"""Two quantiles of different people: their difference, its interval and a p-value.
+
+The ends of the difference follow from the two displayed intervals (MOVER): with x₁ ∈ (l₁, u₁), x₂ ∈ (l₂, u₂) at one confidence,
+
+    x₁ − x₂ − √((x₁ − l₁)² + (u₂ − x₂)²)  …  x₁ − x₂ + √((u₁ − x₁)² + (x₂ − l₂)²)
+
+so each run's own calibration (its slope's error, its scale's skewness) carries over. The p-value of a difference inverts
+this interval over the confidence level. The runs must be independent: no person in both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from privatile.errors import InputError
+from privatile.result import ConfidenceInterval, QuantileResult, significant
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The difference first − second."""
+
+    first: QuantileResult
+    second: QuantileResult
+    difference: float
+    confidence_interval: ConfidenceInterval
+    confidence_level: float
+    p_value: float
+    """Of "both quantiles are equal", two-sided; below α iff 0 lies outside the (1 − α) interval."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        low, high = self.confidence_interval
+        return {
+            "difference": self.difference,
+            "confidence_interval": {"low": low, "high": high},
+            "confidence_level": self.confidence_level,
+            "p_value": self.p_value,
+            "first": self.first.to_dict(),
+            "second": self.second.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """The same as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_text(self) -> str:
+        """Both results in a sentence each, then the difference."""
+        low, high = self.confidence_interval
+        width = high - low
+        percent = f"{100 * self.confidence_level:g}%"
+        p_value = "below 0.0001" if self.p_value < 1e-4 else f"{self.p_value:.4f}"
+        return "\n".join(
+            [
+                f"first:  {self.first.sentence}",
+                f"second: {self.second.sentence}",
+                "",
+                f"Their difference is {significant(self.difference, width)}; the {percent} interval runs from "
+                f"{significant(low, width)} to {significant(high, width)}. The p-value of no difference is {p_value}.",
+            ]
+        )
+
+
+def compare(
+    first: QuantileResult, second: QuantileResult, *, disjoint: bool, confidence_level: float = 0.95
+) -> Comparison:
+    """Compare two results of runs that share no person; `disjoint=True` is your statement that they do not."""
+    if not disjoint:
+        raise InputError(
+            "a comparison needs two runs without a person in common: state it with disjoint=True (--disjoint). Answers of "
+            "the same person would make the difference look surer than it is."
+        )
+    if first.run == second.run and first.level == second.level:
+        raise InputError(f"both results are of run {first.run}: a run is not compared with itself.")
+    interval = difference_interval(first, second, confidence_level)
+    return Comparison(
+        first,
+        second,
+        first.estimate - second.estimate,
+        interval,
+        confidence_level,
+        p_value(first, second, 0.0),
+    )
+
+
+def difference_interval(first: QuantileResult, second: QuantileResult, confidence_level: float) -> ConfidenceInterval:
+    """The interval of first − second at a confidence level."""
+    (low1, high1), (low2, high2) = first.interval(confidence_level), second.interval(confidence_level)
+    x1, x2 = first.estimate, second.estimate
+    down, up = math.hypot(x1 - low1, high2 - x2), math.hypot(high1 - x1, x2 - low2)
+    return ConfidenceInterval(x1 - x2 - down, x1 - x2 + up)
+
+
+def p_value(first: QuantileResult, second: QuantileResult, value: float) -> float:
+    """Two-sided p-value of "the difference is `value`": one less the confidence at which the interval just holds it."""
+    low, high = 0.0, 1.0 - 1e-12
+    inside = difference_interval(first, second, high)
+    if not inside.low <= value <= inside.high:
+        return 1.0 - high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        interval = difference_interval(first, second, middle) if middle > 0 else ConfidenceInterval(math.inf, -math.inf)
+        if interval.low <= value <= interval.high:
+            high = middle
+        else:
+            low = middle
+    return 1.0 - high

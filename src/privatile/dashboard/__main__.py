@@ -1,0 +1,34 @@
+"""The dashboard's own process: `python -m privatile.dashboard RUN.DB --fd N`, started by `beside`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from privatile.dashboard.serving import TOKEN_VARIABLE, Place, end_with_parent, run_server
+
+BELOW_THE_RUN = 10
+"""Niceness: where cores are few, the run goes first."""
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--fd", type=int, required=True)
+@click.option("--host", required=True)
+@click.option("--certificate", type=click.Path(path_type=Path))
+@click.option("--key", type=click.Path(path_type=Path))
+def main(path: Path, fd: int, host: str, certificate: Path | None, key: Path | None) -> None:
+    """Serve the dashboard of a run's file on an inherited socket."""
+    with contextlib.suppress(OSError):
+        os.nice(BELOW_THE_RUN)
+    end_with_parent()
+    token = os.environ.pop(TOKEN_VARIABLE, None)
+    run_server(path, socket.socket(fileno=fd), Place(host=host, certificate=certificate, key=key), token)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The dashboard as a web application: one page, its static files, a stream of states; nothing can be changed.
+
+Every state is worked out once and sent to all viewers as the same bytes. A viewer that comes, or comes back, first gets
+the last state, which holds the whole history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from http.cookies import SimpleCookie
+from importlib import resources
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from privatile.dashboard.live import LiveRun
+from privatile.dashboard.loopback import is_loopback
+from privatile.dashboard.page import page
+from privatile.report.shell import static
+
+INTERVAL = 1.0
+"""Seconds between looks at the run's file."""
+
+HEARTBEAT = 10.0
+"""Seconds after which a silent stream says that it is still there."""
+
+COOKIE = "privatile_dashboard"
+
+FILES = {
+    "theme.css": "text/css",
+    "uPlot.min.css": "text/css",
+    "dashboard.css": "text/css",
+    "uPlot.iife.min.js": "text/javascript",
+    "chart.js": "text/javascript",
+    "dashboard.js": "text/javascript",
+}
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Feed:
+    """Looks at the run's file now and then, and hands each new state to whoever is waiting."""
+
+    def __init__(self, run: LiveRun, interval: float = INTERVAL) -> None:
+        self._run = run
+        self._interval = interval
+        self.message = encode(run.state)
+        self._news = asyncio.Condition()
+        self._number = 0
+
+    async def follow(self) -> None:
+        """For ever."""
+        # In one thread of its own: reading must not hold up the viewers, and SQLite keeps to the thread it began in.
+        loop, reader = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+        while True:
+            try:
+                if await loop.run_in_executor(reader, self._run.refresh):
+                    self.message = encode(self._run.state)
+                    await self._announce()
+            except Exception as error:
+                # The page must outlive a file that cannot be read for a moment; the reason names no record.
+                self.message = encode({**self._run.state, "trouble": f"{type(error).__name__}: {error}"})
+                await self._announce()
+            await asyncio.sleep(self._interval)
+
+    async def _announce(self) -> None:
+        async with self._news:
+            self._number += 1
+            self._news.notify_all()
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The last state at once, then every new one."""
+        seen = self._number
+        yield b"retry: 1000\n\n" + self.message
+        while True:
+            try:
+                async with asyncio.timeout(HEARTBEAT), self._news:
+                    while self._number == seen:
+                        await self._news.wait()
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            seen = self._number
+            yield self.message
+
+
+def encode(state: object) -> bytes:
+    """One server-sent event."""
+    return b"event: state\ndata: " + json.dumps(state, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def make_app(
+    path: Path, *, token: str | None = None, hosts: frozenset[str] = frozenset(), interval: float = INTERVAL
+) -> Starlette:
+    """The application for one run's file. `hosts` may name it besides the loopback addresses."""
+    run = LiveRun(path)
+    shell = page().encode()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.feed = Feed(run, interval)
+        task = asyncio.create_task(app.state.feed.follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def index(request: Request) -> Response:
+        return Response(shell, media_type="text/html", headers=HEADERS)
+
+    async def file(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in FILES:
+            return PlainTextResponse("there is no such file\n", 404, headers=HEADERS)
+        return Response(_static(name), media_type=FILES[name], headers=HEADERS)
+
+    async def events(request: Request) -> Response:
+        stream = request.app.state.feed.stream()
+        return StreamingResponse(stream, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+
+    async def state(request: Request) -> Response:
+        body = request.app.state.feed.message.partition(b"data: ")[2].strip()
+        return Response(body, media_type="application/json", headers=HEADERS)
+
+    routes = [
+        Route("/", index, methods=["GET"]),
+        Route("/static/{name}", file, methods=["GET"]),
+        Route("/events", events, methods=["GET"]),
+        Route("/state.json", state, methods=["GET"]),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.add_middleware(Gate, token=token, hosts=hosts)
+    return app
+
+
+def _static(name: str) -> str:
+    if name.startswith("dashboard."):
+        return (resources.files("privatile.dashboard") / "static" / name).read_text(encoding="utf-8")
+    return static(f"uplot/{name}" if name.startswith("uPlot") else name)
+
+
+class Gate:
+    """Lets in requests for a name that is ours (no other site's may point here), with the token where there is one."""
+
+    def __init__(self, app: ASGIApp, token: str | None, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._token = token
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Judge one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        host = request.headers.get("host", "")
+        name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+        if not (is_loopback(name) or name in self._hosts):
+            await self._refuse("this dashboard does not go by that name", 421)(scope, receive, send)
+        elif self._token is None or self._knows(request):
+            await self._app(scope, receive, send)
+        elif self._matches(parse_qs(request.url.query).get("token", [""])[0]):
+            # From the address line into a cookie that no script can read: the address bar and the history lose it.
+            response = RedirectResponse("/", 303, headers=HEADERS)
+            response.set_cookie(
+                COOKIE, self._token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+            )
+            await response(scope, receive, send)
+        else:
+            await self._refuse("a token is needed: open the address that was printed when the run began", 401)(
+                scope, receive, send
+            )
+
+    def _refuse(self, why: str, status: int) -> Response:
+        return PlainTextResponse(f"{why}\n", status, headers=HEADERS)
+
+    def _matches(self, given: str) -> bool:
+        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+
+    def _knows(self, request: Request) -> bool:
+        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return self._matches(cookie.value if cookie is not None else bearer)

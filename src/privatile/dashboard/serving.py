@@ -1,0 +1,158 @@
+"""Serve a dashboard beside a run: its own process, so that looking never slows the asking."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from privatile.dashboard.loopback import is_loopback
+from privatile.errors import InputError, require
+
+TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
+"""Hands the token to the dashboard's own process: a command line can be read by everyone on a machine."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a dashboard listens. Beyond this machine it needs a token and a certificate."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"the dashboard's port must lie in 0 … 65535; got {self.port}. 0 takes any free one.")
+        if (self.certificate is None) != (self.key is None):
+            raise InputError("a certificate and its key go together: give both, or neither.")
+        if not is_loopback(self.host) and self.certificate is None:
+            raise InputError(
+                f"the dashboard would be open to other machines at {self.host}: that needs TLS. Give a certificate "
+                "and its key, or leave the host out and use an SSH tunnel."
+            )
+
+    @property
+    def needs_token(self) -> bool:
+        """Everywhere but on this machine."""
+        return not is_loopback(self.host)
+
+
+def listen(place: Place, patience: float = 0.0) -> socket.socket:
+    """A bound socket; a taken port is said before anything runs.
+
+    `patience` is how long, in seconds, to wait for the port: the dashboard of a process that was just killed takes a
+    moment to notice.
+    """
+    give_up = time.monotonic() + patience
+    while True:
+        bound = socket.socket(socket.AF_INET6 if ":" in place.host else socket.AF_INET)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((place.host, place.port))
+            bound.listen(256)
+        except OSError as error:
+            bound.close()
+            if error.errno == errno.EADDRINUSE and time.monotonic() < give_up:
+                time.sleep(0.1)
+                continue
+            raise InputError(
+                f"the dashboard cannot listen on {place.host}:{place.port} ({error.strerror}). Take another port; 0 "
+                "takes any free one."
+            ) from None
+        bound.set_inheritable(True)
+        return bound
+
+
+def run_server(
+    path: Path, bound: socket.socket, place: Place, token: str | None, interval: float | None = None
+) -> None:
+    """Serve until the process is told to end. No access log: addresses may hold a token."""
+    require("starlette", "dashboard")
+    uvicorn = require("uvicorn", "dashboard")
+    from privatile.dashboard.app import INTERVAL, make_app
+
+    app = make_app(path, token=token, hosts=frozenset({place.host}), interval=interval or INTERVAL)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ssl_certfile=None if place.certificate is None else str(place.certificate),
+        ssl_keyfile=None if place.key is None else str(place.key),
+        timeout_graceful_shutdown=1,
+        lifespan="on",
+    )
+    uvicorn.Server(config).run(sockets=[bound])
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A dashboard that runs beside this process."""
+
+    url: str
+    """With the token where there is one: for the one who started it, not for a log."""
+    process: subprocess.Popen[bytes]
+
+
+@contextlib.contextmanager
+def beside(path: Path, place: Place | None = None) -> Iterator[Beside]:
+    """Start a dashboard of `path` in a process of its own; it ends with this block, or with this process."""
+    require("starlette", "dashboard")
+    require("uvicorn", "dashboard")
+    place = place or Place()
+    bound = listen(place, patience=5.0)
+    token = secrets.token_urlsafe(24) if place.needs_token else None
+    environment = {**os.environ, **({TOKEN_VARIABLE: token} if token else {})}
+    command = [
+        sys.executable,
+        "-m",
+        "privatile.dashboard",
+        str(path),
+        "--fd",
+        str(bound.fileno()),
+        "--host",
+        place.host,
+    ]
+    if place.certificate is not None and place.key is not None:
+        command += ["--certificate", str(place.certificate), "--key", str(place.key)]
+    # Its standard input is a pipe from here: when we are gone, however we went, it closes and the dashboard ends.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(bound.fileno(),), env=environment
+    )
+    scheme = "http" if place.certificate is None else "https"
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    url = f"{scheme}://{host}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    bound.close()
+    try:
+        yield Beside(url, process)
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def end_with_parent() -> None:
+    """End this process when its standard input closes."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while sys.stdin.buffer.read(4096):
+                pass
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()

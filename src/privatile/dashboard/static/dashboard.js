@@ -1,0 +1,178 @@
+"use strict";
+(() => {
+  const at = (id) => document.getElementById(id);
+  const whole = new Intl.NumberFormat("en");
+  const say = (id, text) => { const node = at(id); if (node.textContent !== text) node.textContent = text; };
+  let state = null, shown = 0, kind = "anytime", chart = null, chartLevel = -1, skew = 0, format = privatileFormat(NaN);
+
+  function span(seconds) {
+    if (seconds == null || !isFinite(seconds)) return "–";
+    if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
+    if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+    return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} days`;
+  }
+  const now = () => Date.now() / 1000 + skew;
+
+  function status(name, text) {
+    const pill = at("status");
+    pill.dataset.status = name;
+    if (pill.textContent !== text) pill.textContent = text;
+  }
+
+  function intervalOf(level) { return level[kind] || level.fixed || level.anytime; }
+
+  function pathOf(level) {
+    const path = level.path;
+    if (kind === "anytime" && path.anytime_low) return { ...path, low: path.anytime_low, high: path.anytime_high };
+    return path;
+  }
+
+  function showLevel() {
+    const level = state.levels[Math.min(shown, state.levels.length - 1)];
+    const interval = intervalOf(level);
+    format = privatileFormat(interval ? interval.high - interval.low : NaN);
+    say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
+    say("estimate", level.estimate == null ? "–" : format(level.estimate));
+    say("interval", interval ? `${100 * state.confidence_level}% interval ${format(interval.low)} … ${format(interval.high)}`
+      : "no interval yet");
+    const has = level.anytime != null;
+    for (const button of document.querySelectorAll("button[data-interval]"))
+      button.setAttribute("aria-pressed", String(button.dataset.interval === (has ? kind : "fixed")));
+    say("interval-note", state.status === "finished" || (kind === "anytime" && has)
+      ? (kind === "anytime" && has ? "may be looked at as often as you like" : "")
+      : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
+      : "holds at the planned end only: do not stop early because of it");
+    const path = pathOf(level);
+    if (path.round.length >= 2) {
+      if (!chart || chartLevel !== shown) {
+        const figure = document.querySelector("figure.chart");
+        if (!chart) { chart = privatileChart(figure, path, { format: (value) => format(value) }); figure.dataset.ready = "yes"; }
+        else chart.update(path);
+        chartLevel = shown;
+      } else chart.update(path);
+    }
+    document.title = level.estimate == null ? "privatile" : `${format(level.estimate)} · privatile`;
+    target();
+  }
+
+  function target() {
+    if (!state || state.waiting) return;
+    const level = state.levels[Math.min(shown, state.levels.length - 1)];
+    const interval = intervalOf(level), wanted = Number(at("target").value);
+    if (!interval || !(wanted > 0)) { say("target-answer", "in the data's units; the interval narrows with the root of the rounds"); return; }
+    const width = interval.high - interval.low;
+    if (width <= wanted) { say("target-answer", "it is that narrow now"); return; }
+    const more = Math.ceil(level.averaged * ((width / wanted) ** 2 - 1));
+    const left = state.planned - state.done;
+    let text = `about ${whole.format(more)} more rounds`;
+    if (state.rate) text += `, ${span(more / state.rate)}`;
+    if (more > left) text += `; more than the ${whole.format(left)} that are left`;
+    say("target-answer", text);
+  }
+
+  function clock() {
+    if (!state || state.waiting) return;
+    say("age", state.status === "finished" ? "over" : span(state.last_round_at == null ? null : now() - state.last_round_at));
+    for (const cell of document.querySelectorAll("td[data-at]"))
+      cell.textContent = cell.dataset.at ? `${span(now() - Number(cell.dataset.at))} ago` : "never";
+  }
+
+  function row(client) {
+    const line = document.createElement("tr");
+    const cell = (text, name = "td") => { const node = document.createElement(name); node.textContent = text; line.append(node); return node; };
+    cell(client.name, "th").scope = "row";
+    const silence = client.state === "silent" ? `silent for ${whole.format(client.silent_rounds)} rounds`
+      : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "awaited" ? "not heard yet" : "alive";
+    const mark = cell(silence);
+    mark.className = "state";
+    mark.dataset.state = client.state;
+    cell("").dataset.at = client.last_answer ?? "";
+    cell(whole.format(client.answered));
+    cell(whole.format(client.missed));
+    cell(`${whole.format(client.asked)} of ${whole.format(client.records)}`);
+    cell(client.asked === 0 ? "0" : client.epsilon == null ? "∞" : String(Number(client.epsilon.toPrecision(4))));
+    cell(client.weight.toFixed(4));
+    cell(client.lying_rank == null ? "no bound" : `±${client.lying_rank.toFixed(3)} in rank`);
+    return line;
+  }
+
+  const LOUD = new Set(["paused", "quarantined", "refused", "broker", "revoked", "forked", "impossible"]);
+  function alarms() {
+    const list = [];
+    for (const event of state.events) {
+      const item = document.createElement("li");
+      item.className = LOUD.has(event.kind) ? "worry" : "note";
+      const mark = document.createElement("span");
+      mark.className = "mark";
+      mark.textContent = event.kind;
+      const text = document.createElement("p");
+      const when = new Date(event.at * 1000).toLocaleTimeString();
+      text.textContent = `${when}${event.client ? ` · ${event.client}` : ""}${event.round ? ` · round ${event.round}` : ""}: ${event.text}`;
+      item.append(mark, text);
+      list.push(item);
+    }
+    if (!list.length) { const none = document.createElement("li"); none.textContent = "None."; none.className = "soft"; list.push(none); }
+    const key = JSON.stringify(state.events);
+    if (at("alarms").dataset.key !== key) { at("alarms").replaceChildren(...list); at("alarms").dataset.key = key; }
+  }
+
+  let lastAloud = 0;
+  function aloud() {
+    if (Date.now() - lastAloud < 20000 && state.status === "running") return;
+    lastAloud = Date.now();
+    const level = state.levels[Math.min(shown, state.levels.length - 1)], interval = intervalOf(level);
+    if (level.estimate == null) return;
+    say("aloud", `Round ${state.done} of ${state.planned}, ${state.status}. Estimate ${format(level.estimate)}`
+      + (interval ? `, interval ${format(interval.low)} to ${format(interval.high)}.` : "."));
+  }
+
+  function show(next) {
+    state = next;
+    skew = next.now - Date.now() / 1000;
+    const trouble = at("trouble");
+    trouble.hidden = !next.trouble;
+    trouble.textContent = next.trouble ? `The run's file could not be read: ${next.trouble}` : "";
+    if (next.waiting) { status("waiting", "waiting for the run to begin"); return; }
+    status(next.status, next.status);
+    say("run", next.run + (next.simulated ? " · simulated" : ""));
+    const choice = at("level"), choices = next.levels.map((level) => String(level.level));
+    at("level-choice").hidden = choices.length < 2;
+    if (choice.dataset.key !== choices.join()) {
+      choice.replaceChildren(...choices.map((text, index) => new Option(text, index)));
+      choice.dataset.key = choices.join();
+    }
+    const share = next.planned ? next.done / next.planned : 0;
+    at("bar").style.width = `${100 * share}%`;
+    at("progress").setAttribute("aria-valuenow", String(Math.round(100 * share)));
+    say("rounds", `${whole.format(next.done)} of ${whole.format(next.planned)}`);
+    say("rate", next.rate && next.status === "running" ? next.rate.toPrecision(3) : "–");
+    say("left", next.status === "finished" ? "over" : next.rate ? span((next.planned - next.done) / next.rate) : "–");
+    say("records", whole.format(next.records));
+    const counts = next.clients.counts;
+    say("alive", `${whole.format(counts.alive)} of ${whole.format(next.clients.all)}`);
+    at("clients").replaceChildren(...next.clients.listed.map(row));
+    const hidden = next.clients.all - next.clients.listed.length;
+    say("clients-more", hidden > 0 ? `${whole.format(hidden)} more clients are alive and not listed.` : "");
+    showLevel();
+    alarms();
+    clock();
+    aloud();
+  }
+
+  for (const button of document.querySelectorAll("button[data-interval]"))
+    button.addEventListener("click", () => { kind = button.dataset.interval; if (state && !state.waiting) showLevel(); });
+  at("level").addEventListener("change", () => { shown = Number(at("level").value); showLevel(); });
+  at("target").addEventListener("input", target);
+  setInterval(clock, 1000);
+
+  function connect() {
+    const source = new EventSource("events");
+    source.addEventListener("state", (event) => { show(JSON.parse(event.data)); document.body.dataset.round = state.done ?? 0; });
+    source.onerror = () => {
+      status("lost", "connection lost, trying again");
+      if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }
+    };
+    source.onopen = () => { if (state && !state.waiting) status(state.status, state.status); };
+  }
+  connect();
+})();

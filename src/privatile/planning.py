@@ -1,0 +1,262 @@
+"""Before anyone is asked: how narrow the interval will be, or what it takes to make it so.
+
+In rank, the interval's half-width is known from the clients' records and budgets alone:
+
+    h = z·s·a,   s² = Σ p_k²σ_k²/n_k,   σ_k² = (r_k⁻² − (2τ − 1)²)/4
+
+a ≥ 1 is what search, bend and the estimated slope add (`inflation`). Divided by the density at the quantile this is the
+half-width in units. Where the clients' distributions differ σ_k² is a little smaller than at rank τ, so h errs on the wide side.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+from privatile.auto import SUPPORTED, chosen_rounds
+from privatile.errors import InputError
+from privatile.inference import check_confidence
+from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
+from privatile.policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
+
+LOST = 1.2
+"""Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, measured in the coverage study."""
+
+
+@dataclass(frozen=True)
+class PlannedClient:
+    """A client as it is planned."""
+
+    name: str
+    records: int
+    epsilon: float
+    weight: float
+
+    @property
+    def truth_rate(self) -> float:
+        """r of its ε."""
+        return RandomizedResponse.from_epsilon(self.epsilon).truth_rate
+
+    def variance(self, level: float) -> float:
+        """p²σ²/n."""
+        coin = RandomizedResponse.from_epsilon(self.epsilon)
+        return self.weight**2 * coin.variance(level) / self.records
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What a study with these clients would give."""
+
+    level: float
+    clients: tuple[PlannedClient, ...]
+    confidence_level: float
+    rounds: int
+    information: float
+    rank_half_width: float
+    half_width: float | None
+    """In units; none without a density."""
+    density: float | None
+    target: float | None
+    records_factor: float | None
+    """How many times the records meet the target; none without one, or when nothing does."""
+    epsilon_factor: float | None
+    """How many times every ε meets the target; none when not even no privacy does."""
+    weights_cost: float
+    """Standard error over that of precision weights: what the choice of weights costs where all share one law."""
+
+    @property
+    def supported(self) -> bool:
+        """Whether the coverage study vouches for it."""
+        return self.information >= SUPPORTED * (1.0 - 1e-9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        total = math.fsum(client.variance(self.level) for client in self.clients)
+        return {
+            "level": self.level,
+            "confidence_level": self.confidence_level,
+            "rounds": self.rounds,
+            "information": self.information,
+            "supported": self.supported,
+            "rank_half_width": self.rank_half_width,
+            "half_width": self.half_width,
+            "density": self.density,
+            "target_half_width": self.target,
+            "records_factor": self.records_factor,
+            "epsilon_factor": self.epsilon_factor,
+            "weights_cost": self.weights_cost,
+            "clients": [
+                {
+                    "name": client.name,
+                    "records": client.records,
+                    "epsilon": client.epsilon,
+                    "truth_rate": client.truth_rate,
+                    "weight": client.weight,
+                    "variance_share": client.variance(self.level) / total,
+                }
+                for client in self.clients
+            ],
+        }
+
+    def to_json(self) -> str:
+        """The same as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_text(self) -> str:
+        """A table and what follows from it."""
+        facts = self.to_dict()
+        gap = max(6, *(len(client.name) for client in self.clients))
+        lines = [f"{'client':<{gap}}  {'records':>10}  {'ε':>7}  {'weight':>7}  {'of the variance':>15}"]
+        for row in facts["clients"]:
+            lines.append(
+                f"{row['name']:<{gap}}  {row['records']:>10,}  {row['epsilon']:>7.4g}  {row['weight']:>7.4f}  "
+                f"{100 * row['variance_share']:>14.1f}%"
+            )
+        percent = f"{100 * self.confidence_level:g}%"
+        low, high = max(0.0, self.level - self.rank_half_width), min(1.0, self.level + self.rank_half_width)
+        lines += [
+            "",
+            f"The {percent} interval for level {self.level:g} would reach from about the {low:.4f} to the {high:.4f} "
+            f"quantile, in {self.rounds} rounds.",
+        ]
+        if self.half_width is not None:
+            lines.append(f"That is ± {self.half_width:.4g} in units of the data.")
+        words = "enough" if self.supported else f"too little: {SUPPORTED:,.0f} are needed for honest coverage"
+        lines.append(f"Information: {self.information:,.0f}, {words}.")
+        if self.target is not None:
+            lines.append(self._target_words())
+        if self.weights_cost > 1.005:
+            lines.append(
+                f"These weights cost {100 * (self.weights_cost - 1):.0f}% in width over precision weights, which are for "
+                "clients that share one distribution only."
+            )
+        return "\n".join(lines)
+
+    def _target_words(self) -> str:
+        aim = f"A half-width of {self.target:g} takes"
+        if self.records_factor is None:
+            return f"{aim} more records than there are people."
+        words = f"{aim} {self.records_factor:.3g} times the records"
+        if self.epsilon_factor is None:
+            return f"{words}; no ε reaches it with these records."
+        return f"{words}, or {self.epsilon_factor:.3g} times every ε."
+
+
+def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float:
+    """a: how much wider than with known slope and no search.
+
+    The slope is learned from the probes, reach·√share standard errors apart in units of the local spread, and from the
+    window's N relaxations: 1/ρ² = (reach/λ)²·share + N/2, λ = 1/√I. The interval is 1/√(1 − z²ρ²) wider for it.
+
+    >>> round(inflation(1000, 200), 3), round(inflation(100_000, 200), 3)
+    (1.103, 1.036)
+    """
+    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    unit = 1.0 / math.sqrt(info)
+    reach = min(PROBE_REACH, PROBE_ERRORS * unit)
+    relaxed = min(RELAXATIONS, STABLE * 0.8 * rounds)
+    slope_variance = 1.0 / ((reach / unit) ** 2 * PROBE_SHARE + relaxed / 2.0)
+    rest = 1.0 - z * z * slope_variance
+    if rest <= 0.0:
+        return math.inf
+    return (1.0 + LOST * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
+
+
+def plan_study(
+    level: float,
+    clients: Sequence[PlannedClient],
+    *,
+    confidence_level: float = 0.95,
+    rounds: int | None = None,
+    density: float | None = None,
+    half_width: float | None = None,
+) -> StudyPlan:
+    """What these clients give, and what a target half-width would take.
+
+    Without `density` the target is in rank: 0.01 asks for the interval from the (τ − 0.01) to the (τ + 0.01) quantile.
+
+    >>> clients = [PlannedClient(f"c{k}", 5000, 1.0, 0.1) for k in range(10)]
+    >>> round(plan_study(0.5, clients).rank_half_width, 4)
+    0.0102
+    """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+    check_confidence(confidence_level)
+    if not clients:
+        raise InputError("a plan needs at least one client.")
+    for name, value in (("density", density), ("half_width", half_width)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} must be a positive number; got {value!r}.")
+    total = math.fsum(client.weight for client in clients)
+    given = tuple(replace(client, weight=client.weight / total) for client in clients)
+    count = chosen_rounds(rounds, min(client.records for client in given))
+    reach = rank_half_width(level, given, confidence_level, count)
+    in_units = None if density is None else reach / density
+    records = budgets = None
+    if half_width is not None:
+        wanted = half_width if density is None else half_width * density
+        records = _factor(wanted, lambda factor: _more_records(level, given, confidence_level, rounds, factor), 1e9)
+        budgets = _factor(wanted, lambda factor: _more_epsilon(level, given, confidence_level, count, factor), 1e6)
+    best = 1.0 / math.fsum(client.weight**2 / client.variance(level) for client in given)
+    return StudyPlan(
+        level=level,
+        clients=given,
+        confidence_level=confidence_level,
+        rounds=count,
+        information=information(level, _noise(given)),
+        rank_half_width=reach,
+        half_width=in_units,
+        density=density,
+        target=half_width,
+        records_factor=records,
+        epsilon_factor=budgets,
+        weights_cost=math.sqrt(math.fsum(client.variance(level) for client in given) / best),
+    )
+
+
+def rank_half_width(level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int) -> float:
+    """h: the interval's expected half-width in rank."""
+    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    error = math.sqrt(math.fsum(client.variance(level) for client in clients))
+    return z * error * inflation(information(level, _noise(clients)), rounds, confidence_level)
+
+
+def _noise(clients: Sequence[PlannedClient]) -> float:
+    return math.fsum((client.weight / client.truth_rate) ** 2 / (4.0 * client.records) for client in clients)
+
+
+def _more_records(
+    level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int | None, factor: float
+) -> float:
+    more = [replace(client, records=max(20, round(client.records * factor))) for client in clients]
+    smallest = min(client.records for client in more)
+    count = chosen_rounds(None, smallest) if rounds is None else min(rounds, smallest)
+    return rank_half_width(level, more, confidence_level, count)
+
+
+def _more_epsilon(
+    level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int, factor: float
+) -> float:
+    more = [
+        replace(client, epsilon=min(max(client.epsilon * factor, STRONGEST_EPSILON), LARGEST_EPSILON))
+        for client in clients
+    ]
+    return rank_half_width(level, more, confidence_level, rounds)
+
+
+def _factor(wanted: float, reached: Any, most: float) -> float | None:
+    """The factor at which a falling function meets the target, by bisection in logs; none when it never does."""
+    low, high = 1.0 / most, most
+    if reached(high) > wanted:
+        return None
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        if reached(middle) > wanted:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,157 @@
+"use strict";
+// One chart of a run: the running mean, its interval as a band, the question behind it. Drawn by uPlot; zoomed by
+// dragging, by the buttons or by the keyboard. The visible range is written to the figure (data-from, data-to) and
+// said aloud through the readout.
+function privatileChart(figure, path, options) {
+  const plot = figure.querySelector(".plot");
+  const readout = figure.querySelector(".readout");
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const format = options.format;
+  const whole = new Intl.NumberFormat("en");
+  let by = "round", chart = null, data = path;
+
+  const columns = () => [data[by], data.question_low, data.question_high, data.low, data.high, data.estimate];
+
+  // The height shows what matters: the band once it has settled, the question's excursions short of its extremes.
+  function heights(u, from, to) {
+    const x = data[by], seen = [];
+    for (let i = 0; i < x.length; i++) {
+      if (x[i] < from || x[i] > to) continue;
+      for (const key of ["low", "high", "estimate"]) if (data[key][i] != null) seen.push(data[key][i]);
+    }
+    if (!seen.length) {
+      for (let i = 0; i < x.length; i++) if (x[i] >= from && x[i] <= to) seen.push(data.question_low[i], data.question_high[i]);
+    }
+    if (!seen.length) return [0, 1];
+    seen.sort((a, b) => a - b);
+    const cut = Math.floor(seen.length * 0.03);
+    let low = seen[cut], high = seen[seen.length - 1 - cut];
+    for (const key of ["low", "high"]) {  // the last interval is always in sight
+      const column = data[key], last = column[column.length - 1];
+      if (last != null && x[x.length - 1] <= to) { low = Math.min(low, last); high = Math.max(high, last); }
+    }
+    const room = (high - low) * 0.12 || Math.abs(high) * 0.01 || 1;
+    return [low - room, high + room];
+  }
+
+  function describe() {
+    if (!chart) return;
+    const { min, max } = chart.scales.x;
+    const x = data[by];
+    const from = Math.max(Math.ceil(min), x[0]), to = Math.min(Math.floor(max), x[x.length - 1]);
+    figure.dataset.from = from;
+    figure.dataset.to = to;
+    let i = x.length - 1;
+    const idx = chart.cursor.idx;
+    if (idx != null) i = idx;
+    else while (i > 0 && x[i] > to) i--;
+    const name = by === "round" ? "round " : "record ";
+    let text = `${name}${whole.format(x[i])}: `;
+    text += data.estimate[i] == null ? `question ${format(data.question_high[i])}, burn-in`
+      : `estimate ${format(data.estimate[i])}`;
+    if (data.low[i] != null) text += `, interval ${format(data.low[i])} … ${format(data.high[i])}`;
+    readout.textContent = `${text}   (shown: ${whole.format(from)} to ${whole.format(to)})`;
+  }
+
+  function build() {
+    const keep = chart && figure.dataset.zoomed ? { ...chart.scales.x } : null;
+    if (chart) chart.destroy();
+    const axis = (extra) => ({
+      stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 },
+      font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 24, ...extra,
+    });
+    chart = new uPlot({
+      width: Math.max(plot.clientWidth, 240), height: Math.min(440, Math.max(260, plot.clientWidth * 0.45)),
+      legend: { show: false },
+      cursor: { drag: { x: true, y: false, uni: 20 }, focus: { prox: -1 } },
+      scales: {
+        x: { time: false },
+        y: { range: (u) => heights(u, u.scales.x.min ?? -Infinity, u.scales.x.max ?? Infinity) },
+      },
+      axes: [
+        axis({ label: by === "round" ? "rounds" : "records that have answered", values: (u, at) => at.map((v) => whole.format(v)) }),
+        axis({ size: 78, values: (u, at) => at.map((v) => format(v)) }),
+      ],
+      series: [
+        {},
+        { stroke: css("--walk"), width: 1, points: { show: false } },
+        { stroke: css("--walk"), width: 1, points: { show: false } },
+        { stroke: css("--blue"), width: 1, points: { show: false } },
+        { stroke: css("--blue"), width: 1, points: { show: false } },
+        { stroke: css("--blue"), width: 3, points: { show: false } },
+      ],
+      bands: [
+        { series: [2, 1], fill: css("--walk") + "40" },
+        { series: [4, 3], fill: css("--band") },
+      ],
+      hooks: { setScale: [(u, key) => { if (key === "x") describe(); }], setCursor: [describe],
+        setSelect: [() => { figure.dataset.zoomed = "yes"; }] },
+    }, columns(), plot);
+    plot.querySelector("canvas").setAttribute("aria-hidden", "true");
+    chart.over.addEventListener("dblclick", () => { delete figure.dataset.zoomed; });
+    if (keep) chart.setScale("x", { min: keep.min, max: keep.max });
+    describe();
+  }
+
+  function zoom(factor, shift) {
+    const x = data[by], first = x[0], last = x[x.length - 1];
+    let { min, max } = chart.scales.x;
+    const width = Math.min((max - min) * factor, last - first);
+    let middle = (min + max) / 2 + shift * (max - min);
+    min = Math.max(first, middle - width / 2);
+    max = Math.min(last, min + width);
+    min = Math.max(first, max - width);
+    if (max - min < 2 && last - first >= 2) return;
+    if (max - min >= last - first) delete figure.dataset.zoomed; else figure.dataset.zoomed = "yes";
+    chart.setScale("x", { min, max });
+  }
+  function reset() {
+    delete figure.dataset.zoomed;
+    const x = data[by];
+    chart.setScale("x", { min: x[0], max: x[x.length - 1] });
+  }
+  const moves = { in: () => zoom(0.5, 0), out: () => zoom(2, 0), left: () => zoom(1, -0.25), right: () => zoom(1, 0.25), reset };
+  for (const button of figure.querySelectorAll("button[data-move]"))
+    button.addEventListener("click", () => moves[button.dataset.move]());
+  for (const button of figure.querySelectorAll("button[data-by]"))
+    button.addEventListener("click", () => {
+      by = button.dataset.by;
+      delete figure.dataset.zoomed;
+      for (const other of figure.querySelectorAll("button[data-by]")) other.setAttribute("aria-pressed", String(other === button));
+      build();
+    });
+  plot.addEventListener("keydown", (event) => {
+    const move = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", "0": "reset", Escape: "reset" }[event.key];
+    if (move && !event.ctrlKey && !event.metaKey && !event.altKey) { moves[move](); event.preventDefault(); }
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
+  let waiting = 0;
+  new ResizeObserver(() => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => { if (chart && Math.abs(chart.width - plot.clientWidth) > 2) build(); });
+  }).observe(plot);
+  build();
+  return {
+    update(next) {
+      data = next;
+      const zoomed = figure.dataset.zoomed ? { ...chart.scales.x } : null;
+      chart.setData(columns(), false);
+      if (zoomed) chart.setScale("x", { min: zoomed.min, max: zoomed.max }); else reset();
+      describe();
+    },
+    get range() { return [chart.scales.x.min, chart.scales.x.max]; },
+  };
+}
+
+// Numbers with as many digits as the interval deserves.
+function privatileFormat(width) {
+  const digits = width > 0 && isFinite(width) ? 1 - Math.floor(Math.log10(width)) : 3;
+  const shown = new Intl.NumberFormat("en", {
+    minimumFractionDigits: Math.max(0, Math.min(digits, 12)), maximumFractionDigits: Math.max(0, Math.min(digits, 12)),
+  });
+  return (value) => {
+    if (value == null) return "–";
+    const unit = digits < 0 ? 10 ** -digits : 1;
+    return shown.format(Math.round(value / unit) * unit);
+  };
+}

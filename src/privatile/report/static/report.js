@@ -1,0 +1,12 @@
+"use strict";
+(() => {
+  const facts = JSON.parse(document.getElementById("facts").textContent);
+  for (const figure of document.querySelectorAll("figure[data-level]")) {
+    const path = facts.trajectories[Number(figure.dataset.level)];
+    if (!path || path.round.length < 2) continue;
+    const last = path.round.length - 1;
+    const width = path.low[last] == null ? NaN : path.high[last] - path.low[last];
+    privatileChart(figure, path, { format: privatileFormat(width) });
+    figure.dataset.ready = "yes";
+  }
+})();

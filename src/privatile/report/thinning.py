@@ -1,0 +1,50 @@
+"""Fewer points, same picture: long paths cut into buckets that keep every extreme.
+
+The buckets are fine at the start and even later on: half of their edges are evenly spaced, half are geometric, so
+that zooming in on the first hundred rounds shows rounds and zooming out loses no excursion.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+def bucket_ends(rounds: int, most: int) -> Whole:
+    """Last round (1-based) of each bucket: at most `most` of them, the last is `rounds`.
+
+    >>> bucket_ends(5, 10).tolist()
+    [1, 2, 3, 4, 5]
+    >>> ends = bucket_ends(100_000, 1000)
+    >>> len(ends) <= 1000, ends[:4].tolist(), int(ends[-1])
+    (True, [1, 2, 3, 4], 100000)
+    """
+    if rounds <= most:
+        return np.arange(1, rounds + 1)
+    even = np.linspace(rounds / (most - most // 2), rounds, most - most // 2)
+    early = np.geomspace(1, rounds, most // 2)
+    return np.unique(np.ceil(np.concatenate([even, early]) - 1e-9).astype(np.int64))
+
+
+class Envelope(NamedTuple):
+    """Lowest and highest value in each bucket."""
+
+    low: Floats
+    high: Floats
+
+
+def envelope(values: Floats, ends: Whole) -> Envelope:
+    """Extremes by bucket.
+
+    >>> envelope(np.array([3.0, 1.0, 2.0, 9.0]), np.array([1, 4]))
+    Envelope(low=array([3., 1.]), high=array([3., 9.]))
+    """
+    if not len(values):
+        return Envelope(values, values)
+    starts = np.concatenate([[0], ends[:-1]])
+    return Envelope(np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts))

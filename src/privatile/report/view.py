@@ -1,0 +1,176 @@
+"""A run as a page sees it: its specification, one result and one history a level, the interval along the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.report.history import LevelHistory, Reading
+from privatile.report.thinning import bucket_ends, envelope
+from privatile.result import QuantileResult
+from privatile.scale import Scale
+from privatile.server.store import RunStore
+from privatile.spec import RunSpec
+from privatile.summary import summarize
+
+Floats = NDArray[np.float64]
+
+POINTS = 4500
+"""Points of all levels together in a page: each costs about 60 bytes, and a screen is some 2,000 pixels wide."""
+
+
+@dataclass(frozen=True)
+class ThinPath:
+    """A thinned path in units of the data, ready to be drawn; NaN where there is no estimate yet."""
+
+    rounds: NDArray[np.int64]
+    records: NDArray[np.int64]
+    question_low: Floats
+    question_high: Floats
+    estimate: Floats
+    low: Floats
+    high: Floats
+    anytime_low: Floats
+    anytime_high: Floats
+
+    @property
+    def heights(self) -> tuple[float, float]:
+        """What a drawing should show: the interval once it has settled, short of its first excursions."""
+        seen = np.concatenate([self.low, self.high])
+        seen = seen[~np.isnan(seen)]
+        if not len(seen):
+            seen = np.concatenate([self.question_low, self.question_high])
+        low, high = np.quantile(seen, [0.04, 0.96])
+        if not math.isnan(self.low[-1]):
+            low, high = min(low, self.low[-1]), max(high, self.high[-1])
+        room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
+        return float(low - room), float(high + room)
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """One level: its result (none before two averaged rounds), its history and its interval along the way."""
+
+    level: float
+    result: QuantileResult | None
+    history: LevelHistory
+    readings: tuple[tuple[int, Reading], ...]
+    """Rounds at which the interval was worked out, the last round among them."""
+    scale: Scale
+
+    def path(self, most: int) -> ThinPath:
+        """At most `most` points; between two readings the interval is drawn straight beside the running mean."""
+        history = self.history
+        ends = bucket_ends(len(history), most)
+        questions = envelope(history.after, ends)
+        mean = history.mean
+        center = mean[ends - 1]
+        reach = {name: np.full(len(ends), np.nan) for name in Reading._fields}
+        if self.readings:
+            at = np.array([number for number, _ in self.readings])
+            known = ends >= at[0]
+            for name, values in zip(
+                Reading._fields, np.array([reading for _, reading in self.readings]).T, strict=True
+            ):
+                reach[name][known] = center[known] + np.interp(ends[known], at, values - mean[at - 1])
+        return ThinPath(
+            ends,
+            history.records[ends - 1],
+            in_units(questions.low, self.scale),
+            in_units(questions.high, self.scale),
+            *(in_units(reach[name], self.scale) for name in Reading._fields),
+        )
+
+
+@dataclass(frozen=True)
+class RunView:
+    """All that a page tells about a run."""
+
+    run: str
+    created: float
+    finished: float | None
+    spec: RunSpec
+    levels: tuple[LevelView, ...]
+    planned: int
+
+    @property
+    def done(self) -> int:
+        """Rounds completed by every level."""
+        return min(len(level.history) for level in self.levels)
+
+    @property
+    def points(self) -> int:
+        """Points a level may have, so that the page stays small."""
+        return max(200, min(2000, POINTS // len(self.levels)))
+
+
+def in_units(values: Floats, scale: Scale) -> Floats:
+    """Working values in units of the data, cut at the stated range; NaN stays."""
+    return np.array(
+        [math.nan if math.isnan(value) else min(max(scale.to_units(value), scale.low), scale.high) for value in values]
+    )
+
+
+class RunRecord:
+    """A run's columns, read from its store and kept up with it; views are worked out when asked for."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.run = store.run
+        self.spec = store.spec
+        self.created = store.created
+        self.finished = store.finished
+        self.histories = tuple(LevelHistory(store.spec, index) for index in range(len(store.spec.levels)))
+        self.refresh(store)
+
+    def refresh(self, store: RunStore) -> int:
+        """Read what is new; returns how many rounds."""
+        self.finished = store.finished
+        return sum(history.refresh(store) for history in self.histories)
+
+    @property
+    def planned(self) -> int:
+        """Rounds planned at most."""
+        return max(history.plan.rounds for history in self.histories)
+
+    def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
+        """The run as it stands. `results`, one a level, replace those worked out here: they may carry more caveats."""
+        levels = tuple(
+            level_view(self.spec, history, self.run, None if results is None else results[index])
+            for index, history in enumerate(self.histories)
+        )
+        return RunView(self.run, self.created, self.finished, self.spec, levels, self.planned)
+
+
+def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileResult | None = None) -> LevelView:
+    """One level as it stands, and as it stood at its marks."""
+    state, trajectory, plan = history.state(), history.trajectory(), history.plan
+    if state.averages.rounds < 2:
+        return LevelView(spec.levels[history.level], None, history, (), plan.scale)
+    for mark in history.marks:
+        if mark.averaged >= 2 and mark.round not in history.readings:
+            before = trajectory.until(mark.round, mark.averaged)
+            history.readings[mark.round] = reading_of(summarize(spec, plan, mark.state, before, run), plan.scale)
+    result = result or summarize(spec, plan, state, trajectory, run)
+    readings = {**history.readings, len(history): reading_of(result, plan.scale)}
+    return LevelView(spec.levels[history.level], result, history, tuple(sorted(readings.items())), plan.scale)
+
+
+def reading_of(result: QuantileResult, scale: Scale) -> Reading:
+    """A result's estimate and intervals on the working scale."""
+    anytime = getattr(result, "anytime", None) or (math.nan, math.nan)
+    values = (result.estimate, *result.confidence_interval, *anytime)
+    return Reading(*(value if math.isnan(value) else scale.to_working(value) for value in values))
+
+
+def read_view(path: str | Path) -> RunView:
+    """The view of a run's file; the file is only read."""
+    store = RunStore.open(path, read_only=True)
+    try:
+        return RunRecord(store).view()
+    finally:
+        store.close()

@@ -1,0 +1,138 @@
+"""The dashboard in a real browser, beside a run that goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.made_runs import SlowRun, long_run
+
+from privatile.dashboard.serving import Place, beside, listen
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">"""
+PATIENCE = 30_000
+"""Milliseconds: far longer than anything here takes."""
+
+
+def shows_round(page: Any, number: int) -> None:
+    page.locator(f"body[data-round='{number}']").wait_for(timeout=PATIENCE)
+
+
+def test_it_updates_live_and_survives_a_reload_and_a_restart(watched: Callable[..., Any], tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=400)
+    bound = listen(Place())
+    port = bound.getsockname()[1]
+    bound.close()
+    seen = watched()
+    page = seen.page
+    with beside(tmp_path / "run.db", Place(port=port)) as dashboard:
+        page.goto(dashboard.url)
+        run.go(100)
+        shows_round(page, 100)
+        page.locator("figure[data-ready]").wait_for()
+        first = page.locator("#estimate").inner_text()
+        run.go(60)
+        shows_round(page, 160)
+        assert page.locator("#rounds").inner_text() == "160 of 400"
+        assert page.locator("#status").inner_text() == "running"
+        assert page.locator("#estimate").inner_text() != first
+        assert page.locator("figure.chart").get_attribute("data-to") == "160"
+        page.reload()
+        shows_round(page, 160)
+        assert page.locator("figure.chart").get_attribute("data-from") == "1"  # the whole history is back
+        assert seen.complaints == []
+    page.locator("#status[data-status='lost']").wait_for(timeout=PATIENCE)
+    run.go(40)
+    with beside(tmp_path / "run.db", Place(port=port)):
+        shows_round(page, 200)  # the page came back by itself
+        assert page.locator("#status").inner_text() == "running"
+        run.go(200)
+        run.coordinator.finish()
+        page.locator("#status[data-status='finished']").wait_for(timeout=PATIENCE)
+        assert page.locator("#rounds").inner_text() == "400 of 400"
+    assert seen.hosts == {f"127.0.0.1:{port}"}
+
+
+def test_a_silent_client_and_an_alarm_show(watched: Callable[..., Any], tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=200, names=("north", "south"))
+    run.go(50)
+    run.sql(
+        "CREATE TABLE events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER, text TEXT NOT NULL)"
+    )
+    with beside(tmp_path / "run.db") as dashboard:
+        page = watched().page
+        page.goto(dashboard.url)
+        shows_round(page, 50)
+        assert page.locator("td[data-state='alive']").count() == 2
+        run.go(3, silent={1})
+        shows_round(page, 53)
+        assert page.locator("tr", has_text="south").locator("td.state").inner_text() == "silent for 3 rounds"
+        assert page.locator("#alive").inner_text() == "1 of 2"
+        run.sql("INSERT INTO events VALUES (?, 'paused', 'south', 54, 'client south is silent')", (time.time(),))
+        page.locator("#alarms", has_text="client south is silent").wait_for(timeout=PATIENCE)
+        assert page.locator("#status").inner_text() == "paused"
+
+
+def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=400)
+    run.go(200)
+    with beside(tmp_path / "run.db") as dashboard:
+        page = watched().page
+        page.goto(dashboard.url)
+        shows_round(page, 200)
+        page.get_by_role("button", name="Zoom in").click()
+        zoomed = [page.locator("figure.chart").get_attribute(f"data-{end}") for end in ("from", "to")]
+        run.go(50)
+        shows_round(page, 250)
+        assert zoomed == [page.locator("figure.chart").get_attribute(f"data-{end}") for end in ("from", "to")]
+        page.locator("#target").fill("0.01")
+        assert "more rounds" in page.locator("#target-answer").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 380])
+def test_contrast_labels_and_phones(
+    watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, scheme: str, width: int
+) -> None:
+    path = long_run(tmp_path / "run.db", rounds=300, levels=(0.5, 0.9), silent=frozenset({2}))
+    with beside(path) as dashboard:
+        page = watched(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True).page
+        page.goto(dashboard.url)
+        shows_round(page, 300)
+        page.locator("figure[data-ready]").wait_for()
+        check_axe(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+
+
+def test_everything_is_reached_by_keyboard(watched: Callable[..., Any], tmp_path: Path) -> None:
+    path = long_run(tmp_path / "run.db", rounds=300)
+    with beside(path) as dashboard:
+        page = watched().page
+        page.goto(dashboard.url)
+        shows_round(page, 300)
+        reached = set()
+        for _ in range(25):
+            page.keyboard.press("Tab")
+            reached.add(
+                page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id || 'plot'")
+            )
+        assert {"Anytime interval", "Fixed-time interval", "By rounds", "Zoom in", "plot", "target"} <= reached
+
+
+def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=100, names=(HOSTILE, "south"), value=HOSTILE)
+    run.go(60, silent=set())
+    with beside(tmp_path / "run.db") as dashboard:
+        seen = watched()
+        seen.page.goto(dashboard.url)
+        shows_round(seen.page, 60)
+        assert HOSTILE in seen.page.locator("#clients th").first.inner_text()
+        assert HOSTILE in seen.page.locator("#estimand").inner_text()
+        assert seen.page.locator("img").count() == 0
+        assert "owned" not in seen.page.title()
+        assert seen.complaints == []

@@ -1,0 +1,135 @@
+"""The report in a real browser, from disk, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.made_runs import long_run
+
+import privatile
+from privatile.report.run_page import write_run_page
+from privatile.report.view import read_view
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    return write_run_page(read_view(long_run(folder / "run.db", rounds=20_000)), folder / "report.html")
+
+
+def test_the_report_opens_from_disk_and_its_chart_reacts_to_zoom(watched: Callable[..., Any], report: Path) -> None:
+    seen = watched(offline=True)
+    page = seen.page
+    page.goto(report.as_uri())
+    figure = page.locator("figure[data-level='0']")
+    figure.locator("canvas").wait_for()
+    assert figure.get_attribute("data-from") == "1"
+    assert figure.get_attribute("data-to") == "20000"
+
+    def drawing() -> bytes:
+        return bytes(figure.locator("canvas").screenshot())
+
+    whole = drawing()
+    page.get_by_role("button", name="Zoom in").click()
+    assert 4_900 <= int(figure.get_attribute("data-from")) <= 5_100
+    assert 14_900 <= int(figure.get_attribute("data-to")) <= 15_100
+    assert drawing() != whole
+    box = figure.locator(".u-over").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60, steps=5)
+    page.mouse.up()
+    width = int(figure.get_attribute("data-to")) - int(figure.get_attribute("data-from"))
+    assert 2_300 <= width <= 2_700  # a quarter of what was shown
+    page.get_by_role("button", name="Show all").click()
+    assert figure.get_attribute("data-to") == "20000"
+    page.get_by_role("button", name="By records").click()
+    assert figure.get_attribute("data-to") == "60000"  # three clients, a record each
+    assert "record 60,000" in figure.locator(".readout").inner_text()
+    assert seen.complaints == []
+    assert seen.requests == [report.as_uri()]
+
+
+def test_the_chart_obeys_the_keyboard(watched: Callable[..., Any], report: Path) -> None:
+    page = watched(offline=True).page
+    page.goto(report.as_uri())
+    figure = page.locator("figure[data-level='0']")
+    figure.locator(".plot").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    first = int(figure.get_attribute("data-from"))
+    page.keyboard.press("ArrowRight")
+    assert int(figure.get_attribute("data-from")) > first
+    assert "estimate" in figure.locator(".readout").inner_text()
+    page.keyboard.press("0")
+    assert figure.get_attribute("data-from") == "1"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 380])
+def test_contrast_and_labels(
+    watched: Callable[..., Any], check_axe: Callable[[Any], None], report: Path, scheme: str, width: int
+) -> None:
+    # axe is brought in from outside, which the page's own policy would refuse.
+    page = watched(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True).page
+    page.goto(report.as_uri())
+    page.locator("figure canvas").first.wait_for()
+    check_axe(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+
+
+def test_axe_would_have_complained(watched: Callable[..., Any], check_axe: Callable[[Any], None], report: Path) -> None:
+    page = watched(bypass_csp=True).page
+    page.goto(report.as_uri())
+    page.evaluate("document.querySelector('.interval').style.color = '#ddd'")
+    with pytest.raises(AssertionError, match="color-contrast"):
+        check_axe(page)
+
+
+def test_it_prints_to_pdf_with_the_still_chart(watched: Callable[..., Any], report: Path, tmp_path: Path) -> None:
+    page = watched(offline=True).page
+    page.goto(report.as_uri())
+    page.locator("figure canvas").first.wait_for()
+    page.emulate_media(media="print")
+    assert page.locator("svg.still").first.is_visible()
+    assert not page.locator(".plot").first.is_visible()
+    assert not page.get_by_role("button", name="Zoom in").is_visible()
+    page.pdf(path=tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_without_scripts_the_answer_stands(watched: Callable[..., Any], report: Path) -> None:
+    page = watched(java_script_enabled=False).page
+    page.goto(report.as_uri())
+    assert page.locator(".big").inner_text()
+    assert page.locator("svg.still").first.is_visible()
+
+
+def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    result = privatile.estimate(
+        {HOSTILE: rng.normal(50, 10, 500), "south": rng.normal(60, 10, 500)},
+        epsilon=1,
+        range=(0, 100),
+        value=HOSTILE,
+        simulate=True,
+        rng=2,
+        rounds=60,
+    )
+    seen = watched(offline=True)
+    seen.page.goto(result.report(tmp_path / "report.html").as_uri())
+    seen.page.locator("figure canvas").first.wait_for()
+    assert "owned" not in seen.page.title().replace(HOSTILE, "")
+    assert seen.page.locator("img").count() == 0
+    assert seen.page.evaluate("[...document.scripts].filter(s => s.textContent.includes('owned')).length") == 1  # facts
+    assert HOSTILE in seen.page.locator("tbody th").first.inner_text()
+    assert seen.complaints == []

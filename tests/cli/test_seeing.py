@@ -1,0 +1,111 @@
+"""watch, doctor and completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from privatile.cli import main
+from privatile.cli.doctor import RELEASED, _clock, _disk, _randomness
+from privatile.cli.watch import picture
+from privatile.dashboard.live import LiveRun
+from tests.made_runs import SlowRun, long_run
+
+
+def shown(state: dict[str, object]) -> str:
+    console = Console(width=110, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+    console.print(picture(state))
+    console.file.close()
+    return console.export_text()
+
+
+def test_watch_shows_where_a_run_stands(tmp_path: Path) -> None:
+    path = long_run(tmp_path / "run.db", rounds=400, silent=frozenset({1}))
+    done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])  # the folder of a federation works too
+    assert done.exit_code == 0, done.output
+    assert "finished" in done.output
+    assert "400 of 400 rounds" in done.output
+    assert "silent, 399 rounds" in done.output
+    assert "2 of 3 clients alive" in done.output
+    assert CliRunner().invoke(main, ["watch", str(path), "--once"]).exit_code == 0
+    # Without --once it ends with the run.
+    assert CliRunner().invoke(main, ["watch", str(path), "--every", "0.01"]).exit_code == 0
+    missing = CliRunner().invoke(main, ["watch", str(tmp_path / "none.db"), "--once"])
+    assert missing.exit_code == 2
+
+
+def test_watch_shows_alarms_and_disarms_names(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=100, names=("[red]north\x1b[2J", "south"), value="\x1b]0;owned\x07")
+    run.go(30)
+    run.sql(
+        "CREATE TABLE events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER, text TEXT NOT NULL)"
+    )
+    run.sql("INSERT INTO events VALUES (?, 'paused', 'south', 31, 'nobody\x1b[1A answered')", (time.time() + 1,))
+    live = LiveRun(tmp_path / "run.db")
+    live.refresh()
+    text = shown(live.state)
+    assert "[red]north�[2J" in text
+    assert "nobody�[1A answered" in text
+    assert "paused" in text
+    assert "\x1b[2J" not in text
+    assert "\x07" not in text
+
+
+def test_doctor_finds_this_machine_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    done = CliRunner().invoke(main, ["doctor", "--json"])
+    assert done.exit_code == 0, done.output
+    found = {check["what"]: check["verdict"] for check in json.loads(done.output)}
+    assert found["base"] == found["randomness"] == found["clock"] == found["state folder"] == "fine"
+    assert not (tmp_path / "state").exists()  # looking leaves nothing behind
+    assert "✓ randomness" in CliRunner().invoke(main, ["doctor"]).output
+
+
+def test_doctor_sees_what_is_wrong(tmp_path: Path) -> None:
+    assert _randomness(lambda size: b"\x55" * size).verdict == "wrong"
+    stuck = iter([b"\x00" * 512, b"\x01" * 512])
+    assert _randomness(lambda size: next(stuck)).verdict == "wrong"
+    assert _clock(lambda: RELEASED - 1).verdict == "wrong"
+    assert _clock(lambda: time.time() + 3600).verdict == "wrong"
+    (tmp_path / "file").write_text("")
+    assert _disk("state folder", tmp_path / "file").verdict == "wrong"
+
+
+def test_doctor_ends_with_1_when_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", lambda size: b"\x55" * size)
+    assert CliRunner().invoke(main, ["doctor"]).exit_code == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    done = CliRunner().invoke(main, ["completion", shell])
+    assert done.exit_code == 0, done.output
+    assert "_PRIVATILE_COMPLETE" in done.output
+
+
+def test_bash_completes_commands_and_options() -> None:
+    def complete(*words: str) -> list[str]:
+        environment = {
+            **os.environ,
+            "_PRIVATILE_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(("privatile", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+        # click completes for the name it was started by.
+        code = "import sys; sys.argv = ['privatile']; from privatile.cli import main; main(prog_name='privatile')"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+        )
+        return [line.partition(",")[2] for line in done.stdout.split()]
+
+    assert "estimate" in complete("est")
+    assert "--dashboard" in complete("estimate", "--dash")

@@ -1,0 +1,251 @@
+"""The dashboard's server: what it tells, to whom, and what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+from tests.made_runs import SlowRun, long_run
+
+from privatile.dashboard.app import make_app
+from privatile.dashboard.live import LiveRun
+from privatile.dashboard.serving import Place, beside, listen
+from privatile.errors import InputError, StoreError
+
+LOCAL = {"host": "127.0.0.1:8000"}
+
+
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[httpx.Client]:
+    """The application behind a real server."""
+    bound = listen(Place())
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=30) as client:
+        yield client
+    server.should_exit = True
+    thread.join()
+    bound.close()
+
+
+def state_of(client: httpx.Client, **headers: str) -> Any:
+    answer = client.get("/state.json", headers={**LOCAL, **headers})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def until(condition: Any, seconds: float = 20.0) -> Any:
+    """The first true value of a condition; a failure long after anything should have happened."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    return long_run(tmp_path / "run.db", rounds=300)
+
+
+def test_the_state_follows_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    live = LiveRun(path)
+    assert not live.refresh()
+    assert live.state["waiting"]
+    run = SlowRun(path, rounds=80, clients=3)
+    assert live.refresh()
+    assert (live.state["done"], live.state["status"]) == (0, "running")
+    run.go(40)
+    assert live.refresh()
+    assert not live.refresh()  # nothing new, nothing to say
+    state = live.state
+    assert state["done"] == 40
+    assert state["levels"][0]["path"]["round"] == list(range(1, 41))
+    low, high = run.coordinator.result().confidence_interval
+    assert state["levels"][0]["fixed"]["low"] == pytest.approx(low, rel=1e-6)
+    assert state["levels"][0]["fixed"]["high"] == pytest.approx(high, rel=1e-6)
+    assert state["clients"]["counts"] == {"alive": 3, "silent": 0, "awaited": 0, "quarantined": 0}
+    run.go(5, silent={1})
+    live.refresh()
+    assert live.state["clients"]["counts"]["silent"] == 1
+    first = live.state["clients"]["listed"][0]
+    assert (first["name"], first["state"], first["silent_rounds"]) == ("client 1", "silent", 5)
+    run.go(35)
+    run.coordinator.finish()
+    live.refresh()
+    assert live.state["status"] == "finished"
+    assert live.state["clients"]["counts"]["alive"] == 3
+    json.dumps(live.state, allow_nan=False)
+
+
+def test_alarms_come_from_the_file(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=80, clients=3)
+    run.go(10)
+    run.sql(
+        "CREATE TABLE events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER, text TEXT NOT NULL)"
+    )
+    run.sql("CREATE TABLE quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)")
+    live = LiveRun(tmp_path / "run.db")
+    live.refresh()
+    run.sql(
+        "INSERT INTO events VALUES (?, ?, ?, ?, ?)", (time.time(), "paused", None, 11, "no client answered in time")
+    )
+    run.sql("INSERT INTO quarantined VALUES ('client 2', 'impossible answers')")
+    assert live.refresh()
+    assert live.state["status"] == "paused"
+    assert live.state["events"][0]["text"] == "no client answered in time"
+    assert live.state["clients"]["counts"]["quarantined"] == 1
+    assert live.state["clients"]["listed"][0]["reason"] == "impossible answers"
+    run.go(1)
+    live.refresh()
+    assert live.state["status"] == "running"
+
+
+def test_a_file_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    path.write_text("not a run")
+    live = LiveRun(path)
+    assert not live.refresh()  # it may be in the making
+    old = time.time() - 60
+    os.utime(path, (old, old))
+    with pytest.raises(StoreError, match="no run file"):
+        live.refresh()
+
+
+def test_pages_and_headers(finished: Path) -> None:
+    with served(make_app(finished, interval=0.05)) as client:
+        page = client.get("/", headers=LOCAL)
+        assert page.status_code == 200
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert page.headers["cache-control"] == "no-store"
+        assert "server" not in page.headers
+        for name in ("chart.js", "uPlot.iife.min.js", "dashboard.css"):
+            assert client.get(f"/static/{name}", headers=LOCAL).status_code == 200
+        for name in ("secret", "..%2f..%2fapp.py", "report.js"):
+            assert client.get(f"/static/{name}", headers=LOCAL).status_code == 404
+        state = until(lambda: (found := state_of(client)).get("done") and found)
+        assert state["done"] == 300
+
+
+def test_it_only_looks(finished: Path) -> None:
+    with served(make_app(finished)) as client:
+        for path in ("/", "/events", "/state.json", "/static/chart.js"):
+            for method in ("POST", "PUT", "DELETE", "PATCH"):
+                assert client.request(method, path, headers=LOCAL).status_code == 405
+
+
+def test_another_sites_name_does_not_lead_here(finished: Path) -> None:
+    with served(make_app(finished, hosts=frozenset({"dash.example"}))) as client:
+        assert client.get("/state.json", headers={"host": "evil.example"}).status_code == 421
+        assert client.get("/state.json", headers={"host": "dash.example:1"}).status_code == 200
+        assert client.get("/state.json", headers={"host": "localhost:1"}).status_code == 200
+        assert client.get("/state.json", headers={"host": "[::1]:1"}).status_code == 200
+
+
+def test_the_token_opens_and_nothing_else_does(finished: Path) -> None:
+    token = "a-token-of-our-own"
+    with served(make_app(finished, token=token)) as client:
+        for path in ("/", "/events", "/state.json", "/static/chart.js"):
+            assert client.get(path, headers=LOCAL).status_code == 401
+        assert client.get("/?token=wrong", headers=LOCAL).status_code == 401
+        assert client.get("/state.json", headers={**LOCAL, "authorization": f"Bearer {token}"}).status_code == 200
+        assert client.get("/state.json", headers={**LOCAL, "authorization": "Bearer x"}).status_code == 401
+        entered = client.get(f"/?token={token}", headers=LOCAL)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert client.get("/", headers={**LOCAL, "cookie": cookie.partition(";")[0]}).status_code == 200
+        assert token not in client.get("/", headers={**LOCAL, "cookie": cookie.partition(";")[0]}).text
+
+
+def test_places(tmp_path: Path) -> None:
+    assert not Place().needs_token
+    with pytest.raises(InputError, match="needs TLS"):
+        Place(host="0.0.0.0")
+    with pytest.raises(InputError, match="go together"):
+        Place(certificate=tmp_path / "cert.pem")
+    with pytest.raises(InputError, match="port"):
+        Place(port=70_000)
+    assert Place(host="0.0.0.0", certificate=tmp_path / "c", key=tmp_path / "k").needs_token
+    taken = listen(Place())
+    with pytest.raises(InputError, match="cannot listen"):
+        listen(Place(port=taken.getsockname()[1]))
+    taken.close()
+
+
+@pytest.fixture
+def parent(finished: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom privatile.dashboard.serving import beside\n"
+        "with beside(Path(sys.argv[1])) as page:\n    print(page.url, page.process.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(finished)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield process, process.stdout.readline()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_dashboard_ends_with_whoever_started_it(parent: tuple[subprocess.Popen[str], str]) -> None:
+    process, line = parent
+    url, pid = line.split()
+    until(lambda: answers(url), 60)
+    os.kill(process.pid, signal.SIGKILL)
+    until(lambda: not alive(int(pid)), 60)
+
+
+def answers(url: str) -> bool:
+    try:
+        return bool(httpx.get(url + "state.json").json().get("done"))
+    except httpx.HTTPError:
+        return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_no_records_value_and_no_token_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import privatile
+
+    planted = 61.72839451
+    people = np.random.default_rng(1).normal(50, 10, 3000)
+    people[5] = planted
+    path = tmp_path / "run.db"
+    privatile.estimate({"north": people}, epsilon=1, range=(0, 100), simulate=True, rng=2, rounds=200, save=path)
+    with beside(path) as page:
+        until(lambda: answers(page.url), 60)
+        told = "".join(httpx.get(page.url + name).text for name in ("", "state.json"))
+        with httpx.stream("GET", page.url + "events") as stream:
+            for chunk in stream.iter_text():
+                told += chunk
+                if chunk.endswith("\n\n"):
+                    break
+    assert '"status":"finished"' in told
+    assert "61.7283" not in told
+    logged = capfd.readouterr()
+    assert "61.7283" not in logged.out + logged.err

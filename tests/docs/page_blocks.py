@@ -1,0 +1,71 @@
+"""Run every command and code block of a page, in order, in a folder of its own.
+
+    python tests/docs/page_blocks.py PAGE FOLDER
+
+Python blocks share one namespace. The commands of a console block (lines after `$ `) run in bash, which stops at the
+first failure. Blocks of other languages are for reading.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.S | re.M)
+NOT_HERE = ("pip install", "make ", "apt-get ")
+"""Commands that set up the very environment the tests run in: `make test` itself has run them before."""
+
+
+class Block(NamedTuple):
+    """One fenced block."""
+
+    language: str
+    body: str
+    line: int
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a page that are executed; indented ones (inside lists) too."""
+    found = []
+    for match in FENCE.finditer(re.sub(r"^ {2,}(?=```)", "", text, flags=re.M)):
+        if match["language"] in ("python", "console"):
+            lines = match["body"].splitlines()
+            indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+            body = "\n".join(line[indent:] for line in lines)
+            found.append(Block(match["language"], body, text[: match.start()].count("\n") + 1))
+    return found
+
+
+def commands(body: str) -> str:
+    """The commands of a console block, with their continuation lines; output is left out."""
+    kept: list[str] = []
+    going = False
+    for line in body.splitlines():
+        if line.startswith("$ ") or going:
+            command = line.removeprefix("$ ")
+            if not going and command.startswith(NOT_HERE):
+                continue
+            kept.append(command)
+            going = command.endswith("\\")
+    return "\n".join(kept)
+
+
+def main(page: Path) -> None:
+    """Run them; the first failure ends it with the block's line."""
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        where = f"{page}:{block.line}"
+        print(f"--- {where} {block.language}", flush=True)
+        if block.language == "python":
+            exec(compile(block.body, where, "exec"), namespace)
+        elif script := commands(block.body):
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], stdin=subprocess.DEVNULL, check=False)
+            if done.returncode:
+                sys.exit(f"{where}: ended with {done.returncode}:\n{script}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

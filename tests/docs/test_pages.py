@@ -1,0 +1,142 @@
+"""Every command and code block of the documentation runs; every page is built without a warning and stays offline."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.docs.page_blocks import blocks, commands
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A `privatile` command on the path, and state that is nobody's."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "bin").mkdir()
+    command = home / "bin" / "privatile"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m privatile "$@"\n')
+    command.chmod(0o755)
+    path = f"{home / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    source = f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": source, "HOME": str(home)}
+
+
+def furnish(folder: Path) -> None:
+    """The files that pages talk about."""
+    rng = np.random.default_rng(1)
+    medians = {"north": 41_000, "south": 38_000, "east": 52_000}
+    rows = [
+        f"{region},{region[0]}{person},{median * np.exp(0.6 * rng.standard_normal()):.2f}"
+        for region, median in medians.items()
+        for person in range(1500)
+    ]
+    (folder / "salaries.csv").write_text("region,person,salary\n" + "\n".join(rows) + "\n")
+    stays = [f"{hospital},{rng.gamma(2, 20):.1f}" for hospital in ("st-mary", "county") for _ in range(2000)]
+    (folder / "waiting.csv").write_text("hospital,days\n" + "\n".join(stays) + "\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    if not blocks(page.read_text(encoding="utf-8")):
+        return
+    furnish(tmp_path)
+    mine = {**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "docs" / "page_blocks.py", page],
+        cwd=tmp_path,
+        env=mine,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_the_runner_sees_what_it_should() -> None:
+    text = (
+        "x\n```console\n$ echo a \\\n  b\noutput\n$ pip install x\n$ false\n```\n\n- list\n\n"
+        "  ```python\n  y = 1\n  ```\n```text\nno\n```\n"
+    )
+    found = blocks(text)
+    assert [block.language for block in found] == ["console", "python"]
+    assert commands(found[0].body) == "echo a \\\n  b\nfalse"
+    assert found[1].body == "y = 1"
+
+
+def test_a_page_that_is_wrong_fails(tmp_path: Path, environment: dict[str, str]) -> None:
+    runner = [sys.executable, str(ROOT / "tests" / "docs" / "page_blocks.py")]
+    for body in ("```console\n$ privatile estimate nothing.csv\n```\n", "```python\nimport privatile.nothing\n```\n"):
+        (tmp_path / "page.md").write_text(body)
+        done = subprocess.run([*runner, tmp_path / "page.md"], env=environment, capture_output=True, check=False)
+        assert done.returncode != 0
+
+
+def test_no_block_hides_in_another_language() -> None:
+    for page in PAGES:
+        for language in re.findall(r"^\s*```(\w+)", page.read_text(encoding="utf-8"), re.M):
+            assert language in {"python", "console", "text", "toml", "json", "ini", "sql"}, f"{page}: {language}"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sphinx", reason="THE SITE IS NOT BUILT: the docs extra is missing")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", ROOT / "docs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_asks_no_other_host(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 10
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for loaded in re.findall(r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']([^"']+)""", text):
+            assert not loaded.startswith(("http", "//")), f"{page.name} loads {loaded}"
+        for loaded in re.findall(r"""<link[^>]*\shref=["']([^"']+)""", text):
+            assert not loaded.startswith(("http", "//")), f"{page.name} links {loaded}"
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
+    how = (site / "start" / "how.html").read_text(encoding="utf-8")
+    assert "<math" in how
+    assert "MathJax" not in how
+
+
+def test_every_page_is_reached_and_every_picture_is_there(site: Path) -> None:
+    listed = (site / "index.html").read_text(encoding="utf-8")
+    for page in PAGES:
+        if page.parent.name != ROOT.name and page.name not in ("index.md", "README.md"):
+            name = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+            assert f'href="{name}"' in listed, f"{name} is in no table of contents"
+    for page in PAGES:
+        for picture in re.findall(r"(?:\{image\} |!\[[^\]]*\]\()([\w./-]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / picture).is_file(), f"{page}: {picture}"
+
+
+def test_the_pictures_are_drawn_by_the_library(tmp_path: Path) -> None:
+    """The figures of "How it works" come out of their script, all of them and no others."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "figures.py", tmp_path, "3"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 0, done.stderr
+    kept = {path.name for path in (ROOT / "docs" / "_static" / "how").iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == kept

@@ -1,0 +1,335 @@
+"""The commands as people use them: from an empty folder to a verified record, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from tests.federation.kit import Federation, make_study, start
+
+from privatile.cli import main
+from privatile.errors import BrokerError, InputError, StoreError
+from privatile.federation.broker import free_port, running_broker
+from privatile.federation.ops import Metrics, ops_page
+from privatile.federation.running import ServeOptions, open_run, serve_run, unit_text
+
+
+def call(*arguments: str, **settings: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), **settings)  # type: ignore[arg-type]
+
+
+def finish(process: subprocess.Popen[bytes], seconds: float = 60.0) -> int:
+    try:
+        return process.wait(seconds)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
+    folder = tmp_path / "fed"
+    made = call(
+        "federation", "init", str(folder), "--client", "north", "--client", "south", "--epsilon", "1", "--epsilon",
+        "south=2", "--records", "2000", "--range", "0", "100", "--rounds", "60", "--port", str(free_port()),
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    assert "it holds no secret" in made.output
+    rng = np.random.default_rng(3)
+    for name, center in (("north", 40.0), ("south", 60.0)):
+        invitation = tmp_path / name / "invitation.json"
+        invitation.parent.mkdir()
+        shutil.copy(folder / "invitations" / f"{name}.json", invitation)
+        enrolled = call("enroll", str(invitation))
+        assert enrolled.exit_code == 0, enrolled.output
+        (fingerprint,) = re.findall(r"your fingerprint\s+(\w{4}-\S+)", enrolled.output)
+        site = tmp_path / name / f"site-{name}"
+        admitted = call(
+            "federation", "admit", str(folder), str(site / f"{name}.enrolment.json"), input=fingerprint + "\n"
+        )
+        assert admitted.exit_code == 0, admitted.output
+        np.savetxt(invitation.with_name("data.csv"), rng.normal(center, 10.0, 2100), header="x", comments="")
+    assert "in order" in call("federation", "check", str(folder)).output
+    assert "not begun" in call("federation", "status", str(folder)).output
+    ops = free_port()
+    serve = start("serve", str(folder), "--ops-port", str(ops), log=tmp_path / "serve.log")
+    joins = [
+        start(
+            "join", str(tmp_path / name / "invitation.json"), "--source", str(tmp_path / name / "data.csv"),
+            "--value", "x", "--yes", log=tmp_path / f"{name}.log",
+        )
+        for name in ("north", "south")
+    ]  # fmt: skip
+    try:
+        assert finish(serve) == 0, (tmp_path / "serve.log").read_text()
+        assert [finish(process) for process in joins] == [0, 0], (tmp_path / "north.log").read_text()
+    finally:
+        for process in (serve, *joins):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    told = (tmp_path / "serve.log").read_text()
+    assert "nats-server: v" in told
+    assert "95% interval" in told
+    assert str(folder / "run.db") in told
+    assert "The study is finished" in (tmp_path / "north.log").read_text()
+    status = json.loads(call("federation", "status", str(folder), "--json").output)
+    assert status["state"] == "finished"
+    assert status["done"] <= 60
+    record = tmp_path / "record.json"
+    assert call("release", str(folder), "-o", str(record)).exit_code == 0
+    site_arguments = ["--countersign", "--invitation", str(tmp_path / "north" / "invitation.json")]
+    verified = call("verify", str(record), "--transcript", str(folder / "run.db"), *site_arguments)
+    assert verified.exit_code == 0, verified.output
+    assert "to the last bit" in verified.output
+    spoiled = json.loads(record.read_text())
+    spoiled["body"]["result"]["estimate"] += 1
+    record.write_text(json.dumps(spoiled))
+    assert call("verify", str(record)).exit_code == 1
+
+
+def test_epsilon_has_no_default(tmp_path: Path) -> None:
+    told = call("federation", "init", str(tmp_path / "f"), "--client", "a", "--records", "500", "--range", "0", "1")
+    assert told.exit_code == 2
+    assert "never by default" in told.output
+    assert not (tmp_path / "f").exists()
+
+
+def test_join_wants_agreement_and_a_key(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1))
+    federation.write_data()
+    invitation = str(federation.directory.invitation_file("site0"))
+    data = ["--source", str(tmp_path / "site0" / "data.csv"), "--value", "x"]
+    without_key = call("join", invitation, *data, "--yes")
+    assert without_key.exit_code == 2
+    assert "privatile enroll" in without_key.output
+    silent = call("join", invitation, *data, "--site", str(federation.sites["site0"].path))
+    assert silent.exit_code == 2
+    assert "--yes" in silent.output
+    federation.sites["site0"].policy_file.write_text("max_epsilon = 0.1\n")
+    refused = call("join", invitation, *data, "--site", str(federation.sites["site0"].path), "--yes")
+    assert refused.exit_code == 5
+    assert "allows 0.1" in refused.output
+
+
+def test_systemd_unit(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1))
+    told = call(
+        "join", str(federation.directory.invitation_file("site0")), "--source", "data 100%.csv", "--value", "x",
+        "--site", str(federation.sites["site0"].path), "--install-unit", str(tmp_path / "units"),
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    unit = tmp_path / "units" / "privatile-site0.service"
+    text = unit.read_text()
+    assert "RestartPreventExitStatus=2 5" in text
+    assert "100%%.csv" in text
+    if shutil.which("systemd-analyze"):
+        checked = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+        assert "privatile-site0" not in checked.stderr.replace(str(unit), ""), checked.stderr
+    assert unit_text("a", ['say "hi" $HOME']).count('"say \\"hi\\" $$HOME"') == 1
+
+
+# -- bad input, each with a state that can be resumed --------------------------------------------------------------
+
+
+def serve_briefly(federation: Federation) -> str:
+    return serve_run(federation.directory, ServeOptions(exit_when_paused=True, linger=0.0), lambda line: None)
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1, deadline=0.2))
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", federation.settings.port))
+        squatter.listen()
+        with pytest.raises(BrokerError, match="cannot listen on"):
+            serve_briefly(federation)
+    assert open_run(federation.directory).coordinator.done == 0
+
+
+def test_store_of_another_study_and_study_edited_in_mid_run(tmp_path: Path) -> None:
+    one = Federation(tmp_path / "one", make_study(1, rounds=6))
+    asyncio.run(one.run()).store.close()
+    two = Federation(tmp_path / "two", make_study(1, rounds=6))
+    shutil.copy(one.directory.store_file, two.directory.store_file)
+    with pytest.raises(StoreError, match="another study"):
+        serve_briefly(two)
+    path = one.directory.study_file
+    before = path.read_text()
+    path.write_text(before.replace("rounds = 6", "rounds = 5"))
+    with pytest.raises(StoreError, match="edited after the run began"):
+        serve_briefly(one)
+    path.write_text(before)
+    assert open_run(one.directory).coordinator.done == 6
+    two.directory.store_file.write_bytes(b"not a database, and far too short")
+    with pytest.raises(StoreError):
+        serve_briefly(two)
+
+
+def test_expired_certificate_is_said_before_anything_starts(tmp_path: Path) -> None:
+    import datetime
+
+    from privatile.federation.certificates import issue_broker
+
+    federation = Federation(tmp_path, make_study(1))
+    directory, files = federation.directory, federation.directory.broker_files
+    start_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=3)
+    issue_broker(
+        directory.authority,
+        directory.authority_key,
+        files.certificate,
+        files.key,
+        ["localhost"],
+        starts=start_at,
+        days=1,
+    )
+    with pytest.raises(InputError, match="expired"):
+        serve_briefly(federation)
+    assert running_broker(files) is None
+
+
+def test_a_full_disk_at_the_coordinator(tmp_path: Path) -> None:
+    """SQLite's own limit gives the very error of a full disk; the run goes on once there is room."""
+    federation = Federation(tmp_path, make_study(1, rounds=400, length=1))
+
+    async def scene() -> None:
+        run = federation.open_run()
+        pages = run.store.query("PRAGMA page_count")[0][0]
+        run.store.query(f"PRAGMA max_page_count = {pages + 2}")
+        client = federation.client("site0")
+        async with federation.running_broker():
+            work = asyncio.ensure_future(client.run())
+            with pytest.raises(StoreError, match="full"):
+                await asyncio.wait_for(federation.coordinator(run).run(), 30)
+            run.store.close()
+            again = federation.open_run()
+            done = again.coordinator.done
+            assert 0 < done < 400
+            assert await asyncio.wait_for(federation.coordinator(again).run(), 60) == "finished"
+            assert await asyncio.wait_for(work, 10) == "finished"
+            again.store.close()
+
+    asyncio.run(scene())
+    with federation.ledger("site0") as ledger:
+        assert ledger.verify() == 400
+
+
+def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1, rounds=6))
+    files = federation.directory.broker_files
+    files.configuration.write_text(
+        files.configuration.read_text().replace("max_file_store: 1GB", "max_file_store: 1KB")
+    )
+
+    async def scene() -> None:
+        run = federation.open_run()
+        broker = federation.broker()
+        await asyncio.to_thread(broker.start)
+        coordinator = federation.coordinator(run)
+        work = asyncio.ensure_future(coordinator.run())
+        await asyncio.sleep(1.0)
+        assert not work.done()  # it says why, and goes on trying
+        await asyncio.to_thread(broker.stop)
+        federation.directory.write_configuration()
+        await asyncio.to_thread(broker.start)
+        try:
+            ends = await asyncio.wait_for(asyncio.gather(work, federation.client("site0").run()), 30)
+            assert list(ends) == ["finished", "finished"]
+        finally:
+            await asyncio.to_thread(broker.stop)
+        run.store.close()
+
+    asyncio.run(scene())
+
+
+def test_one_coordinator_a_folder(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1, deadline=60.0))
+    first = federation.start_serve()
+    try:
+        until = time.monotonic() + 30
+        while "connected" not in (tmp_path / "serve.log").read_text():
+            assert time.monotonic() < until
+            assert first.poll() is None, (tmp_path / "serve.log").read_text()
+            time.sleep(0.1)
+        with pytest.raises(InputError, match="already running"):
+            serve_briefly(federation)
+        told = call("federation", "stop", str(federation.directory.path))
+        assert told.exit_code == 0, told.output
+        assert finish(first, 20) == 0
+    finally:
+        finish(first, 1) if first.poll() is None else None
+    assert running_broker(federation.directory.broker_files) is None
+    assert "goes on" in (tmp_path / "serve.log").read_text()
+    for line in (tmp_path / "serve.log").read_text().splitlines():
+        if line.startswith("{"):
+            assert {"at", "level", "event"} <= set(json.loads(line))
+    assert call("federation", "stop", str(federation.directory.path)).exit_code == 2
+
+
+def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2))
+    run = federation.open_run()
+    run.journal.quarantine("site1", "a reason")
+    run.store.close()
+    folder = str(federation.directory.path)
+    assert "quarantined  site1: a reason" in call("federation", "status", folder).output
+    assert call("federation", "resume", folder, "--readmit", "west").exit_code == 2
+    assert call("federation", "resume", folder, "--readmit", "site1").exit_code == 0
+    assert "quarantined" not in call("federation", "status", folder).output
+    assert call("federation", "abort", folder, "--yes").exit_code == 0
+    assert "aborted" in call("federation", "status", folder).output
+
+
+def test_metrics_and_health_pages() -> None:
+    metrics = Metrics("privatile")
+    metrics.add("answers", client='no"rth')
+    healthy = True
+
+    def get(port: int, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as reply:
+                return int(reply.status), reply.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    async def scene() -> list[tuple[int, str]]:
+        nonlocal healthy
+        async with ops_page("127.0.0.1", 0, metrics, lambda: (healthy, {"round": 3})) as port:
+            found = [await asyncio.to_thread(get, port, path) for path in ("/metrics", "/health", "/else")]
+            healthy = False
+            found.append(await asyncio.to_thread(get, port, "/health"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"\x00\xff\r\n\r\n")
+            await reader.read()
+            writer.close()
+            return found
+
+    page, health, other, sick = asyncio.run(scene())
+    assert page == (200, '# TYPE privatile_answers_total counter\nprivatile_answers_total{client="no\\"rth"} 1\n')
+    assert health[0] == 200
+    assert json.loads(health[1]) == {"round": 3}
+    assert other[0] == 404
+    assert sick[0] == 503
+
+
+def test_status_reads_while_the_run_writes(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1, rounds=6))
+    asyncio.run(federation.run())
+    writer = sqlite3.connect(federation.directory.store_file)
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        assert "6 of 6" in call("federation", "status", str(federation.directory.path)).output
+    finally:
+        writer.rollback()
+        writer.close()

@@ -1,0 +1,111 @@
+"""Run files made of simulated counts, for pages to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from privatile.mechanism import RandomizedResponse
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore, StoredRound
+from privatile.spec import ClientSpec, RunSpec
+
+
+def long_run(
+    path: Path,
+    *,
+    rounds: int,
+    clients: int = 3,
+    levels: tuple[float, ...] = (0.5,),
+    stop: int | None = None,
+    seed: int = 1,
+    silent: frozenset[int] = frozenset(),
+    value: str = "income",
+    design: str = "rounds",
+) -> Path:
+    """A file with many rounds of N(55, 10), in one transaction; `silent` clients answer once only."""
+    mechanism = RandomizedResponse.from_epsilon(1.0)
+    spec = RunSpec(
+        value,
+        levels,
+        tuple(
+            ClientSpec(f"client {k}", mechanism.threshold, 1 / clients, rounds * len(levels)) for k in range(clients)
+        ),
+        "linear",
+        0.0,
+        100.0,
+        design=design,
+        rounds=rounds,
+        simulated=True,
+    )
+    store = RunStore.create(path, f"run-{seed}", spec)
+    written: list[StoredRound] = []
+    append = store.append
+    store.append = lambda rounds, also=(): written.extend(rounds)  # type: ignore[method-assign]
+    coordinator = Coordinator(store)
+    rng, people = np.random.default_rng(seed), NormalDist(55, 10)
+    while (asked := coordinator.rounds()) is not None and coordinator.done != stop:
+        counts: list[list[int | None]] = []
+        for each in asked:
+            above = 1 - people.cdf(each.questions[0].query)
+            yes = 0.5 + mechanism.truth_rate * (above - 0.5)
+            counts.append(
+                [
+                    None if k in silent and coordinator.done else int(rng.binomial(question.length, yes))
+                    for k, question in enumerate(each.questions)
+                ]
+            )
+        coordinator.accept(counts)
+    append(written)
+    if stop is None:
+        store.finish()
+    store.close()
+    return path
+
+
+class SlowRun:
+    """A run that goes on when told to, in a file of its own."""
+
+    def __init__(
+        self, path: Path, *, rounds: int, clients: int = 3, names: tuple[str, ...] = (), value: str = "income"
+    ) -> None:
+        self._mechanism = RandomizedResponse.from_epsilon(1.0)
+        names = names or tuple(f"client {k}" for k in range(clients))
+        spec = RunSpec(
+            value,
+            (0.5,),
+            tuple(ClientSpec(name, self._mechanism.threshold, 1 / len(names), rounds * 20) for name in names),
+            "linear",
+            0.0,
+            100.0,
+            design="rounds",
+            rounds=rounds,
+            simulated=True,
+        )
+        self.coordinator = Coordinator(RunStore.create(path, "run-slow", spec))
+        self._rng = np.random.default_rng(1)
+
+    def go(self, rounds: int, silent: set[int] | frozenset[int] = frozenset()) -> None:
+        """So many rounds further."""
+        people = NormalDist(55, 10)
+        for _ in range(rounds):
+            asked = self.coordinator.rounds()
+            if asked is None:
+                return
+            yes = 0.5 + self._mechanism.truth_rate * (0.5 - people.cdf(asked[0].questions[0].query))
+            self.coordinator.accept(
+                [
+                    [
+                        None if k in silent else int(self._rng.binomial(question.length, yes))
+                        for k, question in enumerate(asked[0].questions)
+                    ]
+                ]
+            )
+
+    def sql(self, statement: str, values: tuple[object, ...] = ()) -> None:
+        """Something a transport writes."""
+        connection = self.coordinator.store._connection
+        with connection:
+            connection.execute(statement, values)

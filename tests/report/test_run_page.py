@@ -1,0 +1,232 @@
+"""The page of a run: true, small, inert, offline."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.made_runs import long_run
+
+import privatile
+from privatile.cli import main
+from privatile.errors import InputError, MissingExtra
+from privatile.report.run_page import run_page
+from privatile.report.view import read_view
+from privatile.result import QuantileResult
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">'"`{{7*7}}"""
+
+
+class Reader(HTMLParser):
+    """Elements, and the text of the facts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.facts_text = ""
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = dict(attrs).get("id") == "facts"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.facts_text += data
+
+    @property
+    def facts(self) -> Any:
+        return json.loads(self.facts_text)
+
+
+def people(
+    names: dict[str, float] | None = None, seed: int = 1, size: int = 4000
+) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(center, 10, size) for name, center in (names or {"north": 50.0, "south": 60.0}).items()}
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> QuantileResult:
+    save = tmp_path_factory.mktemp("run") / "run.db"
+    return privatile.estimate(
+        people(),
+        q=0.5,
+        epsilon=1,
+        range=(0, 100),
+        value="income",
+        simulate=True,
+        rng=3,
+        rounds=400,
+        save=save,
+        design="rounds",
+    )
+
+
+@pytest.fixture(scope="module")
+def page(result: QuantileResult, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return result.report(tmp_path_factory.mktemp("page") / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_the_result_says(result: QuantileResult, page: str) -> None:
+    facts = Reader(page).facts
+    assert facts["results"][0] == json.loads(result.to_json())
+    path = facts["trajectories"][0]
+    low, high = result.confidence_interval
+    # The drawn end of the band is the interval, to the four digits of its width that a page keeps.
+    tolerance = (high - low) * 1e-3
+    assert path["round"][-1] == 400
+    assert path["records"][-1] == result.records
+    assert path["estimate"][-1] == pytest.approx(result.estimate, abs=tolerance)
+    assert path["low"][-1] == pytest.approx(low, abs=tolerance)
+    assert path["high"][-1] == pytest.approx(high, abs=tolerance)
+    assert path["estimate"][:39] == [None] * 39  # burn-in
+
+
+@pytest.mark.parametrize("design", ["auto", "rounds", "paper-c1"])
+def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path, design: str) -> None:
+    view = read_view(long_run(tmp_path / "long.db", rounds=300, design=design))
+    level = view.levels[0]
+    path = level.path(2000)
+    for number in [number for number, _ in level.readings][5::20]:
+        store = RunStore.open(long_run(tmp_path / f"{number}.db", rounds=300, stop=number, design=design))
+        expected = Coordinator(store).result()
+        store.close()
+        at = number - 1
+        assert (path.low[at], path.high[at]) == pytest.approx(expected.confidence_interval, rel=1e-6)
+        assert path.estimate[at] == pytest.approx(expected.estimate, rel=1e-6)
+    assert len(level.readings) > 50
+
+
+def test_the_page_asks_no_one_for_anything(page: str) -> None:
+    reader = Reader(page)
+    for name, attributes in reader.tags:
+        assert name not in {"link", "iframe", "object", "embed", "base", "form", "img"}
+        assert "src" not in attributes
+        assert not str(attributes.get("href", "#")).startswith(("http", "//"))
+        assert not any(key.startswith("on") for key in attributes)
+    policy = next(a["content"] for t, a in reader.tags if t == "meta" and "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe-inline" not in policy.split("script-src")[1]
+    assert not re.search(r"url\(\s*['\"]?(?!data:)", page)
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    result = privatile.estimate(
+        people({HOSTILE: 50.0, "south": 60.0}),
+        epsilon=1,
+        range=(0, 100),
+        value=HOSTILE,
+        simulate=True,
+        rng=3,
+        rounds=50,
+    )
+    honest = privatile.estimate(people(), epsilon=1, range=(0, 100), simulate=True, rng=3, rounds=50)
+    tags = [
+        [tag for tag, _ in Reader(each.report(tmp_path / "page.html").read_text(encoding="utf-8")).tags]
+        for each in (result, honest)
+    ]
+    assert tags[0] == tags[1]  # not one element more
+    assert Reader((tmp_path / "page.html").read_text(encoding="utf-8")).facts["results"]
+    hostile = result.report(tmp_path / "hostile.html").read_text(encoding="utf-8")
+    assert Reader(hostile).facts["results"][0]["clients"][0]["name"] == HOSTILE
+    assert "<script>document" not in hostile
+    assert "<img" not in hostile
+
+
+def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:
+    planted = 61.72839451
+    data = people()
+    data["north"][7] = planted
+    result = privatile.estimate(data, epsilon=1, range=(0, 100), simulate=True, rng=3, rounds=200)
+    page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    for text in ("61.7283", "6172839", "1.7283945"):
+        assert text not in page
+    assert "61.7283" in f"{planted}"  # the test can see what it looks for
+
+
+def test_a_hundred_thousand_rounds_stay_small(tmp_path: Path) -> None:
+    view = read_view(long_run(tmp_path / "run.db", rounds=100_000, clients=1))
+    page = run_page(view)
+    assert len(page.encode()) < 500_000
+    path = Reader(page).facts["trajectories"][0]
+    assert len(path["round"]) <= 2000
+    after = view.levels[0].history.after
+    drawn = view.levels[0].path(2000)
+    scale = view.levels[0].scale
+    assert drawn.question_high.max() == pytest.approx(scale.to_units(float(after.max())))
+    assert drawn.question_low.min() == pytest.approx(scale.to_units(float(after.min())))
+
+
+def test_many_clients_and_levels_stay_small(tmp_path: Path) -> None:
+    clients = long_run(tmp_path / "clients.db", rounds=40, clients=1200)
+    assert len(run_page(read_view(clients)).encode()) < 500_000
+    levels = long_run(tmp_path / "levels.db", rounds=2500, levels=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95))
+    assert len(run_page(read_view(levels)).encode()) < 500_000
+
+
+def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
+    for stop in (0, 1, 60, 300):
+        page = run_page(read_view(long_run(tmp_path / f"{stop}.db", rounds=800, stop=stop)))
+        assert "Unfinished" in page
+        assert Reader(page).facts["finished"] is None
+
+
+def test_the_command(tmp_path: Path) -> None:
+    run = long_run(tmp_path / "run.db", rounds=300)
+    done = CliRunner().invoke(main, ["report", str(run), "--figure", str(tmp_path / "a.svg")])
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "run.html").exists()
+    done = CliRunner().invoke(main, ["report", str(run)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "run.html").stat().st_size > 50_000
+    missing = CliRunner().invoke(main, ["report", str(tmp_path / "none.db")])
+    assert missing.exit_code == 2
+    assert "there is no run file" in missing.output
+
+
+def test_figures(tmp_path: Path) -> None:
+    run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
+    from privatile.report.run_figures import write_trajectory
+
+    view = read_view(run)
+    heads = {".svg": b"<?xml", ".pdf": b"%PDF-", ".png": b"\x89PNG"}
+    for suffix, head in heads.items():
+        first = write_trajectory(view, tmp_path / f"a{suffix}").read_bytes()
+        assert first.startswith(head)
+        assert first == write_trajectory(view, tmp_path / f"b{suffix}").read_bytes()  # no date inside
+    assert ">rounds<" in (tmp_path / "a.svg").read_text()  # text stays text
+    with pytest.raises(InputError, match="must end in"):
+        write_trajectory(view, tmp_path / "a.gif")
+
+
+def test_without_matplotlib_a_figure_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from privatile.report.run_figures import write_trajectory
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match=r"privatile\[report\]"):
+        write_trajectory(read_view(long_run(tmp_path / "run.db", rounds=50)), tmp_path / "a.svg")
+
+
+def test_a_result_without_rounds_names_the_way(result: QuantileResult) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="--save"):
+        replace(result, reporter=None).report()
+    with pytest.raises(InputError, match=r"\.html"):
+        result.report("report.txt")

@@ -1,0 +1,33 @@
+import math
+
+import numpy as np
+import pytest
+
+from privatile.errors import InputError
+from privatile.sequence import SequenceLaw, mixture_bound
+
+
+def test_the_mixture_bound_holds_for_ever_and_the_fixed_one_does_not() -> None:
+    """A standardised random walk watched at 200 times: ever outside with probability at most α."""
+    rng = np.random.default_rng(1)
+    walks, looks = 20_000, 200
+    paths = np.cumsum(rng.standard_normal((walks, looks)), axis=1) / np.sqrt(np.arange(1, looks + 1))
+    bounds = np.array([mixture_bound((m + 1) / looks) for m in range(looks)])
+    missed = float((np.abs(paths) > bounds).any(axis=1).mean())
+    assert missed <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / walks)
+    assert missed > 0.005  # it is no triviality either
+    assert float((np.abs(paths) > 1.96).any(axis=1).mean()) > 0.3  # the negative control
+
+
+def test_interval_and_test_agree_and_later_looks_are_tighter() -> None:
+    for time in (0.1, 0.5, 1.0):
+        law = SequenceLaw(time, 0.1)
+        for level in (0.9, 0.95, 0.99):
+            assert law.tail(law.quantile(level)) == pytest.approx(1 - level, rel=1e-6)
+    assert mixture_bound(1.0) < mixture_bound(0.5) < mixture_bound(0.1)
+    assert SequenceLaw(0.5, 0.4).quantile(0.95) == math.inf
+
+
+def test_time_is_a_share() -> None:
+    with pytest.raises(InputError, match="share"):
+        mixture_bound(0.0)
