@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tests.docs.page_blocks import blocks, commands
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,9 @@ def furnish(folder: Path) -> None:
         for person in range(1500)
     ]
     (folder / "salaries.csv").write_text("region,person,salary\n" + "\n".join(rows) + "\n")
+    for region, median in medians.items():
+        salaries = median * np.exp(0.6 * rng.standard_normal(1600))
+        (folder / f"{region}.csv").write_text("salary\n" + "\n".join(f"{salary:.2f}" for salary in salaries) + "\n")
     stays = [f"{hospital},{rng.gamma(2, 20):.1f}" for hospital in ("st-mary", "county") for _ in range(2000)]
     (folder / "waiting.csv").write_text("hospital,days\n" + "\n".join(stays) + "\n")
 
