@@ -8,7 +8,7 @@ from privatile.curve import FiellerLaw, fit_curve
 
 
 def logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 @pytest.mark.parametrize(("level", "bend"), [(0.5, 0.0), (0.8, 0.2), (0.05, -0.3)])

@@ -124,7 +124,7 @@ class LevelHistory:
         """Intervals already worked out at marks, by round: they stay what they are as the run grows."""
         self._mark_rounds = mark_rounds(plan.rounds)
         # A design that tunes itself learns from round to round: its state needs the rounds one by one.
-        self._track = None if isinstance(plan, TablePlan) else Track(plan)
+        self._track = None if isinstance(plan, TablePlan) else Track(spec, level)
         self._floats = {name: array("d") for name in FLOATS}
         self._counts = {name: array("q") for name in ("records", "silent", "averaged")}
         self._rates = np.array([client.mechanism.truth_rate for client in plan.clients])
