@@ -2,9 +2,10 @@
 
     python benchmarks/federation.py --clients 10 --rounds 600
 
-TLS, nkeys, a broker that syncs every message, a durable ledger a client and a durable store are all on. The echo is the same exchange without privatile: a question of the same size published to a synced stream, one process
-a client that publishes an answer of the same size to a synced stream, one process that collects. The ratio says what
-signatures, ledgers (one durable transaction an answer) and the store (one a round) cost.
+TLS, nkeys, a broker that syncs every message, a durable ledger a client and a durable store are all on. The echo is the
+same exchange without privatile: a question of the same size published to a synced stream, one process a client that
+publishes an answer of the same size to a synced stream, one process that collects. The ratio says what signatures,
+ledgers (one durable transaction an answer) and the store (one a round) cost.
 """
 
 from __future__ import annotations

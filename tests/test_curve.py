@@ -3,12 +3,14 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from privatile.curve import FiellerLaw, fit_curve
 
 
-def logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+def logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    share: NDArray[np.float64] = 1 / (1 + np.exp(-x))
+    return share
 
 
 @pytest.mark.parametrize(("level", "bend"), [(0.5, 0.0), (0.8, 0.2), (0.05, -0.3)])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tests.docs.page_blocks import blocks, commands
 
 ROOT = Path(__file__).parents[2]
