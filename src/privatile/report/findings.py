@@ -72,8 +72,8 @@ def _complete(view: RunView) -> Finding:
         return Finding(
             "good",
             "Complete",
-            f"The run stopped by its own rule after {view.done:,} of {view.planned:,} rounds; the records that were left "
-            "have not been asked.",
+            f"The run stopped by its own rule after {view.done:,} of {view.planned:,} rounds; the records left "
+            "over were not asked.",
         )
     if view.finished is not None:
         return Finding("good", "Complete", f"All {view.done:,} planned rounds were asked and stored.")
