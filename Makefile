@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 EXTRAS := tables,study,dask,report,dashboard,federation,broker,docs,test
 
-.PHONY: test demo browser screenshots site constraints lint types contract unit format clean
+.PHONY: test demo browser screenshots site constraints lint types contract unit flower format clean
 
 test: lint types contract unit
 
@@ -46,6 +46,12 @@ site: $(VENV)/.test
 
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
+
+# Flower pins packages that the rest does not, so it lives in an environment of its own.
+flower: $(VENV)/.test
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install --quiet --disable-pip-version-check -e '.[flower]'
+	$(RUN) -m pytest tests/federation/test_flower.py -rs
 
 format: $(VENV)/.test
 	$(VENV)/bin/ruff format .

@@ -23,6 +23,7 @@ def long_run(
     seed: int = 1,
     silent: frozenset[int] = frozenset(),
     value: str = "income",
+    design: str = "rounds",
 ) -> Path:
     """A file with many rounds of N(55, 10), in one transaction; `silent` clients answer once only."""
     mechanism = RandomizedResponse.from_epsilon(1.0)
@@ -35,12 +36,14 @@ def long_run(
         "linear",
         0.0,
         100.0,
+        design=design,
         rounds=rounds,
         simulated=True,
     )
     store = RunStore.create(path, f"run-{seed}", spec)
     written: list[StoredRound] = []
-    append, store.append = store.append, written.extend  # type: ignore[method-assign, assignment]
+    append = store.append
+    store.append = lambda rounds, also=(): written.extend(rounds)  # type: ignore[method-assign]
     coordinator = Coordinator(store)
     rng, people = np.random.default_rng(seed), NormalDist(55, 10)
     while (asked := coordinator.rounds()) is not None and coordinator.done != stop:
@@ -77,6 +80,7 @@ class SlowRun:
             "linear",
             0.0,
             100.0,
+            design="rounds",
             rounds=rounds,
             simulated=True,
         )

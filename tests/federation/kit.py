@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from privatile.client.coins import Coins
 from privatile.client.ledger import Ledger
 from privatile.client.source import open_source
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker
+from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.client_service import ClientService
 from privatile.federation.connection import Backoff
 from privatile.federation.control import Control
@@ -29,12 +28,6 @@ from privatile.federation.site import Site, enroll
 from privatile.federation.study import Study, Terms
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def make_study(clients: int = 2, rounds: int = 10, length: int = 4, **settings: Any) -> Study:

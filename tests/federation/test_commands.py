@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tests.federation.kit import Federation, free_port, make_study, start
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
-from privatile.federation.broker import running_broker
+from privatile.federation.broker import free_port, running_broker
 from privatile.federation.ops import Metrics, ops_page
 from privatile.federation.running import ServeOptions, open_run, serve_run, unit_text
+from tests.federation.kit import Federation, make_study, start
 
 
 def call(*arguments: str, **settings: str) -> Result:
@@ -243,9 +243,8 @@ def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> N
         federation.directory.write_configuration()
         await asyncio.to_thread(broker.start)
         try:
-            assert (
-                await asyncio.wait_for(asyncio.gather(work, federation.client("site0").run()), 30) == ["finished"] * 2
-            )
+            ends = await asyncio.wait_for(asyncio.gather(work, federation.client("site0").run()), 30)
+            assert list(ends) == ["finished", "finished"]
         finally:
             await asyncio.to_thread(broker.stop)
         run.store.close()

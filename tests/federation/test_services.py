@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.federation.kit import Federation, make_study, tasks, until
 
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
@@ -32,6 +31,7 @@ from privatile.federation.wire import AskMessage, Link
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from tests.federation.kit import Federation, make_study, tasks, until
 
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:
@@ -209,7 +209,7 @@ def test_unusable_answers_are_rejected_then_quarantined_then_people_decide(tmp_p
                 from privatile.federation.control import Control
 
                 Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._quarantined)
+                await until(lambda: not coordinator._reception.quarantined)
                 async with tasks(federation.client("site1").run()):
                     assert await asyncio.wait_for(work, 30) == "finished"
         return run
@@ -502,3 +502,35 @@ def test_a_rotated_key_works_at_once_and_the_old_one_no_more(tmp_path: Path) -> 
             run.store.close()
 
     asyncio.run(scene())
+
+
+def test_a_restored_store_asks_the_lost_rounds_again_and_ends_the_same(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, rounds=12))
+    store = federation.directory.store_file
+
+    async def part(rounds: int) -> list[tuple[Any, ...]]:
+        run = federation.open_run()
+        coordinator = federation.coordinator(run)
+        clients = [federation.client(name) for name in federation.study.clients]
+        async with tasks(*(client.run() for client in clients)):
+            work = asyncio.ensure_future(coordinator.run())
+            await until(lambda: run.coordinator.done >= rounds)
+            coordinator.stop()
+            await work
+        rows = transcript(run.store)
+        run.store.close()
+        return rows
+
+    async def scene() -> None:
+        async with federation.running_broker():
+            await part(3)
+            shutil.copy(store, tmp_path / "backup.db")
+            first = await part(12)
+            for tail in ("", "-wal", "-shm"):
+                Path(f"{store}{tail}").unlink(missing_ok=True)
+            shutil.copy(tmp_path / "backup.db", store)
+            assert await part(12) == first
+
+    asyncio.run(scene())
+    with federation.ledger("site0") as ledger:
+        assert ledger.verify() == 12

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.made_runs import long_run
 
 import privatile
 from privatile.cli import main
@@ -21,6 +20,7 @@ from privatile.report.view import read_view
 from privatile.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from tests.made_runs import long_run
 
 HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">'"`{{7*7}}"""
 
@@ -62,7 +62,16 @@ def people(
 def result(tmp_path_factory: pytest.TempPathFactory) -> QuantileResult:
     save = tmp_path_factory.mktemp("run") / "run.db"
     return privatile.estimate(
-        people(), q=0.5, epsilon=1, range=(0, 100), value="income", simulate=True, rng=3, rounds=400, save=save
+        people(),
+        q=0.5,
+        epsilon=1,
+        range=(0, 100),
+        value="income",
+        simulate=True,
+        rng=3,
+        rounds=400,
+        save=save,
+        design="rounds",
     )
 
 
@@ -86,16 +95,19 @@ def test_the_page_says_what_the_result_says(result: QuantileResult, page: str) -
     assert path["estimate"][:39] == [None] * 39  # burn-in
 
 
-def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "long.db", rounds=800))
-    short = long_run(tmp_path / "short.db", rounds=800, stop=500)
-    store = RunStore.open(short)
-    expected = Coordinator(store).result().confidence_interval
-    store.close()
-    path = view.levels[0].path(2000)
-    low, high = path.low[499], path.high[499]
-    # The critical value is interpolated between knots: its error is far below a thousandth of the width.
-    assert (low, high) == pytest.approx(expected, abs=1e-3 * (expected.high - expected.low))
+@pytest.mark.parametrize("design", ["auto", "rounds", "paper-c1"])
+def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path, design: str) -> None:
+    view = read_view(long_run(tmp_path / "long.db", rounds=300, design=design))
+    level = view.levels[0]
+    path = level.path(2000)
+    for number in [number for number, _ in level.readings][5::20]:
+        store = RunStore.open(long_run(tmp_path / f"{number}.db", rounds=300, stop=number, design=design))
+        expected = Coordinator(store).result()
+        store.close()
+        at = number - 1
+        assert (path.low[at], path.high[at]) == pytest.approx(expected.confidence_interval, rel=1e-6)
+        assert path.estimate[at] == pytest.approx(expected.estimate, rel=1e-6)
+    assert len(level.readings) > 50
 
 
 def test_the_page_asks_no_one_for_anything(page: str) -> None:
@@ -147,7 +159,7 @@ def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_rounds_stay_small(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=100_000))
+    view = read_view(long_run(tmp_path / "run.db", rounds=100_000, clients=1))
     page = run_page(view)
     assert len(page.encode()) < 500_000
     path = Reader(page).facts["trajectories"][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
 import shutil
 import subprocess
@@ -20,11 +21,12 @@ from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.schedule import Constant, Design, Logarithmic
 from privatile.study.cells import Cell
+from privatile.study.columns import Empirical
 from privatile.study.cuda import OPTIONS, Device, Launch, run_cells, source
 from privatile.study.design import read_study
 from privatile.study.engine import run_cell
 from privatile.study.packing import CLIENT, JOB, LANES, ROUND, Batch, Floats, blocks_of, pack
-from privatile.study.populations import Cauchy, Empirical, Laplace, Normal, Population, Uniform
+from privatile.study.populations import Cauchy, Laplace, Normal, Population, Uniform
 from privatile.study.runner import run_study
 from privatile.study.store import StudyStore
 
@@ -32,38 +34,47 @@ pytest.importorskip("numba", reason="the CPU's kernels need numba")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 SEED = 7
 
-Build = Callable[[str], Launch]
+Build = Callable[[str], ctypes.CDLL]
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Text of the source -> the kernel as a function."""
+    """Text of the source -> its library for the host."""
     if COMPILER is None:
         pytest.skip("no C++ compiler here: the CUDA source cannot be built for the host")
 
-    def make(text: str) -> Launch:
+    def make(text: str) -> ctypes.CDLL:
         folder = tmp_path_factory.mktemp("kernel")
         (folder / "kernels.cpp").write_text(text, encoding="utf-8")
         library = folder / "kernels.so"
         flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
         subprocess.run([str(COMPILER), *flags, "-o", str(library), str(folder / "kernels.cpp")], check=True)
-        simulate = ctypes.CDLL(str(library)).simulate
-
-        def launch(batch: Batch) -> Floats:
-            result = np.full((3, batch.start.size), np.nan)
-            arrays = [np.ascontiguousarray(array) for array in (*batch.arrays(), result)]
-            pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
-            simulate(*pointers, ctypes.c_int(LANES), ctypes.c_longlong(len(batch.blocks)))
-            return arrays[-1]
-
-        return launch
+        return ctypes.CDLL(str(library))
 
     return make
 
 
+def launcher(library: ctypes.CDLL) -> Launch:
+    """The library's kernel as a function of a batch."""
+
+    def launch(batch: Batch) -> Floats:
+        result = np.full((3, batch.start.size), np.nan)
+        arrays = [np.ascontiguousarray(array) for array in (*batch.arrays(), result)]
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        library.simulate(*pointers, ctypes.c_int(LANES), ctypes.c_longlong(len(batch.blocks)))
+        return arrays[-1]
+
+    return launch
+
+
 @pytest.fixture(scope="module")
-def host(build: Build) -> Launch:
+def library(build: Build) -> ctypes.CDLL:
     return build(source())
+
+
+@pytest.fixture(scope="module")
+def host(library: ctypes.CDLL) -> Launch:
+    return launcher(library)
 
 
 K = 4
@@ -122,6 +133,22 @@ def test_same_bits_as_the_cpu(name: str, host: Launch) -> None:
     np.testing.assert_array_equal(ours.normalizers, theirs.normalizers)
 
 
+def test_places_are_the_same_to_the_last_unit(library: ctypes.CDLL) -> None:
+    """One unit off shows in a replication once in a billion updates: too rarely for the test above."""
+    block = blocks_of(0, CELLS["C5, families"], 1, SEED)[0]
+    batch = pack([block])
+    shift = int(batch.jobs["shift"][0])
+    library.place_for_test.argtypes = [ctypes.c_double, ctypes.c_void_p, ctypes.c_double]
+    library.place_for_test.restype = ctypes.c_uint32
+    place = importlib.import_module("privatile.study.kernels")._place.py_func
+    rng = np.random.default_rng(3)
+    for row in batch.clients:
+        own = np.array([row])
+        for q in rng.uniform(block.low, block.high, 2000).tolist():
+            ours = library.place_for_test(q, own.ctypes.data, float(1 << (shift - 11)))
+            assert ours == int(place(q, float(row["low"]), float(row["inverse"]), float(1 << shift)))
+
+
 def test_cells_of_a_batch_do_not_touch_each_other(host: Launch) -> None:
     chosen = [CELLS[name] for name in ("C5", "DC", "C1, rates", "DP-SGD, one data set", "cohort, unequal")]
     together = run_cells(chosen, 20, SEED, host)
@@ -134,7 +161,7 @@ WRONG = {
     "truth rate off": ("base + slope * near", "base + 0.98f * slope * near"),
     "a zero moves too little": ("place += below ? up : down", "place += below ? up : down + (down >> 12)"),
     "debiased too little": ("gain * count - loss", "0.98 * gain * count - loss"),
-    "rounds one late": ("const Round round = rounds[m]", "const Round round = rounds[m ? m - 1 : 0]"),
+    "rounds one late": ("next = rounds[m + 1 < last ? m + 1 : m];  // on", "next = rounds[m];  // on"),
 }
 
 
@@ -142,7 +169,7 @@ WRONG = {
 def test_a_wrong_kernel_is_caught(name: str, build: Build) -> None:
     text = source()
     assert WRONG[name][0] in text
-    (ours,) = run_cells([CELLS["C5"]], 20, SEED, build(text.replace(*WRONG[name])))
+    (ours,) = run_cells([CELLS["C5"]], 20, SEED, launcher(build(text.replace(*WRONG[name]))))
     assert np.any(ours.estimates != run_cell(CELLS["C5"], 20, SEED).estimates)
 
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privatile.errors import InputError
+from privatile.errors import InputError, MissingExtra
 from privatile.schedule import PRESETS, Constant, Design
 from privatile.study.cells import Cell
+from privatile.study.columns import Empirical
 from privatile.study.engine import Outcome, run_cell, summarize
-from privatile.study.populations import Cauchy, Empirical, Normal, Population, Uniform
+from privatile.study.populations import Cauchy, Normal, Population, Uniform
 
 C1, C5, LOG = PRESETS["paper-c1"], PRESETS["paper-c5"], PRESETS["paper-log"]
 MIXED: tuple[Population, ...] = (Normal(-1.0), Uniform(-1.0, 1.0), Cauchy())
@@ -150,3 +151,9 @@ def test_memory_stays_where_it_is_when_rounds_grow() -> None:
     # A million rounds: three tables of doubles and their makings, 8 MB each, where kept paths would be 2 GB.
     assert long < 500e6
     assert long - short < 150e6
+
+
+def test_without_numba_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'privatile\[study\]'"):
+        run_cell(KINDS["C1"], 1, seed=1)

@@ -16,7 +16,16 @@ from scipy import stats
 from privatile.schedule import PRESETS, Constant, Design
 from privatile.study import engine, kernels
 from privatile.study.cells import Cell
-from privatile.study.populations import Cauchy, Empirical, LogNormal, Mixture, Normal, Population, StudentT, Uniform
+from privatile.study.columns import Dithered, Empirical
+from privatile.study.populations import (
+    Cauchy,
+    LogNormal,
+    Mixture,
+    Normal,
+    Population,
+    StudentT,
+    Uniform,
+)
 from privatile.study.samplers import sampler_arrays
 from privatile.study.streams import states, uniforms
 from privatile.study.tables import ACCURACY, make_grid
@@ -207,20 +216,20 @@ def test_drawing_reports_and_drawing_records_agree_in_law(name: str) -> None:
 
 
 def test_records_are_drawn_from_every_family() -> None:
-    populations = (*ROUGH, Uniform(0.0, 2.0), Cauchy(), Empirical([1.0, 2.0, 4.0]))
-    setting = cell(populations, C1, records=2, truth_rates=(1.0,) * 6)
+    populations = (*ROUGH, Uniform(0.0, 2.0), Cauchy(), Dithered([1.0, 2.0, 4.0], 3.0), Empirical([1.0, 2.0, 4.0]))
+    setting = cell(populations, C1, records=2, truth_rates=(1.0,) * 7)
     sampler = sampler_arrays(populations)
     w = states(1, "families", 0, LANES).reshape(-1).copy()
     for k, population in enumerate(populations):
         drawn = np.array(
             [kernels._record(w, i % LANES, sampler[0][k], sampler[0][k + 1], *sampler[1:]) for i in range(4000)]
         )
-        if isinstance(population, Empirical):
+        if type(population) is Empirical:
             shares = [np.mean(drawn == value) for value in (1.0, 2.0, 4.0)]
             assert shares == pytest.approx([1 / 3] * 3, abs=4 * math.sqrt(2 / 9 / 4000))
         else:
             assert stats.kstest(drawn, population.cdf).pvalue > 1e-3
-    assert setting.updates == 12
+    assert setting.updates == 14
 
 
 def mutant(replacements: dict[str, str]) -> ModuleType:

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from privatile.errors import InputError
+from privatile.study import columns
 from privatile.study import populations as pop
 
 PAIRS = [
@@ -21,7 +22,8 @@ PAIRS = [
 ]
 IDS = [f"{type(ours).__name__}-{i}" for i, (ours, _) in enumerate(PAIRS)]
 MIXTURE = pop.Mixture((pop.Normal(0.0), pop.Uniform(1.0, 4.0), pop.Cauchy(-1.0)), (0.2, 0.3, 0.5))
-ALL = [ours for ours, _ in PAIRS] + [MIXTURE, pop.Empirical([1.0, 2.0, 2.0, 5.0])]
+COLUMNS = [columns.Dithered([1.0, 2.0, 2.0, 5.0], 0.5), columns.Empirical([1.0, 2.0, 2.0, 5.0])]
+ALL: list[pop.Population] = [*(ours for ours, _ in PAIRS), MIXTURE, *COLUMNS]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=IDS)
@@ -52,21 +54,21 @@ def test_the_quantile_inverts_the_cdf(ours: pop.Population) -> None:
     assert isinstance(ours.quantile(0.5), float)
 
 
-@pytest.mark.parametrize("ours", ALL[:-1], ids=lambda ours: type(ours).__name__)
+@pytest.mark.parametrize("ours", ALL[:-2], ids=lambda ours: type(ours).__name__)
 def test_a_population_survives_a_design(ours: pop.Population) -> None:
     assert pop.from_spec(ours.to_spec()) == ours
 
 
 def test_records_never_enter_a_design_or_a_text() -> None:
-    column = pop.Empirical([12345.5, 54321.5])
+    column = columns.Empirical([12345.5, 54321.5])
     assert "12345" not in repr(column)
     with pytest.raises(InputError, match="records stay out") as caught:
         column.to_spec()
     assert "12345" not in str(caught.value)
     with pytest.raises(InputError, match="no density"):
         column.density(1.0)
-    assert column == pop.Empirical([54321.5, 12345.5])
-    assert column != pop.Empirical([1.0])
+    assert column == columns.Empirical([54321.5, 12345.5])
+    assert column != columns.Empirical([1.0])
 
 
 @pytest.mark.parametrize(
@@ -93,3 +95,15 @@ def test_a_wrong_population_is_refused_by_its_rule(spec: object, rule: str) -> N
 def test_levels_outside_the_open_interval_are_refused() -> None:
     with pytest.raises(InputError, match="inside"):
         pop.Normal().quantile(np.array([0.5, 1.0]))
+
+
+def test_a_dithered_column_is_a_mixture_of_uniforms() -> None:
+    values = [1.0, 2.0, 2.0, 5.0]
+    dithered = columns.Dithered(values, 3.0)
+    mixture = pop.Mixture(tuple(pop.Uniform(v - 1.5, v + 1.5) for v in values))
+    x = np.linspace(-2.0, 8.0, 333)
+    np.testing.assert_allclose(dithered.cdf(x), mixture.cdf(x), atol=1e-12)
+    np.testing.assert_allclose(dithered.density(x), mixture.density(x), atol=1e-12)
+    assert dithered != columns.Empirical(values)
+    assert dithered != columns.Dithered(values, 2.0)
+    assert len({dithered, columns.Dithered(values, 3.0)}) == 1

@@ -1,44 +1,93 @@
-"""`privatile report`: one page about a run, or a figure of it."""
+"""`privatile report`: one page about a run, a study or the paper's tables; or a figure of a run."""
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from privatile.errors import InputError, StoreError
+
+Kind = Literal["run", "study", "paper"]
+
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page (RUN with .html in place of .db).")
+@click.argument("source", metavar="RUN|STUDY|FOLDER", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page (the source's name with .html).")
 @click.option(
     "--figure",
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="Also, or only, draw the trajectory for print: .svg, .pdf or .png.",
+    help="Also, or only, draw a run's trajectory for print: .svg, .pdf or .png.",
 )
-def report(run: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
+@click.option("--confidence-level", type=float, default=0.95, show_default=True, help="A study's intervals were for.")
+def report(source: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float) -> None:
     """A page about a run: the answer, the way there, who answered, what it cost, what to beware of.
 
     RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
-    network; it prints well, and holds its own data as JSON.
+    network; it prints well, and holds its own data as JSON. The store of a study (`privatile study run`) and the
+    folder of `privatile paper` get a page of their own kind.
 
     \b
     privatile report run.db -o report.html
     privatile report run.db --figure trajectory.pdf
+    privatile report results.db -o study.html
+    privatile report paper-results -o paper.html
     """
+    kind, path = find(source)
+    if figure and kind != "run":
+        raise InputError("--figure draws the trajectory of a run; this is none.")
+    if not figure and output is None:
+        output = source.with_suffix(".html")
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
+    if kind == "paper" and output is not None:
+        from privatile.report.paper_page import write_paper_page
+
+        write_paper_page(path, output)
+    elif kind == "study" and output is not None:
+        from privatile.report.study_page import write_study_page
+
+        write_study_page(path, output, confidence_level)
+    else:
+        _run(path, output, figure)
+    if output is not None:
+        click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
+
+
+def _run(path: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
     from privatile.report.view import read_view
 
-    if run.is_dir():
-        run = run / "run.db"
-    if not figure and output is None:
-        output = run.with_suffix(".html")
-    view = read_view(run)
+    view = read_view(path)
     if output is not None:
         from privatile.report.run_page import write_run_page
 
-        click.echo(f"{write_run_page(view, output)}  {output.stat().st_size / 1000:.0f} kB")
-    for path in figure:
+        write_run_page(view, output)
+    for target in figure:
         from privatile.report.run_figures import write_trajectory
 
-        click.echo(write_trajectory(view, path))
+        click.echo(write_trajectory(view, target))
+
+
+def find(source: Path) -> tuple[Kind, Path]:
+    """What a path is: a run's file, a federation's folder, a study's store, or the paper's folder."""
+    if source.is_dir():
+        if (source / "run.db").is_file():
+            return "run", source / "run.db"
+        from privatile.report.paper_page import is_paper_folder
+
+        if is_paper_folder(source):
+            return "paper", source
+        raise StoreError(f"{source} is a folder without a run.db and without the paper's tables.")
+    if not source.is_file():
+        raise StoreError(f"there is no run file {source}.")
+    try:
+        connection = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        connection.close()
+    except sqlite3.DatabaseError:
+        raise StoreError(f"{source} is no run file, or a damaged one.") from None
+    return ("study", source) if "study" in tables else ("run", source)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.look import Look, dashboard_options
+
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -13,6 +15,7 @@ import click
 @click.option("--replicas", type=int, default=1, show_default=True, help="Copies a broker cluster keeps.")
 @click.option("--ops-port", type=int, help="Serve /metrics and /health here (0: any free port).")
 @click.option("--ops-host", default="127.0.0.1", show_default=True)
+@dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
 @click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
 @click.option("--verbose", is_flag=True, help="Log every round.")
@@ -25,6 +28,9 @@ def serve(
     exit_when_paused: bool,
     json_logs: bool,
     verbose: bool,
+    dashboard: bool,
+    dashboard_at: str | None,
+    dashboard_tls: tuple[Path, Path] | None,
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
     from privatile.federation.directory import Directory
@@ -34,7 +40,8 @@ def serve(
     start_logging(as_json=json_logs, verbose=verbose)
     options = ServeOptions(brokers, ops_host, ops_port, exit_when_paused, replicas=replicas)
     directory = Directory(folder)
-    end = serve_run(directory, options, lambda line: click.echo(line, err=True))
+    with Look(dashboard, dashboard_at, dashboard_tls).beside(directory.store_file):
+        end = serve_run(directory, options, lambda line: click.echo(line, err=True))
     if end == "finished":
         from privatile.federation.status import run_result
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,22 +48,30 @@ class Place:
         return not is_loopback(self.host)
 
 
-def listen(place: Place) -> socket.socket:
-    """A bound socket; a taken port is said before anything runs."""
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    bound = socket.socket(family)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((place.host, place.port))
-    except OSError as error:
-        bound.close()
-        raise InputError(
-            f"the dashboard cannot listen on {place.host}:{place.port} ({error.strerror}). Take another port; 0 takes "
-            "any free one."
-        ) from None
-    bound.listen(256)
-    bound.set_inheritable(True)
-    return bound
+def listen(place: Place, patience: float = 0.0) -> socket.socket:
+    """A bound socket; a taken port is said before anything runs.
+
+    `patience` is how long, in seconds, to wait for the port: the dashboard of a process that was just killed takes a
+    moment to notice.
+    """
+    give_up = time.monotonic() + patience
+    while True:
+        bound = socket.socket(socket.AF_INET6 if ":" in place.host else socket.AF_INET)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((place.host, place.port))
+            bound.listen(256)
+        except OSError as error:
+            bound.close()
+            if error.errno == errno.EADDRINUSE and time.monotonic() < give_up:
+                time.sleep(0.1)
+                continue
+            raise InputError(
+                f"the dashboard cannot listen on {place.host}:{place.port} ({error.strerror}). Take another port; 0 "
+                "takes any free one."
+            ) from None
+        bound.set_inheritable(True)
+        return bound
 
 
 def run_server(
@@ -101,7 +111,7 @@ def beside(path: Path, place: Place | None = None) -> Iterator[Beside]:
     require("starlette", "dashboard")
     require("uvicorn", "dashboard")
     place = place or Place()
-    bound = listen(place)
+    bound = listen(place, patience=5.0)
     token = secrets.token_urlsafe(24) if place.needs_token else None
     environment = {**os.environ, **({TOKEN_VARIABLE: token} if token else {})}
     command = [

@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -101,22 +102,22 @@ class Study:
         plain["clients"] = {name: _terms_dict(terms) for name, terms in self.clients.items()}
         return plain
 
-    @property
+    @cached_property
     def canonical(self) -> str:
         """The text that is hashed: JSON, keys sorted, no blanks."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical text, in hexadecimal."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()
 
-    @property
+    @cached_property
     def run(self) -> str:
         """The name of the one run this study has."""
         return f"{self.identity}-{self.digest[:16]}"
 
-    @property
+    @cached_property
     def spec(self) -> RunSpec:
         """The run's specification: the same for everybody who holds the study."""
         clients = tuple(

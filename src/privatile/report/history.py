@@ -30,6 +30,9 @@ CHUNK = 4096
 MARKS = 120
 """Rounds at which the interval along the way is worked out; between them it is drawn straight."""
 
+LONG, FEWER_MARKS = 2000, 32
+"""A run of more rounds than this gets fewer marks: each costs a fit through all rounds before it."""
+
 FLOATS = ("asked", "drift", "after", "weight", "step", "noise", "heard", "mean", "at")
 
 Floats = NDArray[np.float64]
@@ -105,10 +108,10 @@ class Mark(NamedTuple):
 def mark_rounds(planned: int) -> frozenset[int]:
     """Rounds to keep a mark at, known beforehand: all of a short run, else evenly spaced and, early on, geometric.
 
-    >>> sorted(mark_rounds(5)), len(mark_rounds(100_000)) <= MARKS
+    >>> sorted(mark_rounds(5)), len(mark_rounds(100_000)) <= FEWER_MARKS
     ([1, 2, 3, 4, 5], True)
     """
-    return frozenset(bucket_ends(planned, MARKS).tolist())
+    return frozenset(bucket_ends(planned, MARKS if planned <= LONG else FEWER_MARKS).tolist())
 
 
 class LevelHistory:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from privatile.critical import critical_value
 from privatile.errors import InputError
 from privatile.schedule import Design, Lengths, Steps, lengths_by_rounds
-from privatile.study.populations import Cauchy, Empirical, Mixture, Normal, Population, Uniform
+from privatile.study.columns import Dithered, Empirical
+from privatile.study.populations import Cauchy, Mixture, Normal, Population, Uniform
 from privatile.theory import efficiency_bound
 
 Method = Literal["estimator", "dp-sgd", "divide"]
@@ -95,28 +96,19 @@ class Cell:
     @cached_property
     def lengths(self) -> Lengths:
         """E: one row when all clients are asked alike, else one row a client."""
-        design = self.design
-        if not self.records and design.rounds is not None:
-            return lengths_by_rounds(design.rule, design.rounds, round(design.warm_up * design.rounds))[None, :]
-        if len(set(self.records)) == 1:
-            return design.lengths(self.records[0])[None, :]
-        return design.client_lengths(self.records)
+        return _lengths(self.design, self.records)
 
     @cached_property
     def steps(self) -> Steps:
         """γ of every round; the divide-and-conquer kernel takes it as η_t, not divided by r_k."""
-        rounds = self.lengths.shape[1]
-        if not self.held_step:
-            return self.design.steps(rounds, self.mean_truth_rate)
-        held = round(0.05 * int(self.lengths[0].sum()))
-        table = self.design.steps(rounds, self.mean_truth_rate)
-        return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
+        held = round(0.05 * int(self.lengths[0].sum())) if self.held_step else 0
+        return _steps(self.design, self.lengths.shape[1], self.mean_truth_rate, held)
 
     @cached_property
     def round_weights(self) -> NDArray[np.float64]:
         """w_m: 1/E_m when all clients are asked alike, else Σ p_k²/(4r_k²E_km)."""
         if self.lengths.shape[0] == 1:
-            return np.asarray(1.0 / self.lengths[0])
+            return _inverse_lengths(self.design, self.records)
         noise = np.array([(p / r) ** 2 / 4.0 for p, r in zip(self.weights, self.truth_rates, strict=True)])
         weights: NDArray[np.float64] = (noise[:, None] / self.lengths).sum(axis=0)
         return weights
@@ -148,7 +140,7 @@ class Cell:
     @cached_property
     def bound(self) -> float:
         """The efficiency bound: no standard error is smaller, asymptotically; NaN without a density."""
-        if not all(population.smooth for population in self.populations):
+        if any(type(population) is Empirical for population in self.populations):
             return math.nan
         ranks = [float(population.cdf(self.truth)) for population in self.populations]
         densities = [float(population.density(self.truth)) for population in self.populations]
@@ -190,7 +182,7 @@ class Cell:
         }
 
 
-# Cells of a study differ in few things at a time: what two of them share is worked out once.
+# Cells of a study differ in few things at a time: what two of them share is worked out once and kept once.
 
 
 @lru_cache(maxsize=256)
@@ -203,10 +195,32 @@ def _exact_critical_value(weights: bytes, confidence_level: float) -> float:
     return float(critical_value(None, confidence_level, weights=np.frombuffer(weights)))
 
 
+@lru_cache(maxsize=32)
+def _lengths(design: Design, records: tuple[int, ...]) -> Lengths:
+    if not records and design.rounds is not None:
+        return lengths_by_rounds(design.rule, design.rounds, round(design.warm_up * design.rounds))[None, :]
+    if len(set(records)) == 1:
+        return design.lengths(records[0])[None, :]
+    return design.client_lengths(records)
+
+
+@lru_cache(maxsize=32)
+def _inverse_lengths(design: Design, records: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.asarray(1.0 / _lengths(design, records)[0])
+
+
+@lru_cache(maxsize=32)
+def _steps(design: Design, rounds: int, mean_truth_rate: float, held: int) -> Steps:
+    table = design.steps(rounds, mean_truth_rate)
+    return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
+
+
 def _plain(population: Population) -> object:
     """A population as it enters a key: its table, or for records the digest of them."""
     if isinstance(population, Empirical):
-        return {"family": "empirical", "digest": hashlib.sha256(population.values.tobytes()).hexdigest()}
+        width = population.width if isinstance(population, Dithered) else 0.0
+        digest = hashlib.sha256(population.values.tobytes()).hexdigest()
+        return {"family": "empirical", "digest": digest, "width": width}
     return population.to_spec()
 
 

@@ -592,7 +592,8 @@ def _record(w, i, first, last, kinds, cumulative, locations, scales, shapes, val
     elif kind == STUDENT_T:
         z = _gauss(w, i) / math.sqrt(2.0 * _gamma(w, i, 0.5 * shapes[part]) / shapes[part])
     else:
-        return values[np.int64(shapes[part]) + np.int64(_unit(w, i) * sizes[part])]
+        x = values[np.int64(shapes[part]) + np.int64(_unit(w, i) * sizes[part])]
+        return x + scales[part] * (_unit(w, i) - 0.5) if scales[part] > 0.0 else x
     x = locations[part] + scales[part] * z
     return math.exp(x) if kind == LOG_NORMAL else x
 

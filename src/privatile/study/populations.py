@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privatile.errors import InputError
+from privatile.study.incomplete_beta import regularized_beta
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +31,8 @@ _ROUNDS_OF_BISECTION = 200
 """Enough to halve the widest double interval down to neighbouring numbers near its root (2⁻²⁰⁰)."""
 
 
-def _as_floats(values: object) -> Floats:
+def as_floats(values: object) -> Floats:
+    """An array of doubles."""
     return np.asarray(values, dtype=np.float64)
 
 
@@ -39,7 +41,8 @@ def _as_given(values: Floats) -> Any:
     return float(values) if values.ndim == 0 else values
 
 
-def _positive(field: str, value: float) -> None:
+def check_positive(field: str, value: float) -> None:
+    """Refuse what is not a positive, finite number."""
     if not 0.0 < value < math.inf:
         raise InputError(f"{field} must be a positive number; got {value!r}.")
 
@@ -63,7 +66,7 @@ class Population:
 
     def _quantile(self, p: Floats) -> Floats:
         """The inverse by bisection, for families without a closed form."""
-        return _bisect(self._cdf, p)
+        return bisect(self._cdf, p)
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         """`size` independent records."""
@@ -80,7 +83,7 @@ class Population:
     def cdf(self, x: ArrayLike) -> Any: ...
     def cdf(self, x: ArrayLike) -> Any:
         """P(X ≤ x)."""
-        return _as_given(self._cdf(_as_floats(x)))
+        return _as_given(self._cdf(as_floats(x)))
 
     @overload
     def density(self, x: float) -> float: ...
@@ -88,7 +91,7 @@ class Population:
     def density(self, x: ArrayLike) -> Any: ...
     def density(self, x: ArrayLike) -> Any:
         """The derivative of the CDF; at a jump of the density, its right limit."""
-        return _as_given(self._density(_as_floats(x)))
+        return _as_given(self._density(as_floats(x)))
 
     @overload
     def quantile(self, p: float) -> float: ...
@@ -96,7 +99,7 @@ class Population:
     def quantile(self, p: ArrayLike) -> Any: ...
     def quantile(self, p: ArrayLike) -> Any:
         """The smallest x with P(X ≤ x) ≥ p, 0 < p < 1."""
-        levels = _as_floats(p)
+        levels = as_floats(p)
         if not np.all((levels > 0.0) & (levels < 1.0)):
             raise InputError("a quantile's level must lie inside (0, 1).")
         return _as_given(self._quantile(levels))
@@ -107,7 +110,8 @@ class Population:
         return {"family": family} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-def _bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
+def bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
+    """The smallest x with F(x) ≥ p, to neighbouring doubles, for any CDF."""
     low, high = np.full(p.shape, -1.0), np.full(p.shape, 1.0)
     while np.any(above := cdf(low) >= p):
         low[above] *= 2.0
@@ -129,7 +133,7 @@ class _LocationScale(Population):
 
     def __post_init__(self) -> None:
         _finite("location", self.location)
-        _positive("scale", self.scale)
+        check_positive("scale", self.scale)
 
     def _standard(self, x: Floats) -> Floats:
         return (x - self.location) / self.scale
@@ -147,13 +151,13 @@ class Normal(_LocationScale):
     """
 
     def _cdf(self, x: Floats) -> Floats:
-        return 0.5 * _as_floats(_erfc(-self._standard(x) / math.sqrt(2.0)))
+        return 0.5 * as_floats(_erfc(-self._standard(x) / math.sqrt(2.0)))
 
     def _density(self, x: Floats) -> Floats:
         return np.exp(-0.5 * self._standard(x) ** 2) / (self.scale * math.sqrt(2.0 * math.pi))
 
     def _quantile(self, p: Floats) -> Floats:
-        return self._back(_as_floats(_normal_quantile(p)))
+        return self._back(as_floats(_normal_quantile(p)))
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         """`size` independent records."""
@@ -265,11 +269,11 @@ class StudentT(_LocationScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _positive("degrees", self.degrees)
+        check_positive("degrees", self.degrees)
 
     def _cdf(self, x: Floats) -> Floats:
         z = self._standard(x)
-        tail = 0.5 * _regularized_beta(0.5 * self.degrees, 0.5, self.degrees / (self.degrees + z * z))
+        tail = 0.5 * regularized_beta(0.5 * self.degrees, 0.5, self.degrees / (self.degrees + z * z))
         return np.where(z < 0.0, tail, 1.0 - tail)
 
     def _density(self, x: Floats) -> Floats:
@@ -280,7 +284,7 @@ class StudentT(_LocationScale):
 
     def _quantile(self, p: Floats) -> Floats:
         # By symmetry only the lower tail is searched: there the CDF keeps its relative precision.
-        return self._back(np.sign(p - 0.5) * -_bisect(StudentT(degrees=self.degrees)._cdf, np.minimum(p, 1.0 - p)))
+        return self._back(np.sign(p - 0.5) * -bisect(StudentT(degrees=self.degrees)._cdf, np.minimum(p, 1.0 - p)))
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         """`size` independent records."""
@@ -347,51 +351,6 @@ class Mixture(Population):
         }
 
 
-class Empirical(Population):
-    """A data column as a population: every record equally likely, drawn with replacement.
-
-    >>> Empirical([3.0, 1.0, 2.0, 2.0]).quantile(0.5)
-    2.0
-    """
-
-    smooth = False
-
-    def __init__(self, values: ArrayLike) -> None:
-        column = np.sort(_as_floats(values).ravel())
-        if column.size == 0 or not np.all(np.isfinite(column)):
-            raise InputError("values must be finite numbers, at least one of them.")
-        column.flags.writeable = False
-        self.values: Floats = column
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Empirical) and np.array_equal(self.values, other.values)
-
-    def __hash__(self) -> int:
-        return hash(self.values.tobytes())
-
-    def __repr__(self) -> str:
-        return f"Empirical({self.values.size} records)"
-
-    def _cdf(self, x: Floats) -> Floats:
-        return np.searchsorted(self.values, x, side="right") / self.values.size
-
-    def _density(self, x: Floats) -> Floats:
-        raise InputError("an empirical population has no density: it is all atoms. Smooth it, or dither the records.")
-
-    def _quantile(self, p: Floats) -> Floats:
-        # ⌈np⌉-th smallest; the small slack keeps p = j/n, written in doubles, at the j-th.
-        rank = np.ceil(p * self.values.size - 1e-9).astype(np.int64) - 1
-        return self.values[np.clip(rank, 0, self.values.size - 1)]
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` records, drawn with replacement."""
-        return self.values[rng.integers(0, self.values.size, size)]
-
-    def to_spec(self) -> dict[str, Any]:
-        """Refused: a design holds no records."""
-        raise InputError("an empirical population cannot be written into a design: records stay out of it.")
-
-
 FAMILIES: dict[str, type[Population]] = {
     "normal": Normal,
     "uniform": Uniform,
@@ -440,36 +399,3 @@ def from_spec(spec: object) -> Population:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("family"), str):
         raise InputError(f"a population is a family's name or a table with one; got {spec!r:.60}.")
     return population(spec["family"], **{name: value for name, value in spec.items() if name != "family"})
-
-
-def _regularized_beta(a: float, b: float, x: Floats) -> Floats:
-    """I_x(a, b) by Lentz's continued fraction, on the side where it converges fast (x < (a+1)/(a+b+2))."""
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    inside = np.clip(x, 1e-300, 1.0)
-    swap = inside > (a + 1.0) / (a + b + 2.0)
-    with np.errstate(divide="ignore"):
-        front = np.exp(log_front + a * np.log(inside) + b * np.log1p(-inside))
-    direct = front * _beta_fraction(a, b, np.where(swap, 0.5, inside)) / a
-    other = 1.0 - front * _beta_fraction(b, a, np.where(swap, 1.0 - inside, 0.5)) / b
-    return np.where(swap, other, direct)
-
-
-def _beta_fraction(a: float, b: float, x: Floats) -> Floats:
-    tiny = 1e-300
-    c = np.ones_like(x)
-    d = 1.0 / np.where(np.abs(start := 1.0 - (a + b) * x / (a + 1.0)) < tiny, tiny, start)
-    value = d.copy()
-    for i in range(1, 1000):
-        for term in (
-            i * (b - i) * x / ((a + 2 * i - 1) * (a + 2 * i)),
-            -(a + i) * (a + b + i) * x / ((a + 2 * i) * (a + 2 * i + 1)),
-        ):
-            d = 1.0 + term * d
-            d = 1.0 / np.where(np.abs(d) < tiny, tiny, d)
-            c = 1.0 + term / c
-            c = np.where(np.abs(c) < tiny, tiny, c)
-            change = c * d
-            value = value * change
-        if np.all(np.abs(change - 1.0) < 1e-15):
-            break
-    return value

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from privatile.errors import InputError, require
+from privatile.study.columns import Dithered, Empirical
 from privatile.study.populations import (
     Cauchy,
-    Empirical,
     Laplace,
     LogNormal,
     Mixture,
@@ -28,7 +28,7 @@ def sampler_arrays(populations: Sequence[Population]) -> tuple[np.ndarray[tuple[
 
     Client k has parts firsts[k] … firsts[k+1] − 1.
     A mixture's parts are its components with cumulative weights. `shapes` holds Student's degrees, or where an
-    empirical part's records begin in `values`; `sizes` how many there are.
+    empirical part's records begin in `values`; `sizes` how many there are, and `scales` how far they are dithered.
     """
     firsts = [0]
     rows: list[tuple[int, float, float, float, float, int]] = []
@@ -39,7 +39,8 @@ def sampler_arrays(populations: Sequence[Population]) -> tuple[np.ndarray[tuple[
         for part, upto in zip(parts, np.cumsum(weights).tolist(), strict=True):
             kind = _kind(part)
             if isinstance(part, Empirical):
-                rows.append((kind, upto, 0.0, 1.0, float(held), part.values.size))
+                width = part.width if isinstance(part, Dithered) else 0.0
+                rows.append((kind, upto, 0.0, width, float(held), part.values.size))
                 columns.append(part.values)
                 held += part.values.size
             elif isinstance(part, Uniform):
@@ -87,6 +88,6 @@ def _kind(part: Population) -> int:
         kernels.EMPIRICAL,
     )
     for kind, code in zip(KINDS, codes, strict=True):
-        if type(part) is kind:
+        if isinstance(part, kind):
             return int(code)
     raise InputError(f"records of {type(part).__name__} cannot be drawn one by one.")

@@ -1,0 +1,115 @@
+"""The paper's tables, ours beside the printed ones, differences marked; from the folder of `privatile paper`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from privatile import __version__
+from privatile.errors import StoreError
+from privatile.report.markup import Markup, tag
+from privatile.report.shell import CITATION, document
+from privatile.study.paper import Comparison, compare, verdict
+from privatile.study.store import StudyStore
+
+TABLES = ("table1", "table2", "table3", "table4")
+PROTOCOLS = {
+    "independent": "Fresh data in every replication, exact critical values: the honest operating characteristic.",
+    "published": "One data set for all replications, as the released code does: to compare with the printed tables.",
+}
+
+
+def is_paper_folder(folder: Path) -> bool:
+    """Whether a folder holds a store of one of the paper's tables."""
+    return any(_stores(folder))
+
+
+def _stores(folder: Path) -> list[tuple[str, str, Path]]:
+    return [
+        (table, protocol, folder / f"{table}-{protocol}.db")
+        for protocol in PROTOCOLS
+        for table in TABLES
+        if (folder / f"{table}-{protocol}.db").is_file()
+    ]
+
+
+def paper_page(folder: Path) -> str:
+    """The whole page."""
+    found = _stores(folder)
+    if not found:
+        raise StoreError(f"{folder} holds none of the paper's tables. `privatile paper all --out {folder}` makes them.")
+    sections, facts = [], []
+    cells: list[Comparison] = []
+    for table, protocol, path in found:
+        with StudyStore.open_existing(path) as store:
+            compared = compare(table, store.rows())
+            title, replications = store.title, store.replications
+        cells += compared
+        sections.append(_table(f"{table}-{protocol}", title, protocol, replications, compared))
+        facts += [{**cell.row(), "protocol": protocol} for cell in compared]
+    differ = sum(cell.coverage_differs or cell.mae_differs for cell in cells)
+    hero = tag(
+        "header",
+        tag("h1", "The paper's tables, reproduced"),
+        tag("p", f"{len(cells) - differ} of {len(cells)}", class_="big"),
+        tag("p", "cells agree with the printed ones within Monte Carlo error", class_="interval"),
+        tag("p", verdict(cells), class_="sentence"),
+        class_="hero",
+    )
+    cite = tag("section", tag("h2", "The paper"), tag("pre", CITATION, tabindex="0"), _save())
+    plain = {"kind": "privatile paper", "format": 1, "privatile": __version__, "cells": facts}
+    return document("The paper's tables, reproduced", [hero, *sections, cite], plain, ("save.js",))
+
+
+def write_paper_page(folder: Path, target: Path) -> Path:
+    """Write the page of a folder."""
+    target.write_text(paper_page(folder), encoding="utf-8")
+    return target
+
+
+def _save() -> Markup:
+    return tag("p", tag("button", "Save the data of this page as JSON", type="button", id="save-json", class_="screen"))
+
+
+def _table(name: str, title: str, protocol: str, replications: int, cells: Sequence[Comparison]) -> Markup:
+    methods = list(dict.fromkeys(cell.method for cell in cells))
+    settings: dict[tuple[str, str, int, str, str], dict[str, Comparison]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.size):
+        where = (cell.scenario, cell.size_kind, cell.size, cell.level, cell.truth_rate)
+        settings.setdefault(where, {})[cell.method] = cell
+    lines = []
+    for (scenario, kind, size, level, rate), row in settings.items():
+        shown = [tag("td", _cell(row[method])) if method in row else tag("td", "–") for method in methods]
+        head = tag("th", f"{scenario}, {kind} = {size:,}", scope="row")
+        lines.append(tag("tr", head, tag("td", level), tag("td", rate), *shown))
+    heads = ["setting", "τ", "r", *methods]
+    return tag(
+        "section",
+        tag("h2", f"{title} ({protocol} data)", id=name),
+        tag("p", f"{PROTOCOLS[protocol]} {replications:,} replications. {verdict(cells)}"),
+        tag(
+            "div",
+            tag(
+                "table",
+                tag("caption", "Coverage and mean absolute error: ours, then the printed ones. ≠ marks a difference "
+                    "that the two Monte Carlo errors do not explain."),
+                tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
+                tag("tbody", *lines),
+            ),
+            class_="scroll",
+            tabindex="0",
+            role="region",
+            aria_label=f"{title}, {protocol}",
+        ),
+    )  # fmt: skip
+
+
+def _cell(cell: Comparison) -> Markup:
+    pairs = (
+        (f"{cell.coverage_like_theirs:.3f}", f"{cell.theirs.coverage:.3f}", cell.coverage_differs),
+        (f"{float(cell.ours['mae']):.4f}", f"{cell.theirs.mae:.4f}", cell.mae_differs),
+    )
+    parts = []
+    for ours, theirs, differs in pairs:
+        parts.append(tag("span", f"{ours} {'≠' if differs else '·'} {theirs}", class_="differs" if differs else None))
+    return tag("span", parts[0], tag("br"), parts[1])

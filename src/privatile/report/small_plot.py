@@ -1,0 +1,89 @@
+"""Small multiples as still drawings: one panel a setting, one line a method, error bars for Monte Carlo error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from privatile.report.markup import Markup, tag
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 190, 46, 10, 10, 36
+DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4")
+COLORS = ("var(--blue)", "var(--worry)", "var(--good)", "var(--note)", "var(--ink)")
+"""Told apart by dash and marker as well: colour alone says nothing here."""
+
+
+class Point(NamedTuple):
+    """One cell of a study."""
+
+    size: float
+    value: float
+    error: float
+
+
+def panel(
+    title: str, lines: Sequence[tuple[str, Sequence[Point]]], heights: tuple[float, float], rule: float | None
+) -> Markup:
+    """One panel: sizes on a logarithmic axis; `rule` is where the value should be."""
+    sizes = sorted({point.size for _, points in lines for point in points})
+    low, high = heights
+
+    def x(size: float) -> float:
+        if len(sizes) < 2:
+            return LEFT + (WIDTH - LEFT - RIGHT) / 2
+        share = (math.log(size) - math.log(sizes[0])) / (math.log(sizes[-1]) - math.log(sizes[0]))
+        return LEFT + 12 + share * (WIDTH - LEFT - RIGHT - 24)
+
+    def y(value: float) -> float:
+        return TOP + (1 - (min(max(value, low), high) - low) / (high - low)) * (HEIGHT - TOP - BOTTOM)
+
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        value = low + share * (high - low)
+        parts.append(
+            tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=f"{y(value):.1f}", y2=f"{y(value):.1f}", stroke="var(--line)")
+        )
+        parts.append(tag("text", f"{value:.3g}", x=LEFT - 6, y=f"{y(value) + 4:.1f}", text_anchor="end"))
+    if rule is not None:
+        parts.append(
+            tag(
+                "line",
+                x1=LEFT,
+                x2=WIDTH - RIGHT,
+                y1=f"{y(rule):.1f}",
+                y2=f"{y(rule):.1f}",
+                stroke="var(--ink)",
+                stroke_dasharray="3 3",
+            )
+        )
+    parts.extend(
+        tag("text", f"{size:,.0f}", x=f"{x(size):.0f}", y=HEIGHT - 20, text_anchor="middle")
+        for size in (sizes if len(sizes) <= 5 else [sizes[0], sizes[-1]])
+    )
+    for number, (_, points) in enumerate(lines):
+        color, dash = COLORS[number % len(COLORS)], DASHES[number % len(DASHES)]
+        nudge = (number - (len(lines) - 1) / 2) * 5
+        path = " ".join(f"{x(point.size) + nudge:.1f},{y(point.value):.1f}" for point in points)
+        parts.append(
+            tag("polyline", points=path, fill="none", stroke=color, stroke_width=1.6, stroke_dasharray=dash or None)
+        )
+        for point in points:
+            at = f"{x(point.size) + nudge:.1f}"
+            ends = (f"{y(point.value - 2 * point.error):.1f}", f"{y(point.value + 2 * point.error):.1f}")
+            parts.append(tag("line", x1=at, x2=at, y1=ends[0], y2=ends[1], stroke=color, stroke_width=1.6))
+            parts.append(tag("circle", cx=at, cy=f"{y(point.value):.1f}", r=3, fill=color))
+    drawing = tag("svg", *parts, class_="panel", viewBox=f"0 0 {WIDTH} {HEIGHT}", aria_hidden="true")
+    return tag("figure", tag("figcaption", title), drawing)
+
+
+def key(names: Sequence[str]) -> Markup:
+    """Which line is which."""
+    entries = []
+    for number, name in enumerate(names):
+        line = tag(
+            "line", x1=0, x2=32, y1=7, y2=7, stroke=COLORS[number % len(COLORS)], stroke_width=2.4,
+            stroke_dasharray=DASHES[number % len(DASHES)] or None,
+        )  # fmt: skip
+        entries.append(tag("li", tag("svg", line, width=34, height=14, aria_hidden="true"), " ", name))
+    return tag("ul", *entries, class_="key")

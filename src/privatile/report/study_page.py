@@ -1,0 +1,189 @@
+"""The report of a Monte Carlo study: coverage and error against size, method by method, and every cell."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privatile import __version__
+from privatile.report.markup import Markup, tag
+from privatile.report.shell import document
+from privatile.report.small_plot import Point, key, panel
+from privatile.study.store import StudyStore
+
+MARK_AT = 3.0
+"""Monte Carlo standard errors from the stated level at which a cell is marked: 1 honest cell in 370."""
+
+MOST_ROWS = 500
+SIZES = ("records", "rounds")
+
+
+def study_page(store: StudyStore, confidence_level: float = 0.95) -> str:
+    """The whole page, from a store as it stands."""
+    rows = store.rows()
+    sections = [_hero(store, rows, confidence_level)]
+    if rows:
+        sections += [_charts(rows, confidence_level), _table(rows, confidence_level)]
+    sections.append(_made(store, rows))
+    facts = {
+        "kind": "privatile study",
+        "format": 1,
+        "privatile": __version__,
+        "title": store.title,
+        "design": store.digest,
+        "protocol": store.protocol,
+        "replications": store.replications,
+        "cells": store.cells,
+        "confidence_level": confidence_level,
+        "rows": [{name: finite_or_none(value) for name, value in row.items()} for row in rows[:MOST_ROWS]],
+    }
+    return document(store.title, sections, facts, ("save.js",))
+
+
+def write_study_page(path: Path, target: Path, confidence_level: float = 0.95) -> Path:
+    """Write the page of a study's store."""
+    with StudyStore.open_existing(path) as store:
+        target.write_text(study_page(store, confidence_level), encoding="utf-8")
+    return target
+
+
+def finite_or_none(value: Any) -> Any:
+    """JSON knows no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def verdict(row: dict[str, Any], confidence_level: float) -> str:
+    """Whether a cell covers as it says: empty, `too low` or `too high`, judged by its Monte Carlo error."""
+    # The error at the stated level: that of the estimate itself is zero where every interval covers.
+    error = math.sqrt(confidence_level * (1.0 - confidence_level) / row["replications"])
+    apart = row["coverage"] - confidence_level
+    return "" if abs(apart) <= MARK_AT * error else "too low" if apart < 0 else "too high"
+
+
+def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
+    if not rows:
+        return tag("header", tag("h1", store.title), tag("p", "No cell is finished yet."), class_="hero")
+    coverages = [row["coverage"] for row in rows]
+    low = sum(verdict(row, confidence_level) == "too low" for row in rows)
+    ratio = statistics.median(row["rmse"] / row["bound"] for row in rows)
+    return tag(
+        "header",
+        tag("h1", store.title),
+        tag("p", f"{statistics.median(coverages):.3f}", class_="big"),
+        tag("p", f"median coverage of {confidence_level:.0%} intervals", class_="interval"),
+        tag(
+            "p",
+            f"Over {len(rows)} cells of {store.replications:,} replications the intervals cover {min(coverages):.3f} "
+            f"to {max(coverages):.3f} of the time; {low} cells cover less than they say by more than chance explains. "
+            f"The error is {ratio:.2f} times the least any method can reach (median).",
+            class_="sentence",
+        ),
+        class_="hero",
+    )
+
+
+def _size_of(row: dict[str, Any]) -> tuple[str, float]:
+    for name in SIZES:
+        if name in row:
+            return name, float(row[name])
+    return "size", 1.0
+
+
+def _setting(row: dict[str, Any]) -> str:
+    labels = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in row.items()
+        if isinstance(value, str) and name not in (*SIZES, "method")
+    ]
+    return ", ".join(labels) or "all cells"
+
+
+def _charts(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
+    methods = list(dict.fromkeys(str(row.get("method", "all")) for row in rows))
+    settings: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        settings.setdefault(_setting(row), []).append(row)
+    coverages = [row["coverage"] for row in rows]
+    ratios = [row["rmse"] / row["bound"] for row in rows]
+    lowest, highest = min(*coverages, confidence_level) - 0.02, min(1.0, max(*coverages, confidence_level) + 0.02)
+    parts = []
+    for title, heights, rule, value, error in (
+        ("Coverage", (lowest, highest), confidence_level, "coverage", "coverage_error"),
+        ("Error, as a multiple of the efficiency bound", (0.0, min(max(ratios) * 1.05, 6.0)), 1.0, "", ""),
+    ):
+        panels = []
+        for setting, cells in settings.items():
+            lines = []
+            for method in methods:
+                points = [
+                    Point(_size_of(row)[1], row[value], row[error])
+                    if value
+                    else Point(_size_of(row)[1], row["rmse"] / row["bound"], row["mae_error"] / row["bound"])
+                    for row in cells
+                    if str(row.get("method", "all")) == method
+                ]
+                lines.append((method, sorted(points)))
+            panels.append(panel(setting, lines, heights, rule))
+        parts += [tag("h3", title), tag("div", *panels, class_="panels")]
+    name = _size_of(rows[0])[0]
+    return tag(
+        "section",
+        tag("h2", f"Against the number of {name}"),
+        key(methods),
+        *parts,
+        tag("p", "Bars are two Monte Carlo standard errors each way; the dashed line is where a method should be."),
+    )
+
+
+def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
+    labels = [name for name, value in rows[0].items() if isinstance(value, str)]
+    heads = [*labels, "coverage", "± MC", "", "MAE", "± MC", "bias", "mean width", "error / bound"]
+    lines = []
+    for row in rows[:MOST_ROWS]:
+        mark = verdict(row, confidence_level)
+        cells: list[Markup] = [tag("td", row[name]) for name in labels[1:]]
+        numbers = [f"{row['coverage']:.3f}", f"{row['coverage_error']:.3f}", mark, f"{row['mae']:.5f}"]
+        numbers += [f"{row['mae_error']:.5f}", f"{row['bias']:+.5f}", f"{row['width']:.4f}"]
+        numbers.append(f"{row['rmse'] / row['bound']:.3f}")
+        lines.append(
+            tag(
+                "tr",
+                tag("th", row[labels[0]], scope="row") if labels else tag("th", "all", scope="row"),
+                *cells,
+                *(tag("td", number, class_="worry" if number == "too low" else None) for number in numbers),
+            )
+        )
+    head = tag("tr", *(tag("th", name.replace("_", " "), scope="col") if name else tag("td", "") for name in heads))
+    left = len(rows) - MOST_ROWS
+    return tag(
+        "section",
+        tag("h2", "Every cell"),
+        tag(
+            "div",
+            tag("table", tag("thead", head), tag("tbody", *lines)),
+            class_="scroll",
+            tabindex="0",
+            role="region",
+            aria_label="Table of cells",
+        ),
+        tag("p", f"{left:,} more cells are in the store only.") if left > 0 else None,
+    )
+
+
+def _made(store: StudyStore, rows: Sequence[dict[str, Any]]) -> Markup:
+    seconds = sum(row["seconds"] for row in rows)
+    when = time.strftime("%Y-%m-%d", time.gmtime(store.created))
+    return tag(
+        "section",
+        tag("h2", "How it was made"),
+        tag(
+            "p",
+            f"privatile {__version__}, design {store.digest[:16]}…, {store.protocol} data, begun on {when}; "
+            f"{len(rows)} of {store.cells} cells, {seconds:,.0f} s of computing.",
+        ),
+        tag("p", tag("button", "Save the data of this page as JSON", type="button", id="save-json", class_="screen")),
+    )

@@ -1,0 +1,106 @@
+"""Data columns as populations: the records themselves, or the records dithered.
+
+Nothing here shows a record: not its text, not an error, not a design.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privatile.errors import InputError
+from privatile.study.populations import Floats, Population, as_floats, bisect, check_positive
+
+
+class Empirical(Population):
+    """A data column as a population: every record equally likely, drawn with replacement.
+
+    >>> Empirical([3.0, 1.0, 2.0, 2.0]).quantile(0.5)
+    2.0
+    """
+
+    smooth = False
+
+    def __init__(self, values: ArrayLike) -> None:
+        column = np.sort(as_floats(values).ravel())
+        if column.size == 0 or not np.all(np.isfinite(column)):
+            raise InputError("values must be finite numbers, at least one of them.")
+        column.flags.writeable = False
+        self.values: Floats = column
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Empirical) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Empirical({self.values.size} records)"
+
+    def _cdf(self, x: Floats) -> Floats:
+        return np.searchsorted(self.values, x, side="right") / self.values.size
+
+    def _density(self, x: Floats) -> Floats:
+        raise InputError("an empirical population has no density: it is all atoms. Smooth it, or dither the records.")
+
+    def _quantile(self, p: Floats) -> Floats:
+        # ⌈np⌉-th smallest; the small slack keeps p = j/n, written in doubles, at the j-th.
+        rank = np.ceil(p * self.values.size - 1e-9).astype(np.int64) - 1
+        return self.values[np.clip(rank, 0, self.values.size - 1)]
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` records, drawn with replacement."""
+        return self.values[rng.integers(0, self.values.size, size)]
+
+    def to_spec(self) -> dict[str, Any]:
+        """Refused: a design holds no records."""
+        raise InputError("an empirical population cannot be written into a design: records stay out of it.")
+
+
+class Dithered(Empirical):
+    """A data column whose every record is moved by a uniform amount of ±width/2: atoms become a density.
+
+    F(x) = mean of clip((x − v)/width + ½, 0, 1) over the records v.
+
+    >>> Dithered([0.0, 10.0], width=4.0).cdf([-2.0, 0.0, 5.0, 11.0]).tolist()
+    [0.0, 0.25, 0.5, 0.875]
+    """
+
+    def __init__(self, values: ArrayLike, width: float) -> None:
+        super().__init__(values)
+        check_positive("width", width)
+        self.width = float(width)
+        self._sums = np.concatenate([[0.0], np.cumsum(self.values)])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dithered) and self.width == other.width and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((super().__hash__(), self.width))
+
+    def __repr__(self) -> str:
+        return f"Dithered({self.values.size} records, width={self.width:g})"
+
+    def _near(self, x: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Ranks between which the records lie that a dither may carry across x."""
+        low = np.searchsorted(self.values, x - self.width / 2.0, side="right")
+        high = np.searchsorted(self.values, x + self.width / 2.0, side="right")
+        return low, high
+
+    def _cdf(self, x: Floats) -> Floats:
+        low, high = self._near(x)
+        inside = (high - low) * (x / self.width + 0.5) - (self._sums[high] - self._sums[low]) / self.width
+        return np.asarray((low + inside) / self.values.size)
+
+    def _density(self, x: Floats) -> Floats:
+        low, high = self._near(x)
+        return np.asarray((high - low) / (self.values.size * self.width))
+
+    def _quantile(self, p: Floats) -> Floats:
+        return bisect(self._cdf, p)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` records, drawn with replacement, each moved."""
+        return super().sample(size, rng) + self.width * (rng.random(size) - 0.5)

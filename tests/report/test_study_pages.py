@@ -1,0 +1,125 @@
+"""Pages of studies and of the paper's tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
+from privatile.report.paper_page import paper_page
+from privatile.report.study_page import verdict
+from privatile.study.paper import paper_study, published_tables
+from privatile.study.store import SCHEMA
+
+TITLE = "</script><script>alert(1)</script> & sizes"
+
+
+def made_store(path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2) -> Path:
+    """A store as a finished study leaves it, without the hours."""
+    connection = sqlite3.connect(path)
+    connection.executescript(SCHEMA)
+    connection.execute(
+        "INSERT INTO study VALUES (1, ?, ?, 'independent', 1000, 1, ?, 1.8e9)", (title, "ab" * 32, 2 * rows)
+    )
+    place = 0
+    for method in ("C1", "<b>C5</b>"):
+        for records in [200, 1000, 5000][:rows]:
+            labels = {"population": "N", "level": "0.5", "truth_rate": "0.5", "method": method, "records": str(records)}
+            summary = {
+                "replications": 1000, "truth": 0.0, "critical_value": 6.7, "coverage": coverage,
+                "coverage_error": 0.007, "coverage_beside": float("nan"), "mae": 0.1 / records**0.5, "mae_error": 0.001,
+                "bias": 0.0, "bias_error": 0.0, "rmse": 0.12 / records**0.5, "width": 0.3, "width_error": 0.0,
+                "bound": 0.11 / records**0.5, "updates": 10,
+            }  # fmt: skip
+            connection.execute(
+                "INSERT INTO result VALUES (?, ?, ?, 1.0, 0.0)", (place, json.dumps(labels), json.dumps(summary))
+            )
+            place += 1
+    connection.commit()
+    connection.close()
+    return path
+
+
+def test_a_study_gets_a_page(tmp_path: Path) -> None:
+    made_store(tmp_path / "study.db")
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "study.db"), "-o", str(tmp_path / "study.html")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "study.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "<b>C5</b>" not in page
+    assert page.count('class="panel"') == 2  # one setting: coverage and error
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert facts["title"] == TITLE
+    assert len(facts["rows"]) == 4
+    assert facts["rows"][0]["coverage_beside"] is None
+    assert "0 cells cover less than they say" in page
+
+
+def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
+    row = {"coverage": 0.949, "replications": 1000}
+    assert verdict(row, 0.95) == ""
+    assert verdict({**row, "coverage": 0.92}, 0.95) == "too low"
+    assert verdict({**row, "coverage": 1.0}, 0.95) == "too high"
+    assert verdict({**row, "coverage": 0.92, "replications": 100}, 0.95) == ""
+    made_store(tmp_path / "low.db", coverage=0.90)
+    CliRunner().invoke(main, ["report", str(tmp_path / "low.db")])
+    assert (tmp_path / "low.html").read_text(encoding="utf-8").count('class="worry">too low') == 4
+
+
+def test_a_study_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    made_store(tmp_path / "study.db", rows=0)
+    assert CliRunner().invoke(main, ["report", str(tmp_path / "study.db")]).exit_code == 0
+    assert "No cell is finished yet" in (tmp_path / "study.html").read_text(encoding="utf-8")
+
+
+def test_the_papers_tables_beside_the_printed_ones(tmp_path: Path) -> None:
+    """Fed with the printed values every cell agrees; fed with others, each is marked."""
+    printed = published_tables()
+    for shift, agree in ((0.0, True), (0.2, False)):
+        folder = tmp_path / f"paper-{shift}"
+        folder.mkdir()
+        study = paper_study("table1", "independent", 1000)
+        connection = sqlite3.connect(folder / "table1-independent.db")
+        connection.executescript(SCHEMA)
+        facts = (study.title, study.digest, len(study.entries))
+        connection.execute("INSERT INTO study VALUES (1, ?, ?, 'independent', 1000, 1, ?, 1.8e9)", facts)
+        from privatile.study.paper import compare
+
+        for place, entry in enumerate(study.entries):
+            labels = dict(entry.labels)
+            blank = {
+                "replications": 1000, "truth": 0.0, "critical_value": 6.7, "coverage": 0.5, "coverage_error": 0.007,
+                "coverage_beside": float("nan"), "mae": 1.0, "mae_error": 0.0001, "bias": 0.0, "bias_error": 0.0,
+                "rmse": 1.0, "width": 0.3, "width_error": 0.0, "bound": 1.0, "updates": 1,
+            }  # fmt: skip
+            (cell,) = compare("table1", [{**labels, **blank, "seconds": 0.0}])
+            blank |= {"coverage": cell.theirs.coverage - shift, "mae": cell.theirs.mae + shift}
+            row = (place, json.dumps(labels), json.dumps(blank))
+            connection.execute("INSERT INTO result VALUES (?, ?, ?, 1.0, 0.0)", row)
+        connection.commit()
+        connection.close()
+        page = paper_page(folder)
+        count = len(study.entries)
+        assert f">{count if agree else 0} of {count}<" in page
+        assert page.count('class="differs"') == (0 if agree else 2 * count)
+        assert len(page.encode()) < 500_000
+    assert len(printed) >= count
+    done = CliRunner().invoke(main, ["report", str(folder), "-o", str(tmp_path / "paper.html")])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("make", ["empty folder", "text"])
+def test_what_is_nothing_of_ours_is_refused(tmp_path: Path, make: str) -> None:
+    source = tmp_path / "it"
+    if make == "text":
+        source.write_text("x" * 5000)
+    else:
+        source.mkdir()
+    done = CliRunner().invoke(main, ["report", str(source)])
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
