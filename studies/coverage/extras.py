@@ -1,6 +1,6 @@
 """What the cells do not show: stopping by width, several levels at once, the paper's Table 2 settings.
 
-python studies/coverage/extras.py [--runs N] [--gpu] [--results FILE]: prints and writes rows of kind, setting, name, value.
+python studies/coverage/extras.py [--runs N] [--gpu] [--results FILE] prints and writes kind, setting, name, value.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from privatile.study.coverage import FAMILIES, make_cell
 from privatile.study.on_gpu import arrays_on_gpu
 from privatile.study.tuned import TunedCell, simulate, stopping
 
+
+def arrays() -> Any:
+    """numpy, or CuPy while the study runs on a GPU."""
+    return vars(tuned)["np"]
+
+
 HERE = Path(__file__).parent
 Rows = Iterator[tuple[str, str, str, float]]
 
@@ -26,7 +32,7 @@ def widths(runs: int) -> Rows:
     """Runs that stop when the sequence is narrow enough, at two widths."""
     for family, level, info in (("normal", 0.5, 6000), ("log-normal", 0.8, 6000), ("hete-d", 0.5, 3000)):
         cell = make_cell("stop", family=family, clients=10, truth_rate=0.5, level=level, information=info)
-        got = simulate(cell, runs, tuned.np.random.default_rng(31))
+        got = simulate(cell, runs, arrays().random.default_rng(31))
         for errors in (4.5, 6.0):
             found = stopping(cell, got, errors * cell.bound)
             for name, value in found._asdict().items():
@@ -36,7 +42,7 @@ def widths(runs: int) -> Rows:
 def joint(runs: int) -> Rows:
     """Three levels of one run, each asked of a third of the records, intervals at Šidák's level."""
     for family in ("normal", "hete-l", "t3"):
-        np = tuned.np
+        np = arrays()
         every = np.ones(runs, dtype=np.bool_)
         for place, level in enumerate((0.3, 0.5, 0.8)):
             cell = TunedCell(FAMILIES[family](10), (0.5,) * 10, (5000,) * 10, level)
@@ -56,7 +62,7 @@ def table2(runs: int) -> Rows:
         for level in (0.3, 0.5, 0.8):
             for name, rates in settings.items():
                 cell = TunedCell(FAMILIES["hete-l"](10), rates, (records,) * 10, level)
-                got = simulate(cell, runs, tuned.np.random.default_rng(51))
+                got = simulate(cell, runs, arrays().random.default_rng(51))
                 off, reach = abs(got.fit.center - cell.truth), got.reach()
                 setting = f"t_T={records} τ={level:g} r={name}"
                 yield "table 2", setting, "mae", float(off.mean())
