@@ -135,7 +135,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 "would help.",
             )
         )
-    if reached < FEW_RELAXATIONS:
+    if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan):
         caveats.append(
             Caveat(
                 "relaxations",

@@ -64,6 +64,8 @@ class ClientFacts:
     local_rank: float
     lying_rank: float
     """How far, in rank, a lying client could push the estimate among the honest ones; ∞: no bound."""
+    local_rank_interval: tuple[float, float] = (math.nan, math.nan)
+    """Of its share below the quantile, at the result's confidence."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class QuantileResult:
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
     """The confidence sequence at this look: may be watched while the run goes on; none without a slope."""
+    explanation: tuple[str, ...] = ()
+    """Why the run asked what it asked, in sentences."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
     """How to make a report of the run behind this result; whoever ran it knows."""
 
@@ -191,6 +195,12 @@ class QuantileResult:
                 Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
                 Row("level", "level", client.level, f"{client.level:g}"),
                 Row("local_rank", "its share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
+                Row(
+                    "local_rank_interval",
+                    "interval",
+                    {"low": finite(client.local_rank_interval[0]), "high": finite(client.local_rank_interval[1])},
+                    "{:.3f} … {:.3f}".format(*client.local_rank_interval),
+                ),
                 Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
             ]
             for client in self.clients
@@ -201,6 +211,7 @@ class QuantileResult:
         facts: dict[str, Any] = {row.key: row.value for row in self.rows()}
         facts["clients"] = [{row.key: row.value for row in rows} for rows in self.client_rows()]
         facts["caveats"] = [caveat._asdict() for caveat in self.caveats]
+        facts["explanation"] = list(self.explanation)
         return facts
 
     def to_json(self) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Protocol
 
-from privatile.auto import AutoPlan, remembered
+from privatile.auto import AutoPlan, pooled_noise, remembered
 from privatile.critical import Normalizer
 from privatile.diagnostics import diagnose
 from privatile.errors import InputError
-from privatile.estimator import Plan, RoundState, local_ranks
+from privatile.estimator import Client, Plan, RoundState, local_ranks
+from privatile.explain import explain
 from privatile.inference import (
     Inference,
     Trajectory,
@@ -103,6 +105,7 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
     alone, curve = read(spec, plan, state, trajectory)
     inference = jointly(alone, spec.joint)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
+    pooled = pooled_noise(plan.clients)
     clients = tuple(
         ClientFacts(
             name=client.name,
@@ -114,8 +117,11 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
             level=client.level,
             local_rank=rank,
             lying_rank=lying_rank(client, plan.level),
+            local_rank_interval=rank_interval(client, rank, answered, pooled, spec.confidence_level),
         )
-        for client, asked, rank in zip(plan.clients, state.asked, local_ranks(state, plan), strict=True)
+        for client, asked, rank, answered in zip(
+            plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True
+        )
     )
     found = diagnose(plan, state, trajectory, curve)
     anytime = None
@@ -136,13 +142,19 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         design=spec.design,
         mode=plan.mode,
         clients=clients,
-        caveats=(*found.caveats, *reachable(spec, plan, state, interval), *caveats(spec, plan, state, inference)),
+        caveats=(
+            *found.caveats,
+            *reachable(spec, plan, state, interval),
+            *heaped(spec, interval),
+            *caveats(spec, plan, state, inference),
+        ),
         run=run,
         simulated=spec.simulated,
         inference=inference,
         scale=plan.scale,
         diagnostics=found.rows,
         anytime=anytime,
+        explanation=explain(plan, state, trajectory, curve),
     )
 
 
@@ -206,6 +218,20 @@ def estimand_in_words(spec: Reading, plan: Plan) -> str:
     return words
 
 
+def rank_interval(
+    client: Client, rank: float, answered: int, pooled: float, confidence_level: float
+) -> tuple[float, float]:
+    """F_k(Q*) with its interval: the noise of the client's own answers, and that of the estimate they were asked about.
+
+    The second is taken at the mixture's slope; a client with a much steeper distribution there has more.
+    """
+    if not answered:
+        return math.nan, math.nan
+    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    error = math.sqrt(client.mechanism.variance(min(max(rank, 0.0), 1.0)) / answered + pooled)
+    return max(0.0, rank - z * error), min(1.0, rank + z * error)
+
+
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
     """Several levels of one run, so that a higher level never has a lower quantile.
 
@@ -230,6 +256,33 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
             caveats=(*result.caveats, note),
         )
     return tuple(put)
+
+
+def round_value_inside(low: float, high: float) -> float | None:
+    """A number of two significant digits inside the interval; none where zero is inside, or none is round there.
+
+    >>> round_value_inside(48_700.0, 50_100.0), round_value_inside(55_100.0, 55_900.0)
+    (49000.0, None)
+    """
+    if low <= 0.0 <= high or not math.isfinite(high - low):
+        return None
+    unit = 10.0 ** (math.floor(math.log10(max(abs(low), abs(high)))) - 1)
+    first = math.ceil(low / unit) * unit
+    return first if first <= high else None
+
+
+def heaped(spec: Reading, interval: ConfidenceInterval) -> list[Caveat]:
+    """The answers cannot show an atom smaller than their noise: a round value inside the interval is all there is."""
+    if spec.dither or (value := round_value_inside(*interval)) is None:
+        return []
+    return [
+        Caveat(
+            "atom",
+            f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
+            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: then estimate "
+            "with --dither, as wide as the values are apart.",
+        )
+    ]
 
 
 def reachable(spec: Reading, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
