@@ -102,7 +102,7 @@ def device_times(device: Device, batch: Batch, repeats: int) -> list[float]:
 
 
 def sweep(batch: Batch, names: list[str]) -> None:
-    for threads, blocks in ((32, 24), (32, 32), (64, 8), (64, 12), (64, 14), (64, 16), (64, 20), (128, 6), (128, 8)):
+    for threads, blocks in ((32, 16), (32, 20), (64, 6), (64, 8), (64, 10), (64, 12), (64, 16), (128, 4), (128, 5)):
         options = ("-fmad=false", "-std=c++17", f"-DTHREADS={threads}", f"-DBLOCKS={blocks}")
         median = float(np.median(device_times(Device(options, threads), batch, 4)[1:]))
         print(f"{threads:4d} threads a block, {blocks:2d} blocks a multiprocessor: {median:.4f} s", flush=True)
@@ -112,8 +112,16 @@ def sweep(batch: Batch, names: list[str]) -> None:
         median = float(np.median(device_times(device, part, 4)[1:]))
         rate = sum(block.cell.updates for block in part.blocks) * 128 / median
         print(f"{method:12s} alone: {median:.4f} s, {rate:.3g} updates/s", flush=True)
-    longest = [block for block in batch.blocks if block.place == batch.blocks[0].place]
-    print(f"the longest cell alone: {np.median(device_times(device, pack(longest), 4)[1:]):.4f} s")
+    for method in ("C1", "C5", "Log", "DP-SGD (C1)", "DC"):
+        for population in ("homogeneous", "Hete L", "Hete D"):
+            for size in ("records=50000", "rounds=10000"):
+                fits = [n for n in names if all(part in f"{n}," for part in (f"method={method},", population, size))]
+                own = [block for block in batch.blocks if fits and names[block.place] == fits[-1]]
+                if own:
+                    median = float(np.median(device_times(device, pack(own), 4)[1:]))
+                    turns = own[0].cell.lengths.shape[1] * len(own[0].cell.populations)
+                    each = 1e9 * median / own[0].cell.updates
+                    print(f"{fits[-1]}: {median:.4f} s, {each:.1f} ns an update, {1e9 * median / turns:.1f} ns a turn")
 
 
 def main() -> None:
@@ -153,6 +161,7 @@ def main() -> None:
         "updates": updates,
         "device_seconds": {"first": round(first, 4), "median": round(median, 4), "all": [round(t, 4) for t in times]},
         "updates_per_second": float(f"{updates / median:.4g}"),
+        "quotients_off": device.wrong_quotients(),
         "whole_run_seconds": round(whole, 3),
         "of_which": {name: round(lap, 3) for name, lap in laps.items()},
     }

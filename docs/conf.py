@@ -46,6 +46,17 @@ def _plain_bars(app: object, what: str, name: str, obj: object, options: object,
     lines[:] = [line.replace("|", r"\|") for line in lines]
 
 
+def _known_pages(app: object, name: str, source: list[str]) -> None:
+    """The contents list every page there may be; those of a part that is not here yet are left out."""
+    if name == root_doc:
+        source[0] = "\n".join(
+            line
+            for line in source[0].split("\n")
+            if not re.fullmatch(r"[a-z]+(/[a-z]+)?", line) or (HERE / f"{line}.md").is_file()
+        )
+
+
 def setup(app: Any) -> None:
     """Hooks of this site."""
+    app.connect("source-read", _known_pages)
     app.connect("autodoc-process-docstring", _plain_bars)

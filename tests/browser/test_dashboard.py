@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.made_runs import SlowRun, long_run
 
 from privatile.dashboard.serving import Place, beside, listen
+from tests.made_runs import SlowRun, long_run
 
 pytestmark = pytest.mark.browser
 

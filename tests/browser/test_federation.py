@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.federation.kit import Federation, make_study
 
 from privatile.federation.broker import free_port
+from tests.federation.kit import Federation, make_study
 
 pytestmark = pytest.mark.browser
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.made_runs import long_run
 
 import privatile
 from privatile.report.run_page import write_run_page
 from privatile.report.view import read_view
+from tests.made_runs import long_run
 
 pytestmark = pytest.mark.browser
 

@@ -18,12 +18,12 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
-from tests.made_runs import SlowRun, long_run
 
 from privatile.dashboard.app import make_app
 from privatile.dashboard.live import LiveRun
 from privatile.dashboard.serving import Place, beside, listen
 from privatile.errors import InputError, StoreError
+from tests.made_runs import SlowRun, long_run
 
 LOCAL = {"host": "127.0.0.1:8000"}
 

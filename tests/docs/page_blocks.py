@@ -3,7 +3,7 @@
     python tests/docs/page_blocks.py PAGE FOLDER
 
 Python blocks share one namespace. The commands of a console block (lines after `$ `) run in bash, which stops at the
-first failure. Blocks of other languages are for reading.
+first failure. A code block with a caption is written to the file that the caption names. Other blocks are for reading.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.S | re.M)
+FENCE = re.compile(
+    r"^(?P<fence>`{3,}|~{3,})(?P<language>\{code-block\} \w+|[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)[ \t]*$",
+    re.S | re.M,
+)
+CAPTION = re.compile(r":caption: (?P<name>[\w.-]+)\n+(?P<content>.*)", re.S)
 NOT_HERE = ("pip install", "make ", "apt-get ")
 """Commands that set up the very environment the tests run in: `make test` itself has run them before."""
 
@@ -31,11 +35,15 @@ def blocks(text: str) -> list[Block]:
     """The fenced blocks of a page that are executed; indented ones (inside lists) too."""
     found = []
     for match in FENCE.finditer(re.sub(r"^ {2,}(?=```)", "", text, flags=re.M)):
-        if match["language"] in ("python", "console"):
+        captioned = CAPTION.match(match["body"]) if match["language"].startswith("{") else None
+        line = text[: match.start()].count("\n") + 1
+        if captioned:
+            found.append(Block(f"file {captioned['name']}", captioned["content"], line))
+        elif match["language"] in ("python", "console"):
             lines = match["body"].splitlines()
             indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
             body = "\n".join(line[indent:] for line in lines)
-            found.append(Block(match["language"], body, text[: match.start()].count("\n") + 1))
+            found.append(Block(match["language"], body, line))
     return found
 
 
@@ -59,7 +67,9 @@ def main(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         where = f"{page}:{block.line}"
         print(f"--- {where} {block.language}", flush=True)
-        if block.language == "python":
+        if block.language.startswith("file "):
+            Path(block.language.removeprefix("file ")).write_text(block.body, encoding="utf-8")
+        elif block.language == "python":
             exec(compile(block.body, where, "exec"), namespace)
         elif script := commands(block.body):
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], stdin=subprocess.DEVNULL, check=False)

@@ -10,11 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tests.docs.page_blocks import blocks, commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 PAGES = [page for page in PAGES if "_build" not in page.parts]
+
+
+FOR_READING = {
+    # The whole paper takes minutes; tests/study runs its parts, each with few replications.
+    "paper.md",
+    # What to type when a federation is in trouble; tests/federation brings the trouble about.
+    "runbook.md",
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +49,9 @@ def furnish(folder: Path) -> None:
         for person in range(1500)
     ]
     (folder / "salaries.csv").write_text("region,person,salary\n" + "\n".join(rows) + "\n")
+    for region, median in medians.items():
+        salaries = median * np.exp(0.6 * rng.standard_normal(1600))
+        (folder / f"{region}.csv").write_text("salary\n" + "\n".join(f"{salary:.2f}" for salary in salaries) + "\n")
     stays = [f"{hospital},{rng.gamma(2, 20):.1f}" for hospital in ("st-mary", "county") for _ in range(2000)]
     (folder / "waiting.csv").write_text("hospital,days\n" + "\n".join(stays) + "\n")
 
@@ -80,10 +92,18 @@ def test_a_page_that_is_wrong_fails(tmp_path: Path, environment: dict[str, str])
         assert done.returncode != 0
 
 
-def test_no_block_hides_in_another_language() -> None:
+def test_no_command_hides_in_a_block_that_is_not_run() -> None:
+    """Commands stand in console blocks, code in python blocks; the rest is for reading."""
     for page in PAGES:
-        for language in re.findall(r"^\s*```(\w+)", page.read_text(encoding="utf-8"), re.M):
-            assert language in {"python", "console", "text", "toml", "json", "ini", "sql"}, f"{page}: {language}"
+        text = page.read_text(encoding="utf-8")
+        for language in re.findall(r"^\s*```(\w+)", text, re.M):
+            assert language in {"python", "console", "text", "toml", "json"}, f"{page}: {language}"
+        for command in re.findall(r"^ {4,}(?:\$ )?(privatile .*)", text, re.M):
+            assert page.name in FOR_READING, f"{page}: {command}"
+        for body in re.findall(
+            r"^```(?:text)?\n(.*?)^```$", re.sub(r"^```[\w{].*?^```$", "", text, flags=re.S | re.M), re.S | re.M
+        ):
+            assert "privatile " not in body or page.name in FOR_READING, f"{page}: {body}"
 
 
 @pytest.fixture(scope="session")

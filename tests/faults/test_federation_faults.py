@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.federation.kit import Federation, make_study
 
 from privatile.estimator import replay
 from privatile.federation.broker import free_port, running_broker
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from tests.federation.kit import Federation, make_study
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
 ROUNDS, KILLS, CUTS = (200, 30, 10) if LONG else (60, 7, 3)

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tests.federation.kit import Federation, make_study, start
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.broker import free_port, running_broker
 from privatile.federation.ops import Metrics, ops_page
 from privatile.federation.running import ServeOptions, open_run, serve_run, unit_text
+from tests.federation.kit import Federation, make_study, start
 
 
 def call(*arguments: str, **settings: str) -> Result:

@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.federation.kit import REPOSITORY
 
 from privatile.engines import flower
 from privatile.errors import MissingExtra
+from tests.federation.kit import REPOSITORY
 
 PYTHON = os.environ.get("PRIVATILE_FLOWER_PYTHON", str(REPOSITORY / ".venv-flower" / "bin" / "python"))
 

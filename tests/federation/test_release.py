@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.federation.kit import Federation, make_study
 
 from privatile.errors import InputError
 from privatile.federation.keys import KeyPair
 from privatile.federation.release import canonical, countersign, read_record, release, verify_record, write_record
+from tests.federation.kit import Federation, make_study
 
 
 @pytest.fixture(scope="module")

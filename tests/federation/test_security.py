@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.federation.kit import Federation, make_study, tasks, until
 
 from privatile.errors import BrokerError
 from privatile.federation import subjects
@@ -25,6 +24,7 @@ from privatile.federation.control import Control
 from privatile.federation.keys import KeyPair
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
 from privatile.protocol import Answer, Question
+from tests.federation.kit import Federation, make_study, tasks, until
 
 MARK = "4711.4711"
 """Stands for a record's value in hostile messages: it must turn up nowhere."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.federation.kit import Federation, make_study, tasks, until
 
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
@@ -32,6 +31,7 @@ from privatile.federation.wire import AskMessage, Link
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from tests.federation.kit import Federation, make_study, tasks, until
 
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:

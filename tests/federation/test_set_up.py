@@ -8,7 +8,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.federation.kit import Federation, make_study
 
 from privatile.errors import BrokerError, InputError
 from privatile.federation.broker import check_configuration, client_permissions, find_binary
@@ -24,6 +23,7 @@ from privatile.federation.invitation import read_enrolment, read_invitation
 from privatile.federation.keys import KeyPair, read_key, verify, write_private
 from privatile.federation.policy import Policy, load_policy
 from privatile.federation.site import enroll
+from tests.federation.kit import Federation, make_study
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.federation.kit import make_study
 
 from privatile.errors import InputError
 from privatile.federation.study import Study, Terms, load_study, study_toml
+from tests.federation.kit import make_study
 
 
 def test_file_reads_back_as_the_same_study(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.federation.kit import REPOSITORY, Federation, make_study, tasks, until
 
 from privatile.errors import ProtocolError
 from privatile.federation import wire
@@ -19,6 +18,7 @@ from privatile.federation.connection import Msg, connected
 from privatile.federation.keys import KeyPair, verify
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
 from privatile.protocol import Answer, Question
+from tests.federation.kit import REPOSITORY, Federation, make_study, tasks, until
 
 LINK = Link(3, "ab" * 16)
 STUDY = "0" * 64

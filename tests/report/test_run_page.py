@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.made_runs import long_run
 
 import privatile
 from privatile.cli import main
@@ -21,6 +20,7 @@ from privatile.report.view import read_view
 from privatile.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from tests.made_runs import long_run
 
 HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">'"`{{7*7}}"""
 

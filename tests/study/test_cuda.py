@@ -161,7 +161,7 @@ WRONG = {
     "truth rate off": ("base + slope * near", "base + 0.98f * slope * near"),
     "a zero moves too little": ("place += below ? up : down", "place += below ? up : down + (down >> 12)"),
     "debiased too little": ("gain * count - loss", "0.98 * gain * count - loss"),
-    "rounds one late": ("const Round round = rounds[m]", "const Round round = rounds[m ? m - 1 : 0]"),
+    "rounds one late": ("next = rounds[m + 1 < last ? m + 1 : m];  // on", "next = rounds[m];  // on"),
 }
 
 

@@ -136,6 +136,7 @@ class LiveRun:
             "started": view.created,
             "finished": record.finished,
             "last_round_at": float(times[-1]) if len(times) else None,
+            "until_width": view.spec.until_width,
             "done": view.done,
             "planned": view.planned,
             "rate": _rate(times, now),
@@ -182,10 +183,7 @@ def _level(view: RunView, level: LevelView) -> dict[str, Any]:
 
 def anytime_of(result: QuantileResult) -> dict[str, float] | None:
     """The interval that may be looked at as often as one likes; none where the run has none yet."""
-    anytime = getattr(result, "anytime", None)
-    if anytime is None or not all(map(math.isfinite, anytime)):
-        return None
-    return {"low": anytime[0], "high": anytime[1]}
+    return None if result.anytime is None else {"low": result.anytime.low, "high": result.anytime.high}
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:

@@ -68,6 +68,13 @@ CAVEAT_TITLES = {
 
 
 def _complete(view: RunView) -> Finding:
+    if view.finished is not None and view.done < view.planned:
+        return Finding(
+            "good",
+            "Complete",
+            f"The run stopped by its own rule after {view.done:,} of {view.planned:,} rounds; the records left "
+            "over were not asked.",
+        )
     if view.finished is not None:
         return Finding("good", "Complete", f"All {view.done:,} planned rounds were asked and stored.")
     return Finding(

@@ -187,9 +187,9 @@ def _chart(index: int, level: LevelView, path: ThinPath, several: bool) -> Marku
     thinned = len(level.history) > len(path.rounds)
     caption = join(
         [
-            "Grey: where the question stood. Blue: its running mean, the estimate, with the interval that the run "
-            "would have reported had it ended there. ",
-            f"The first {level.history.burn_in:,} rounds are burn-in and are not averaged. "
+            "Grey: where the question stood. Blue: the estimate, with the interval that the run would have reported "
+            "had it ended there. ",
+            f"The first {level.history.burn_in:,} rounds found the place (burn-in) and are not averaged. "
             if level.history.burn_in
             else "",
             f"{len(level.history):,} rounds are drawn as {len(path.rounds):,} steps that keep every extreme; the "

@@ -16,7 +16,7 @@ from privatile.result import QuantileResult
 from privatile.scale import Scale
 from privatile.server.store import RunStore
 from privatile.spec import RunSpec
-from privatile.summary import summarize
+from privatile.summary import rearranged, summarize
 
 Floats = NDArray[np.float64]
 
@@ -137,8 +137,19 @@ class RunRecord:
         """Rounds planned at most."""
         return max(history.plan.rounds for history in self.histories)
 
+    def _result(self, history: LevelHistory) -> QuantileResult | None:
+        state = history.state()
+        if state.averages.rounds < 2:
+            return None
+        return summarize(self.spec, history.plan, state, history.trajectory(), self.run)
+
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it stands. `results`, one a level, replace those worked out here: they may carry more caveats."""
+        if results is None:
+            found = [self._result(history) for history in self.histories]
+            known = [result for result in found if result is not None]
+            # As the run itself reports them: quantiles that cross by chance are put in order.
+            results = rearranged(known) if len(known) == len(found) else None
         levels = tuple(
             level_view(self.spec, history, self.run, None if results is None else results[index])
             for index, history in enumerate(self.histories)
@@ -162,7 +173,7 @@ def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileR
 
 def reading_of(result: QuantileResult, scale: Scale) -> Reading:
     """A result's estimate and intervals on the working scale."""
-    anytime = getattr(result, "anytime", None) or (math.nan, math.nan)
+    anytime = result.anytime or (math.nan, math.nan)
     values = (result.estimate, *result.confidence_interval, *anytime)
     return Reading(*(value if math.isnan(value) else scale.to_working(value) for value in values))
 

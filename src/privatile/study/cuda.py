@@ -44,7 +44,8 @@ class Device:
             raise InputError("--device cuda needs an NVIDIA GPU; CuPy finds none. Use --device cpu.")
         properties = self._cupy.cuda.runtime.getDeviceProperties(0)
         self.name: str = properties["name"].decode()
-        self._kernel = self._cupy.RawModule(code=source(), options=options).get_function("simulate")
+        self._module = self._cupy.RawModule(code=source(), options=options)
+        self._kernel = self._module.get_function("simulate")
         self._threads = threads
         self.seconds = 0.0
         """Time the GPU has spent in the kernel, by its own clock."""
@@ -63,6 +64,12 @@ class Device:
         self.seconds += cupy.cuda.get_elapsed_time(begin, end) / 1e3
         found: Floats = cupy.asnumpy(result)
         return found
+
+    def wrong_quotients(self) -> int:
+        """How many of all 2²³ quotients that a Laplace variate may need this GPU gets wrong."""
+        wrong = self._cupy.zeros(1, dtype=np.int32)
+        self._module.get_function("divisions")((1 << 15,), (1 << 8,), (wrong,))
+        return int(wrong[0])
 
 
 def open_device(name: str) -> Device | None:

@@ -14,11 +14,13 @@ typedef long long i64;
 #ifdef __CUDACC__
 #define INLINE __device__ __forceinline__
 #define ALIGNED __align__(16)  // whole 16-byte loads
+#define UNROLLED _Pragma("unroll 5")
 #else
 #include <cmath>
 #include <cstring>
 #define INLINE static inline
 #define ALIGNED
+#define UNROLLED
 #define __restrict__
 using std::llrint;
 #endif
@@ -47,7 +49,8 @@ struct ALIGNED Round {
 struct Job {  // LANES replications of one cell
     i64 kind, clients, rounds, cells, shift;
     i64 first_client, first_round, first_length;  // first_length < 0: every client has Round.length
-    i64 noisy, data, records;                     // data < 0: records are drawn; else client k's begin at data + k·records
+    i64 noisy, distinct;                          // distinct: no two clients have one distribution
+    i64 data, records;                            // data < 0: records are drawn; else client k's begin at data + k·records
     i64 lanes, first_lane;                        // of `words`, `start` and `result`
     double drift, unit, centre, total, moment, averaged, low, high;
 };
@@ -116,12 +119,26 @@ INLINE float survival(double q, const Client& c, const float* __restrict__ table
 
 INLINE u32 threshold_of(float above, const Client& c) { return (u32)(c.base + c.slope * above); }
 
+// a/b rounded correctly, for b in [1, 4) and a of no extreme size: the quotient's usual steps without the test for
+// special cases, whose branch would keep the compiler from overlapping two variates (`divisions` tries every argument).
+INLINE float quotient(float a, float b) {
+#ifdef __CUDACC__
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(b));
+    y = __fmaf_rn(__fmaf_rn(-b, y, 1.0f), y, y);
+    float q = __fmul_rn(a, y);
+    return __fmaf_rn(__fmaf_rn(-b, q, a), y, q);
+#else
+    return a / b;
+#endif
+}
+
 // A standard Laplace variate from 32 bits: sign from the lowest, −log of the uniform from the others.
 INLINE float laplace(u32 bits) {
     u32 uniform = bits_of((float)(int)((bits >> 1) | 1u));
     float exponent = (float)((int)(uniform >> 23) - (127 + 31));
     float m = float_of((uniform & 0x7FFFFFu) | 0x3F800000u);
-    float s = (m - 1.4142135f) / (m + 1.4142135f);
+    float s = quotient(m - 1.4142135f, m + 1.4142135f);
     float z = s * s;
     float inner = (float)(1.0 / 3.0) + z * (0.2f + z * ((float)(1.0 / 7.0) + z * (float)(1.0 / 9.0)));
     float series = 2.0f * s * (1.0f + z * inner);
@@ -194,6 +211,119 @@ struct Found {
     bool inside;
 };
 
+struct Turn {  // what the clients of a round have said so far
+    double move;
+    float noise;
+    u32 total;
+};
+
+// A round of one record a client, drawn from its law. No client waits for another, only the generator for itself: with
+// a few of them in flight at once their look-ups and arithmetic overlap.
+template <int KIND, bool NOISY>
+INLINE void ones(const Job& job, const Client* __restrict__ clients, const float* __restrict__ tables, double each,
+                 double q, double top, u32 shift, u32 dither, double half, Source& s, Turn& turn) {
+    const int number = (int)job.clients;
+    if (KIND == LOCAL) {
+        UNROLLED for (int k = 0; k < number; k++) {
+            const Client& c = clients[k];
+            u32 bits = draw(s);
+            float near = read(tables + c.table + ((place_of(q, c, half) + (bits & 1023u) * dither) >> shift));
+            bool below = (float)(int)(bits >> 1) < c.base + c.slope * near;
+            double rise = c.rise * each, fall = c.fall * each;
+            double gain = c.share * (rise + fall), loss = c.share * fall;
+            turn.move += below ? gain - loss : -loss;
+        }
+    } else if (job.distinct) {
+        UNROLLED for (int k = 0; k < number; k++) {
+            const Client& c = clients[k];
+            u32 threshold = threshold_of(survival(q, c, tables, top), c);
+            turn.total += draw(s) < threshold ? c.whole : 0u;
+            if (NOISY) turn.noise += c.noise * laplace(draw(s));
+        }
+    } else {
+        float above = 0.0f;
+        for (int k = 0; k < number;) {
+            const Client& c = clients[k];
+            if (!c.same_group) above = survival(q, c, tables, top);
+            const u32 threshold = threshold_of(above, c), whole = c.whole;
+            const int end = k + (int)c.run;
+            UNROLLED for (; k < end; k++) {
+                turn.total += draw(s) < threshold ? whole : 0u;
+                if (NOISY) turn.noise += c.noise * laplace(draw(s));
+            }
+        }
+    }
+}
+
+// A round of any lengths.
+template <int KIND, bool NOISY, bool FIXED>
+INLINE void many(const Job& job, const Client* __restrict__ clients, const int* __restrict__ lengths,
+                 const float* __restrict__ tables, const double* __restrict__ data, const Round& round, int m, double q,
+                 double top, u32 shift, u32 dither, double half, Source& s, Turn& turn) {
+    const int number = (int)job.clients, last = (int)job.rounds;
+    float above = 0.0f;
+    for (int k = 0; k < number;) {
+        const Client& c = clients[k];
+        const int end = k + (int)c.run;
+        int length = (int)round.length;
+        double each = round.each;
+        if (job.first_length >= 0) {
+            length = lengths[(i64)k * last + m];
+            each = round.step / length;
+        }
+        if (KIND == COHORT) {
+            if (!FIXED && !c.same_group) above = survival(q, c, tables, top);
+            u32 threshold = FIXED ? 0u : threshold_of(above, c);
+            for (; k < end; k++) {
+                u32 count = 0;
+                if (FIXED) {
+                    for (int j = 0; j < length; j++) {
+                        threshold = threshold_of(data[k * job.records + j] > q ? 1.0f : 0.0f, c);
+                        count += draw(s) < threshold ? 1u : 0u;
+                    }
+                } else if (length < 12) {
+                    for (int j = 0; j < length; j++) count += draw(s) < threshold ? 1u : 0u;
+                } else {
+                    count = binomial(s, threshold, length);
+                }
+                if (length == 1)
+                    turn.total += count * c.whole;
+                else
+                    turn.move += c.move / length * count;
+                if (NOISY) turn.noise += c.noise * laplace(draw(s));
+            }
+        } else if (KIND == LOCAL) {
+            const double rise = c.rise * each, fall = c.fall * each;
+            const double gain = c.share * (rise + fall), loss = c.share * fall * length;
+            const u32 up = (u32)llrint(rise * c.unit), down = (u32)-llrint(fall * c.unit);
+            const u32 begin = place_of(q, c, half);
+            const float* table = table_of(tables, c.table);
+            const float base = c.base, slope = c.slope;
+            for (; k < end; k++) {
+                u32 place = begin, count = 0;
+                for (int j = 0; j < length; j++) {
+                    u32 bits = draw(s);
+                    float near = read(table + ((place + (bits & 1023u) * dither) >> shift));
+                    bool below = (float)(int)(bits >> 1) < base + slope * near;
+                    count += below ? 1u : 0u;
+                    place += below ? up : down;
+                }
+                turn.move += gain * count - loss;
+            }
+        } else {
+            const double rise = c.rise * each, fall = -c.fall * each;
+            for (; k < end; k++) {
+                double own = q;
+                for (int j = 0; j < length; j++) {
+                    bool below = draw(s) < (data[k * job.records + j] > own ? c.tell : c.lie);
+                    own += below ? rise : fall;
+                }
+                turn.move += c.share * (own - q);
+            }
+        }
+    }
+}
+
 // Rounds that end in a synchronised q: cohort mode, the paper's C1, DP-SGD; Algorithm 1, also on fixed records.
 template <int KIND, bool NOISY, bool FIXED>
 INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, const Round* __restrict__ rounds,
@@ -201,88 +331,26 @@ INLINE Found synchronised(const Job& job, const Client* __restrict__ clients, co
                           const double* __restrict__ data, Source s, double q) {
     Sums sums = {0.0, 0.0, 0.0};
     bool inside = true;
-    const int number = (int)job.clients, last = (int)job.rounds;
+    const int last = (int)job.rounds;
     const double top = (double)job.cells - 1e-6;
     const u32 shift = (u32)job.shift, dither = dither_of(shift);
     const double half = (double)(1u << (shift - 11u));
-    i64 used = 0;  // records of every client asked so far; kept only where lengths are equal, as with fixed data
+    Round next = rounds[0];
     for (int m = 0; m < last; m++) {
-        const Round round = rounds[m];
-        double move = 0.0;
-        float noise = 0.0f, above = 0.0f;
-        u32 total = 0;
-        bool singles = false;
-        for (int k = 0; k < number;) {
-            const Client& c = clients[k];
-            const int end = k + (int)c.run;
-            int length = (int)round.length;
-            double each = round.each;
-            if (job.first_length >= 0) {
-                length = lengths[(i64)k * last + m];
-                each = round.step / length;
-            }
-            if (KIND == COHORT) {
-                if (!FIXED && !c.same_group) above = survival(q, c, tables, top);
-                u32 threshold = FIXED ? 0u : threshold_of(above, c);
-                const u32 whole = c.whole;
-                for (; k < end; k++) {
-                    if (length == 1) {
-                        if (FIXED) threshold = threshold_of(data[k * job.records + used] > q ? 1.0f : 0.0f, c);
-                        singles = true;
-                        total += draw(s) < threshold ? whole : 0u;
-                    } else {
-                        u32 count = 0;
-                        if (FIXED) {
-                            for (int j = 0; j < length; j++) {
-                                threshold = threshold_of(data[k * job.records + used + j] > q ? 1.0f : 0.0f, c);
-                                count += draw(s) < threshold ? 1u : 0u;
-                            }
-                        } else if (length < 12) {
-                            for (int j = 0; j < length; j++) count += draw(s) < threshold ? 1u : 0u;
-                        } else {
-                            count = binomial(s, threshold, length);
-                        }
-                        move += c.move / length * count;
-                    }
-                    if (NOISY) noise += c.noise * laplace(draw(s));
-                }
-            } else if (KIND == LOCAL) {
-                const double rise = c.rise * each, fall = c.fall * each;
-                const double gain = c.share * (rise + fall), loss = c.share * fall * length;
-                const u32 up = (u32)llrint(rise * c.unit), down = (u32)-llrint(fall * c.unit);
-                const u32 begin = place_of(q, c, half);
-                const float* table = table_of(tables, c.table);
-                const float base = c.base, slope = c.slope;
-                for (; k < end; k++) {
-                    u32 place = begin, count = 0;
-                    for (int j = 0; j < length; j++) {
-                        u32 bits = draw(s);
-                        float near = read(table + ((place + (bits & 1023u) * dither) >> shift));
-                        bool below = (float)(int)(bits >> 1) < base + slope * near;
-                        count += below ? 1u : 0u;
-                        place += below ? up : down;
-                    }
-                    move += gain * count - loss;
-                }
-            } else {
-                const double rise = c.rise * each, fall = -c.fall * each;
-                for (; k < end; k++) {
-                    double own = q;
-                    for (int j = 0; j < length; j++) {
-                        bool below = draw(s) < (data[k * job.records + used + j] > own ? c.tell : c.lie);
-                        own += below ? rise : fall;
-                    }
-                    move += c.share * (own - q);
-                }
-            }
-        }
-        used += round.length;
+        const Round round = next;
+        next = rounds[m + 1 < last ? m + 1 : m];  // on its way while this round is worked on
+        Turn turn = {0.0, 0.0f, 0};
+        if (!FIXED && round.length == 1 && job.first_length < 0)
+            ones<KIND, NOISY>(job, clients, tables, round.each, q, top, shift, dither, half, s, turn);
+        else
+            many<KIND, NOISY, FIXED>(job, clients, lengths, tables, data, round, m, q, top, shift, dither, half, s, turn);
+        if (FIXED) data += round.length;  // every client's next record; their lengths are equal here
         if (KIND == COHORT) {
-            if (NOISY) move += noise;
-            if (singles) move += job.unit * total;
-            move = round.step * (move - job.drift);
+            if (NOISY) turn.move += turn.noise;
+            turn.move += job.unit * turn.total;
+            turn.move = round.step * (turn.move - job.drift);
         }
-        q += move;
+        q += turn.move;
         inside &= (q >= job.low) & (q <= job.high);
         if (round.inverse > 0.0) average(sums, q, round.inverse, round.square, job.centre);
     }
@@ -302,17 +370,21 @@ INLINE Found divided(const Job& job, const Client* __restrict__ clients, const R
         const float* table = table_of(tables, c.table);
         Sums sums = {0.0, 0.0, 0.0};
         double q = start;
+        Round next = rounds[0];
         for (int m = 0; m < last; m++) {
+            const Round round = next;
+            next = rounds[m + 1 < last ? m + 1 : m];
             u32 bits = draw(s);
             float near;
             if (FIXED)
                 near = data[k * job.records + m] > q ? 1.0f : 0.0f;
             else
                 near = read(table + ((place_of(q, c, half) + (bits & 1023u) * dither) >> shift));
+            const double up = c.rise * round.step, down = -c.fall * round.step;
             bool below = (float)(int)(bits >> 1) < c.base + c.slope * near;
-            q += (below ? c.rise : -c.fall) * rounds[m].step;
+            q += below ? up : down;
             found.inside &= (q >= job.low) & (q <= job.high);
-            average(sums, q, rounds[m].inverse, rounds[m].square, job.centre);
+            average(sums, q, round.inverse, round.square, job.centre);
         }
         found.estimate += sums.mean / number;
         found.normalizer += normalizer(sums, job) / number;
@@ -366,15 +438,22 @@ INLINE void replicate(const Job* __restrict__ jobs, const Client* __restrict__ a
 #define THREADS 64
 #endif
 #ifndef BLOCKS
-#define BLOCKS 16
+#define BLOCKS 8
 #endif
 // Blocks take replications in order, the longest cells first: none is left alone with one at the end. BLOCKS of them
-// fit on a multiprocessor at once, which leaves 64 registers a thread: no more are needed.
+// fit on a multiprocessor at once, which leaves enough registers for several clients in flight; more threads would only
+// slow the longest cells.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) simulate(POOLS, int lanes_per_job) {
     const int parts = lanes_per_job / THREADS;
     const i64 index = blockIdx.x / parts;
     replicate(jobs, clients, rounds, lengths, tables, data, words, start, result, index,
               (int)(blockIdx.x % parts) * THREADS + (int)threadIdx.x);
+}
+// How many of the Laplace variates' quotients differ from the division of the language: none.
+extern "C" __global__ void divisions(int* wrong) {
+    const u32 mantissa = blockIdx.x * blockDim.x + threadIdx.x;
+    const float m = float_of(0x3F800000u | mantissa);
+    if (quotient(m - 1.4142135f, m + 1.4142135f) != (m - 1.4142135f) / (m + 1.4142135f)) atomicAdd(wrong, 1);
 }
 #else
 extern "C" u32 place_for_test(double q, const Client* client, double half) { return place_of(q, *client, half); }

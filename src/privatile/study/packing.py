@@ -42,7 +42,7 @@ JOB = np.dtype(
         (name, "<i8")
         for name in (
             *("kind", "clients", "rounds", "cells", "shift", "first_client", "first_round", "first_length"),
-            *("noisy", "data", "records", "lanes", "first_lane"),
+            *("noisy", "distinct", "data", "records", "lanes", "first_lane"),
         )
     ]
     + [(name, "<f8") for name in ("drift", "unit", "centre", "total", "moment", "averaged", "low", "high")]
@@ -185,14 +185,16 @@ def pack(blocks: Sequence[Block]) -> Batch:
 
 
 def _cost(cell: Cell) -> float:
-    """Work of a replication: its updates, and what every round and every client's turn in it costs besides.
+    """How long a replication takes when it has to wait for nothing but itself; only the order matters.
 
-    In units of one update of Algorithm 1, from timings on one GPU; only the order matters.
+    In units of one update of Algorithm 1 (`benchmarks/gpu.py --sweep` times cells of each kind alone).
     """
     turns = float(cell.lengths.shape[1] * len(cell.populations))
     if cell.method != "estimator":
-        return 2.0 * turns
-    return cell.updates + (0.5 if _kind(cell, None) == COHORT else 2.0) * turns
+        return 3.0 * turns
+    if _kind(cell, None) == COHORT:
+        return 0.3 * cell.updates + 0.2 * turns
+    return cell.updates + 0.5 * turns
 
 
 def _kind(cell: Cell, grid: Grid | None) -> int:
@@ -301,6 +303,7 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         "shift": shift,
         "first_client": first,
         "noisy": cell.method == "dp-sgd",
+        "distinct": grid.rows.size == rates.size,
         "drift": np.add.accumulate(drifts)[-1],
         "unit": unit,
     }

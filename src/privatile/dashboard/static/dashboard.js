@@ -62,7 +62,7 @@
     if (!interval || !(wanted > 0)) { say("target-answer", "in the data's units; the interval narrows with the root of the rounds"); return; }
     const width = interval.high - interval.low;
     if (width <= wanted) { say("target-answer", "it is that narrow now"); return; }
-    const more = Math.ceil(level.averaged * ((width / wanted) ** 2 - 1));
+    const more = Math.ceil(state.done * ((width / wanted) ** 2 - 1));
     const left = state.planned - state.done;
     let text = `about ${whole.format(more)} more rounds`;
     if (state.rate) text += `, ${span(more / state.rate)}`;
@@ -153,6 +153,7 @@
     at("clients").replaceChildren(...next.clients.listed.map(row));
     const hidden = next.clients.all - next.clients.listed.length;
     say("clients-more", hidden > 0 ? `${whole.format(hidden)} more clients are alive and not listed.` : "");
+    if (next.until_width && !at("target").value) at("target").value = next.until_width;
     showLevel();
     alarms();
     clock();
