@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.federation import wire
+from privatile.federation import subjects
 from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.connection import Msg, connected
 from privatile.federation.directory import Directory, admit, initialize, new_identity
@@ -87,9 +87,9 @@ async def echo_client(directory: Directory, folder: Path, name: str, size: int) 
     async with connected(name, invitation.brokers, key, invitation.authority) as connection:
 
         async def on_ask(message: Msg) -> None:
-            await connection.nc.publish(wire.answer_subject(identity, name), message.data[:8] + b"x" * (size - 8))
+            await connection.nc.publish(subjects.answer_subject(identity, name), message.data[:8] + b"x" * (size - 8))
 
-        await connection.nc.subscribe(wire.ask_subject(identity), cb=on_ask)
+        await connection.nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
         await connection.lost.wait()
 
 
@@ -103,8 +103,8 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int) -> floa
     async with connected("coordinator", [settings.url], directory.key(), authority) as connection:
         js = connection.nc.jetstream()
         for stream, subject in (
-            (wire.ask_stream(study.identity), wire.ask_subject(study.identity)),
-            (wire.answer_stream(study.identity), wire.answer_subject(study.identity, "*")),
+            (subjects.ask_stream(study.identity), subjects.ask_subject(study.identity)),
+            (subjects.answer_stream(study.identity), subjects.answer_subject(study.identity, "*")),
         ):
             await js.add_stream(name=stream, subjects=[subject], max_bytes=64 << 20, allow_direct=True)
 
@@ -114,14 +114,14 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int) -> floa
                 if not waiting:
                     got.set()
 
-        await connection.nc.subscribe(wire.answer_subject(study.identity, "*"), cb=on_answer)
+        await connection.nc.subscribe(subjects.answer_subject(study.identity, "*"), cb=on_answer)
 
         async def ask(number: int) -> None:
             nonlocal current
             current = b"%08d" % number
             waiting.update(study.clients)
             got.clear()
-            await connection.nc.request(wire.ask_subject(study.identity), current + b"x" * (size - 8), timeout=10)
+            await connection.nc.request(subjects.ask_subject(study.identity), current + b"x" * (size - 8), timeout=10)
 
         number = 0
         while True:  # until every client listens

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from privatile.client.source import open_source
-from privatile.federation import wire
+from privatile.federation import subjects, wire
 from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.client_service import ClientService
 from privatile.federation.connection import Msg, connected
@@ -140,8 +140,8 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
         try:
             async with connected("coordinator", [url], directory.key(), authority) as hub:
                 js = hub.nc.jetstream()
-                subject = wire.answer_subject(study.identity, "*")
-                await js.add_stream(name=wire.answer_stream(study.identity), subjects=[subject], max_bytes=1 << 28)
+                subject = subjects.answer_subject(study.identity, "*")
+                await js.add_stream(name=subjects.answer_stream(study.identity), subjects=[subject], max_bytes=1 << 28)
                 counts: dict[str, int] = {}
                 heard = 0
                 full = asyncio.Event()
@@ -180,7 +180,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                                 Link(1, "0" * 32),
                             ).pack(keys[device % 256])
                             await connection.nc.publish(
-                                wire.answer_subject(study.identity, gate), b"%d " % device + told
+                                subjects.answer_subject(study.identity, gate), b"%d " % device + told
                             )
                         await connection.nc.flush(30)
                     await full.wait()

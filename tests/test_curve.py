@@ -3,28 +3,39 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from privatile.curve import FiellerLaw, fit_curve
 
 
-def logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    share: NDArray[np.float64] = 1 / (1 + np.exp(-x))
-    return share
+def logistic(x: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
-@pytest.mark.parametrize(("level", "bend"), [(0.5, 0.0), (0.8, 0.2), (0.05, -0.3)])
-def test_a_curve_without_noise_is_found_exactly(level: float, bend: float) -> None:
+@pytest.mark.parametrize("level", [0.05, 0.5, 0.8])
+def test_a_curve_without_noise_is_found_exactly(level: float) -> None:
     queries = np.linspace(9.5, 10.4, 41)[None]
-    x = 2.0 * (queries - 10.0)
-    residuals = level - logistic(math.log(level / (1 - level)) + x + bend * x * x)
-    tiny = np.full(queries.shape, 1e-12)
-    fit = fit_curve(queries, residuals, tiny, level, start=np.array([9.8]), slope=np.array([level * (1 - level)]))
+    residuals = level - logistic(math.log(level / (1 - level)) + 2.0 * (queries - 10.0))
+    noise = np.full(queries.shape, 1e-3)
+    fit = fit_curve(queries, residuals, noise, level, start=np.array([9.8]), slope=np.array([level * (1 - level)]))
     assert fit.center[0] == pytest.approx(10.0, abs=1e-6)
-    assert fit.slope[0] == pytest.approx(2.0 * level * (1 - level), rel=1e-5)
-    assert fit.bend[0] == pytest.approx(bend, abs=1e-4)
-    assert fit.used[0] == 1.0
+    unbiased = 1 - 2 * fit.slope_error[0] ** 2
+    assert fit.slope[0] == pytest.approx(2.0 * level * (1 - level) * max(unbiased, 0.1), rel=1e-5)
+    assert fit.bend[0] == pytest.approx(0.0, abs=1e-4)
     assert not fit.held[0]
+
+
+def test_a_bend_is_learned_as_far_as_the_answers_tell() -> None:
+    """Noise-free answers of a bent curve: the surer they are said to be, the more of the bend is believed."""
+    queries = np.linspace(-0.7, 0.7, 41)[None]
+    bent = 0.3
+    residuals = 0.5 - logistic(queries + bent * queries**2)
+    found = []
+    for sd in (0.2, 0.06, 0.025):
+        noise = np.full(queries.shape, sd**2)
+        fit = fit_curve(queries, residuals, noise, 0.5, start=np.array([0.1]), slope=np.array([0.3]))
+        found.append(float(fit.bend[0]))
+        assert abs(float(fit.center[0])) < float(fit.error[0])
+    assert 0.0 < found[0] < found[1] < found[2] <= bent + 0.02
 
 
 def test_far_rounds_and_infinite_noise_are_left_out() -> None:

@@ -100,13 +100,17 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     source = open_source(data, value=options.value, client=options.client, person=options.person, query=options.query)
     columns = shuffle(source, ledger, missing=options.missing, person_key=key)
     names = sorted(columns)
+    if options.only is not None:
+        if options.only not in names:
+            raise InputError(f"only names {options.only!r}, which is no client. The clients: {', '.join(names[:8])}.")
+        names = [options.only]
     options.check_clients(names)
     weights = options.client_weights({name: columns[name].records for name in names})
     own = options.q if isinstance(options.q, Mapping) else None
     levels = options.levels if own is None else (sum(weights[name] * own[name] for name in names),)
     scale = options.working_scale
     request = RunSpec(
-        value=options.value or "the value",
+        value=(options.value or "the value") + (f" at {options.only}" if options.only is not None else ""),
         levels=levels,
         clients=tuple(
             ClientSpec(

@@ -1,11 +1,11 @@
 """Two quantiles of different people: their difference, its interval and a p-value.
 
-The ends of the difference follow from the two displayed intervals (MOVER): with x₁ ∈ (l₁, u₁), x₂ ∈ (l₂, u₂) at one confidence,
+The ends of the difference follow from the two displayed intervals (MOVER), (l₁, u₁) and (l₂, u₂) at one confidence:
 
     x₁ − x₂ − √((x₁ − l₁)² + (u₂ − x₂)²)  …  x₁ − x₂ + √((u₁ − x₁)² + (x₂ − l₂)²)
 
-so each run's own calibration (its slope's error, its scale's skewness) carries over. The p-value of a difference inverts
-this interval over the confidence level. The runs must be independent: no person in both.
+so each run's own calibration (its slope's error, its scale's skewness) carries over. The p-value of a difference
+inverts this interval over the confidence level. The runs must be independent: no person in both.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def compare(
     """Compare two results of runs that share no person; `disjoint=True` is your statement that they do not."""
     if not disjoint:
         raise InputError(
-            "a comparison needs two runs without a person in common: state it with disjoint=True (--disjoint). Answers of "
-            "the same person would make the difference look surer than it is."
+            "a comparison needs two runs without a person in common: state it with disjoint=True (--disjoint). Answers "
+            "of the same person would make the difference look surer than it is."
         )
     if first.run == second.run and first.level == second.level:
         raise InputError(f"both results are of run {first.run}: a run is not compared with itself.")

@@ -34,7 +34,11 @@ BEND = 0.3
 
 NEAR = 1.5
 """Rounds asked within this many local spreads of the quantile enter the fit, whatever they were asked for: the probes
-do even where the spread was thought twice too wide."""
+do even where the spread was thought twice too wide, …"""
+
+NEAR_ERRORS = 60.0
+"""… and within this many standard errors, three times the probes' own reach: as records grow the curve is read ever
+closer to the quantile, so what the model has wrong further out fades."""
 
 DRIFT_BIAS = 2.0
 """f̂ exceeds f by about 2ρ²: a path that answers its own noise regresses too steeply, by 4/N (Kendall's bias of an
@@ -85,6 +89,7 @@ def fit_curve(
     precision = np.where(np.isfinite(variances), 1.0 / variances, 0.0)
     offered = precision.sum(axis=1)
     weights = precision
+    near = np.minimum(NEAR, NEAR_ERRORS / (scale * np.sqrt(offered)))
     prior = np.diag([0.0, 0.0, BEND**-2])
     held = np.zeros(len(start), dtype=np.bool_)
     matrix = np.zeros((len(start), 3, 3))
@@ -92,7 +97,7 @@ def fit_curve(
         x = steep[:, None] * (queries - center[:, None])
         if turn >= 2:
             # Which rounds are near is settled after two steps, then kept: a moving choice need not converge.
-            weights = precision * (np.abs(x) <= NEAR) if turn == 2 else weights
+            weights = precision * (np.abs(x) <= near[:, None]) if turn == 2 else weights
         x = np.clip(x, -2.0, 2.0)
         ranks = 0.5 * (1.0 + np.tanh(0.5 * (there + x + bend[:, None] * x**2)))
         gap = residuals - (level - ranks)

@@ -49,6 +49,7 @@ class Options:
     scale: str = "linear"
     value: str | None = None
     client: str | None = None
+    only: str | None = None
     person: str | None = None
     query: str | None = None
     weights: str | PerClient = "equal"

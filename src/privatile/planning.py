@@ -4,15 +4,16 @@ In rank, the interval's half-width is known from the clients' records and budget
 
     h = z·s·a,   s² = Σ p_k²σ_k²/n_k,   σ_k² = (r_k⁻² − (2τ − 1)²)/4
 
-a ≥ 1 is what search, bend and the estimated slope add (`inflation`). Divided by the density at the quantile this is the
-half-width in units. Where the clients' distributions differ σ_k² is a little smaller than at rank τ, so h errs on the wide side.
+a ≥ 1 is what search, bend and the estimated slope add (`inflation`). Divided by the density at the quantile this is
+the half-width in units. Where the clients' distributions differ σ_k² is a little smaller than at rank τ, so h errs on
+the wide side.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
@@ -24,7 +25,7 @@ from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedRe
 from privatile.policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
 
 LOST = 1.2
-"""Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, measured in the coverage study."""
+"""Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,11 @@ class StudyPlan:
         facts = self.to_dict()
         gap = max(6, *(len(client.name) for client in self.clients))
         lines = [f"{'client':<{gap}}  {'records':>10}  {'ε':>7}  {'weight':>7}  {'of the variance':>15}"]
-        for row in facts["clients"]:
-            lines.append(
-                f"{row['name']:<{gap}}  {row['records']:>10,}  {row['epsilon']:>7.4g}  {row['weight']:>7.4f}  "
-                f"{100 * row['variance_share']:>14.1f}%"
-            )
+        lines += [
+            f"{row['name']:<{gap}}  {row['records']:>10,}  {row['epsilon']:>7.4g}  {row['weight']:>7.4f}  "
+            f"{100 * row['variance_share']:>14.1f}%"
+            for row in facts["clients"]
+        ]
         percent = f"{100 * self.confidence_level:g}%"
         low, high = max(0.0, self.level - self.rank_half_width), min(1.0, self.level + self.rank_half_width)
         lines += [
@@ -131,8 +132,8 @@ class StudyPlan:
             lines.append(self._target_words())
         if self.weights_cost > 1.005:
             lines.append(
-                f"These weights cost {100 * (self.weights_cost - 1):.0f}% in width over precision weights, which are for "
-                "clients that share one distribution only."
+                f"These weights cost {100 * (self.weights_cost - 1):.0f}% in width over precision weights, which are "
+                "for clients that share one distribution only."
             )
         return "\n".join(lines)
 
@@ -248,7 +249,7 @@ def _more_epsilon(
     return rank_half_width(level, more, confidence_level, rounds)
 
 
-def _factor(wanted: float, reached: Any, most: float) -> float | None:
+def _factor(wanted: float, reached: Callable[[float], float], most: float) -> float | None:
     """The factor at which a falling function meets the target, by bisection in logs; none when it never does."""
     low, high = 1.0 / most, most
     if reached(high) > wanted:

@@ -46,12 +46,12 @@ SPREAD_KNOWN = 1.0
 PROBE_SHARE = 0.10
 """Records for the probes. They lie near enough to be used in the fit, so little is lost."""
 
-PROBE_REACH = 0.5
+PROBE_REACH = 0.45
 """Probes lie this many local spreads from the centre at most: the chord's slope is then off by 2% for a log-normal's
 median, 1% for a normal's, …"""
 
-PROBE_ERRORS = 27.0
-"""… and this many final standard errors: 10% of the records there know the slope within 1/(27·√0.10) = 12%."""
+PROBE_ERRORS = 20.0
+"""… and this many final standard errors: 10% of the records there know the slope within 1/(20·√0.10) = 16%."""
 
 LARGEST_SEARCH_ROUNDS = 0.35
 LARGEST_SEARCH_SHARE = 0.10

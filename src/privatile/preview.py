@@ -1,7 +1,7 @@
 """What a run would cost and give, before anyone is asked.
 
 Without the data's density the width in units is unknown, but its width in *rank* is not: the interval will reach from
-about the (τ − h) to the (τ + h) quantile, with h = z·√(Σ p_k²/(4 r_k² n_k)).
+about the (τ − h) to the (τ + h) quantile, with h = z·√(Σ p_k²/(4 r_k² n_k)), times what the interval's method costs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from privatile.auto import AutoPlan
 from privatile.critical import critical_value
+from privatile.planning import inflation
 from privatile.result import epsilon_text, finite
 from privatile.spec import RunSpec
 
@@ -86,6 +88,10 @@ def preview(spec: RunSpec) -> Preview:
                 client.weight**2 * client.mechanism.variance(plan.level) / client.records for client in plan.clients
             )
         )
-        reaches.append(cost * z * error)
+        if isinstance(plan, AutoPlan) and spec.interval in ("default", "plug-in"):
+            factor = inflation(plan.information, plan.rounds, spec.confidence_level)
+        else:
+            factor = cost
+        reaches.append(factor * z * error)
         rounds.append(plan.rounds)
     return Preview(spec, tuple(reaches), tuple(rounds))

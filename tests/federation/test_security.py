@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from privatile.errors import BrokerError
-from privatile.federation import wire
+from privatile.federation import subjects
 from privatile.federation.certificates import issue_broker, make_authority
 from privatile.federation.collection import Collection
 from privatile.federation.connection import Connection, Msg, connected
@@ -124,32 +124,32 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
             coordinator_key = federation.directory.key()
             async with connect_as(federation, "coordinator", coordinator_key) as coordinator:
                 js = coordinator.nc.jetstream()
-                await js.add_stream(name=wire.ask_stream(identity), subjects=[wire.ask_subject(identity)])
-                await coordinator.nc.subscribe(wire.answer_subject(identity, "*"), cb=note)
-                await coordinator.nc.subscribe(wire.hello_subject(identity, "*"), cb=note)
+                await js.add_stream(name=subjects.ask_stream(identity), subjects=[subjects.ask_subject(identity)])
+                await coordinator.nc.subscribe(subjects.answer_subject(identity, "*"), cb=note)
+                await coordinator.nc.subscribe(subjects.hello_subject(identity, "*"), cb=note)
                 async with connect_as(federation, "site0") as mallory:
                     for subject in (
-                        wire.answer_subject(identity, "site1"),
-                        wire.hello_subject(identity, "site1"),
-                        wire.ask_subject(identity),
-                        wire.welcome_subject(identity, "site1"),
+                        subjects.answer_subject(identity, "site1"),
+                        subjects.hello_subject(identity, "site1"),
+                        subjects.ask_subject(identity),
+                        subjects.welcome_subject(identity, "site1"),
                         "_INBOX_site1.x",
-                        "$JS.API.STREAM.DELETE." + wire.ask_stream(identity),
-                        "$JS.API.STREAM.PURGE." + wire.ask_stream(identity),
-                        "$JS.API.STREAM.INFO." + wire.answer_stream(identity),
+                        "$JS.API.STREAM.DELETE." + subjects.ask_stream(identity),
+                        "$JS.API.STREAM.PURGE." + subjects.ask_stream(identity),
+                        "$JS.API.STREAM.INFO." + subjects.answer_stream(identity),
                         "$JS.API.DIRECT.GET."
-                        + wire.answer_stream(identity)
+                        + subjects.answer_stream(identity)
                         + "."
-                        + wire.answer_subject(identity, "site1"),
-                        "$JS.API.CONSUMER.CREATE." + wire.answer_stream(identity),
+                        + subjects.answer_subject(identity, "site1"),
+                        "$JS.API.CONSUMER.CREATE." + subjects.answer_stream(identity),
                         "$SYS.REQ.USER.INFO",
                     ):
                         await mallory.nc.publish(subject, b"forged")
                     for subject in (
-                        wire.answer_subject(identity, "site1"),
-                        wire.answer_subject(identity, "*"),
-                        wire.hello_subject(identity, "site1"),
-                        wire.welcome_subject(identity, "site1"),
+                        subjects.answer_subject(identity, "site1"),
+                        subjects.answer_subject(identity, "*"),
+                        subjects.hello_subject(identity, "site1"),
+                        subjects.welcome_subject(identity, "site1"),
                         f"privatile.{identity}.>",
                         "_INBOX_site1.>",
                         "_INBOX_coordinator.>",
@@ -159,10 +159,10 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
                         await mallory.nc.subscribe(subject, cb=note)
                     await mallory.nc.flush()
                     async with connect_as(federation, "site1") as other:
-                        await other.nc.publish(wire.answer_subject(identity, "site1"), b"an answer")
+                        await other.nc.publish(subjects.answer_subject(identity, "site1"), b"an answer")
                         await other.nc.flush()
                     await coordinator.nc.flush()
-                    await mallory.nc.publish(wire.hello_subject(identity, "site0"), b"allowed")
+                    await mallory.nc.publish(subjects.hello_subject(identity, "site0"), b"allowed")
                     await mallory.nc.flush()
                     await coordinator.nc.flush()
                     await until(lambda: len(heard) >= 2)
@@ -171,7 +171,9 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
         raise AssertionError
 
     mallory = asyncio.run(scene())
-    assert sorted(heard) == sorted([wire.answer_subject(identity, "site1"), wire.hello_subject(identity, "site0")])
+    assert sorted(heard) == sorted(
+        [subjects.answer_subject(identity, "site1"), subjects.hello_subject(identity, "site0")]
+    )
     assert len([text for text in mallory.complaints if "publish" in text.lower()]) == 11
     assert len([text for text in mallory.complaints if "subscription" in text.lower()]) == 9
 
@@ -247,11 +249,11 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_goes_on(
                 hello = Hello(study.digest, "site1", "1" * 32, Link(0, "0" * 32))
                 async with connect_as(federation, "site1") as mallory:
                     for number in range(4_000):
-                        subject = wire.answer_subject if number % 2 else wire.hello_subject
+                        subject = subjects.answer_subject if number % 2 else subjects.hello_subject
                         sample = (answer if number % 2 else hello).pack(key)
                         await mallory.nc.publish(subject(identity, "site1"), hostile(rng, sample, key))
                     with pytest.raises(Exception, match="maximum payload"):
-                        await mallory.nc.publish(wire.answer_subject(identity, "site1"), b"x" * (3 << 20))
+                        await mallory.nc.publish(subjects.answer_subject(identity, "site1"), b"x" * (3 << 20))
                     await mallory.nc.flush()
 
                     def got() -> float:
@@ -260,9 +262,9 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_goes_on(
 
                     await until(lambda: got() >= 3_500)
                 assert not work.done()
-                assert "site1" in coordinator._quarantined
+                assert "site1" in coordinator._reception.quarantined
                 Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._quarantined)
+                await until(lambda: not coordinator._reception.quarantined)
                 async with tasks(federation.client("site1").run()):
                     assert await asyncio.wait_for(work, 30) == "finished"
         return [event.text for event in run.journal.events()]

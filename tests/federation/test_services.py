@@ -209,7 +209,7 @@ def test_unusable_answers_are_rejected_then_quarantined_then_people_decide(tmp_p
                 from privatile.federation.control import Control
 
                 Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._quarantined)
+                await until(lambda: not coordinator._reception.quarantined)
                 async with tasks(federation.client("site1").run()):
                     assert await asyncio.wait_for(work, 30) == "finished"
         return run

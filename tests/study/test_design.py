@@ -173,12 +173,3 @@ def test_a_text_that_is_no_toml_names_its_line(tmp_path: Path) -> None:
         read_study(tmp_path / "missing.toml")
     with pytest.raises(InputError, match=r"at least one \[\[grid\]\]"):
         parse_study("clients = 3")
-
-
-def test_the_design_on_the_page_is_a_design() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
-    text = page.split("```toml\n", 1)[1].split("```", 1)[0]
-    study = parse_study(text)
-    assert len(study.entries) == 3 * 2 * 3 * 2
-    for method in ("single", "ten"):
-        assert any(dict(entry.labels)["method"] == method for entry in study.entries)

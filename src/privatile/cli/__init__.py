@@ -15,6 +15,8 @@ COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
     "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),
     "watch": ("privatile.cli.watch", "Where a run stands, in the terminal."),
+    "plan": ("privatile.cli.plan", "How narrow an interval would be, and what it takes."),
+    "compare": ("privatile.cli.compare", "The difference of two quantiles of different people."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
     "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
     "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),

@@ -71,6 +71,7 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--value", metavar="COLUMN", help="Column with the numbers.")
 @click.option("--client", metavar="COLUMN", help="Column that says who holds a record. Without it: one client, 'all'.")
+@click.option("--only", metavar="CLIENT", help="This client's own quantile: only its records are asked.")
 @click.option(
     "--person",
     metavar="COLUMN",

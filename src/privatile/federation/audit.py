@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import PrivatileError, ProtocolError
-from privatile.federation import wire
+from privatile.federation import subjects, wire
 from privatile.federation.binomial import clopper_pearson, reports_needed
 from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.connection import Connection, Msg, connected
@@ -243,12 +243,12 @@ class _Session:
         identity, nc = self._study.identity, self._connection.nc
         js = nc.jetstream()
         for stream, subject in (
-            (wire.ask_stream(identity), wire.ask_subject(identity)),
-            (wire.answer_stream(identity), wire.answer_subject(identity, "*")),
+            (subjects.ask_stream(identity), subjects.ask_subject(identity)),
+            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*")),
         ):
             await js.add_stream(name=stream, subjects=[subject], allow_direct=True)
-        await nc.subscribe(wire.hello_subject(identity, "audited"), cb=self._on_hello)
-        await nc.subscribe(wire.answer_subject(identity, "audited"), cb=self._on_answer)
+        await nc.subscribe(subjects.hello_subject(identity, "audited"), cb=self._on_hello)
+        await nc.subscribe(subjects.answer_subject(identity, "audited"), cb=self._on_answer)
         self._start()
 
     def _start(self) -> None:
@@ -277,7 +277,7 @@ class _Session:
             hello = wire.read_message(message.data, self._signer, wire.LARGEST_ANSWER)
             if isinstance(hello, Hello):
                 welcome = Welcome(self._study.digest, "audited", hello.instance, None, 0, 0, "")
-                subject = wire.welcome_subject(self._study.identity, "audited")
+                subject = subjects.welcome_subject(self._study.identity, "audited")
                 await self._connection.nc.publish(subject, welcome.pack(self._key))
 
     async def _on_answer(self, message: Msg) -> None:
@@ -317,7 +317,9 @@ class _Session:
     async def _ask(self, question: Question, patience: float) -> int | None:
         self._answer = asyncio.get_running_loop().create_future()
         message = AskMessage.of(self._study.digest, {"audited": (question,)})
-        await self._connection.nc.request(wire.ask_subject(self._study.identity), message.pack(self._key), timeout=10)
+        await self._connection.nc.request(
+            subjects.ask_subject(self._study.identity), message.pack(self._key), timeout=10
+        )
         until = asyncio.get_running_loop().time() + patience
         try:
             # A client that has ended will not answer: no need to wait for it.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import BrokerError, InputError
-from privatile.federation import wire
+from privatile.federation import subjects, wire
 from privatile.federation.keys import PublicKeys
 
 
@@ -70,30 +70,30 @@ def client_permissions(identity: str, client: str) -> tuple[list[str], list[str]
     []
     """
     publish = [
-        wire.answer_subject(identity, client),
-        wire.hello_subject(identity, client),
-        f"$JS.API.DIRECT.GET.{wire.ask_stream(identity)}.{wire.ask_subject(identity)}",
+        subjects.answer_subject(identity, client),
+        subjects.hello_subject(identity, client),
+        f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}",
     ]
     subscribe = [
-        wire.ask_subject(identity),
-        wire.welcome_subject(identity, client),
+        subjects.ask_subject(identity),
+        subjects.welcome_subject(identity, client),
         # Its own hellos too: another live holder of the key is heard there.
-        wire.hello_subject(identity, client),
-        f"{wire.inbox_prefix(client)}.>",
+        subjects.hello_subject(identity, client),
+        f"{subjects.inbox_prefix(client)}.>",
     ]
     return publish, subscribe
 
 
 def coordinator_permissions(identity: str) -> tuple[list[str], list[str]]:
     """(may publish, may subscribe) of the coordinator."""
-    publish = [wire.ask_subject(identity), wire.welcome_subject(identity, "*")]
-    for stream in (wire.ask_stream(identity), wire.answer_stream(identity)):
+    publish = [subjects.ask_subject(identity), subjects.welcome_subject(identity, "*")]
+    for stream in (subjects.ask_stream(identity), subjects.answer_stream(identity)):
         publish += [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE", "INFO")]
         publish += [f"$JS.API.DIRECT.GET.{stream}.>"]
     subscribe = [
-        wire.answer_subject(identity, "*"),
-        wire.hello_subject(identity, "*"),
-        f"{wire.inbox_prefix('coordinator')}.>",
+        subjects.answer_subject(identity, "*"),
+        subjects.hello_subject(identity, "*"),
+        f"{subjects.inbox_prefix('coordinator')}.>",
     ]
     return publish, subscribe
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, TypeVar
 
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
-from privatile.federation import wire
+from privatile.federation import subjects, wire
 from privatile.federation.connection import Backoff, Connection, Msg, connected
 from privatile.federation.invitation import Invitation
 from privatile.federation.keys import KeyPair
@@ -150,9 +150,9 @@ class ClientService:
         async def on_hello(message: Msg) -> None:
             await self._on_own_hello(connection, message.data)
 
-        await nc.subscribe(wire.welcome_subject(identity, self.client), cb=on_welcome)
-        await nc.subscribe(wire.hello_subject(identity, self.client), cb=on_hello)
-        questions = await nc.subscribe(wire.ask_subject(identity), cb=on_ask)
+        await nc.subscribe(subjects.welcome_subject(identity, self.client), cb=on_welcome)
+        await nc.subscribe(subjects.hello_subject(identity, self.client), cb=on_hello)
+        questions = await nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
         await self._say_hello(connection)
         watcher = asyncio.create_task(self._watch(connection))
         try:
@@ -192,7 +192,7 @@ class ClientService:
         link = await self._in_worker(self._respondent.link)
         hello = Hello(self._digest, self.client, self._instance, link, self._restored)
         with contextlib.suppress(Exception):  # a connection that is just being lost: the next one says hello again
-            await connection.nc.publish(wire.hello_subject(self.study.identity, self.client), hello.pack(self._key))
+            await connection.nc.publish(subjects.hello_subject(self.study.identity, self.client), hello.pack(self._key))
 
     async def _on_own_hello(self, connection: Connection, payload: bytes) -> None:
         """Hear who else speaks with this key."""
@@ -304,7 +304,9 @@ class ClientService:
             return
         answer = AnswerMessage(self._digest, answers, link)
         with contextlib.suppress(Exception):  # a lost connection: the question is looked up again after the next
-            await connection.nc.publish(wire.answer_subject(self.study.identity, self.client), answer.pack(self._key))
+            await connection.nc.publish(
+                subjects.answer_subject(self.study.identity, self.client), answer.pack(self._key)
+            )
         self.metrics.add("answers")
         self.metrics.set("round", message.round)
         if log.isEnabledFor(logging.DEBUG):

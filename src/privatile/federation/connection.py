@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from privatile.errors import BrokerError, require
-from privatile.federation import wire
+from privatile.federation import subjects
 from privatile.federation.certificates import client_context, explain_tls
 from privatile.federation.keys import KeyPair
 
@@ -45,7 +45,7 @@ class Connection:
 
     async def last_question(self, identity: str) -> bytes | None:
         """The last ask or notice the broker keeps; None when there is none yet, or the broker does not answer."""
-        return await self.last(wire.ask_stream(identity), wire.ask_subject(identity))
+        return await self.last(subjects.ask_stream(identity), subjects.ask_subject(identity))
 
     async def last(self, stream: str, subject: str, timeout: float = 5.0) -> bytes | None:
         """The last message of a stream on a subject."""
@@ -82,7 +82,7 @@ async def connected(
                 name=party,
                 tls=client_context(authority),
                 nkeys_seed_str=key.seed,
-                inbox_prefix=wire.inbox_prefix(party),
+                inbox_prefix=subjects.inbox_prefix(party),
                 allow_reconnect=False,
                 # One attempt a server; the library counts the first as none and reads 0 as "for ever".
                 max_reconnect_attempts=1,

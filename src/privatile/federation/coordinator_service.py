@@ -12,24 +12,24 @@ import json
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import nats.errors
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
-from privatile.errors import BrokerError, ProtocolError, RunPaused
-from privatile.federation import wire
+from privatile.errors import BrokerError, RunPaused
+from privatile.federation import subjects
 from privatile.federation.broker import EmbeddedBroker
-from privatile.federation.collection import MOST_OFFENCES, Collection, impossible_share
+from privatile.federation.collection import Collection
 from privatile.federation.connection import Backoff, Connection, Msg, connected
 from privatile.federation.control import Control
 from privatile.federation.journal import Journal
 from privatile.federation.keys import KeyPair
 from privatile.federation.ops import Metrics
+from privatile.federation.reception import Reception
 from privatile.federation.study import Study
-from privatile.federation.wire import AskMessage, Hello, Link, Notice, Welcome
+from privatile.federation.wire import AskMessage, Notice
 from privatile.server.coordinator import Coordinator
 
 log = logging.getLogger("privatile.federation.coordinator")
@@ -78,14 +78,9 @@ class CoordinatorService:
         self._exit_when_paused = exit_when_paused
         self._replicas = replicas
         self._backoff = backoff or Backoff(longest=2.0)
-        self._signers: dict[str, str] = dict(signers())
-        self._links: dict[str, Link] = journal.links()
-        self._quarantined = journal.quarantined()
-        self._offences: Counter[str] = Counter()
-        self._heard: dict[str, float] = {}
+        self._reception = Reception(study, coordinator, journal, self.metrics, signers())
         self._collection: Collection | None = None
         self._payload = b""
-        self._asked_records = self._records_asked()
         self._paused_for = ""
         self._next_look = 0.0
         self._changed = asyncio.Event()
@@ -118,7 +113,7 @@ class CoordinatorService:
             "connected": bool(self.metrics.value("connected")),
             "paused": self._paused_for or None,
             "waiting_for": missing,
-            "quarantined": sorted(self._quarantined),
+            "quarantined": sorted(self._reception.quarantined),
         }
         return bool(facts["connected"]) and not self._paused_for, facts
 
@@ -162,8 +157,8 @@ class CoordinatorService:
         identity, nc = self.study.identity, connection.nc
         js = nc.jetstream(timeout=5)
         for name, subject in (
-            (wire.ask_stream(identity), wire.ask_subject(identity)),
-            (wire.answer_stream(identity), wire.answer_subject(identity, "*")),
+            (subjects.ask_stream(identity), subjects.ask_subject(identity)),
+            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*")),
         ):
             config = StreamConfig(
                 name=name,
@@ -186,8 +181,8 @@ class CoordinatorService:
 
         # A thousand clients answer within milliseconds of each other: the buffers must hold a round of the largest.
         for subject, callback in (
-            (wire.answer_subject(identity, "*"), on_answer),
-            (wire.hello_subject(identity, "*"), on_hello),
+            (subjects.answer_subject(identity, "*"), on_answer),
+            (subjects.hello_subject(identity, "*"), on_hello),
         ):
             await nc.subscribe(subject, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=1 << 30)
 
@@ -222,15 +217,15 @@ class CoordinatorService:
             return False
         names = [client.name for client in self._coordinator.tracks[0].plan.clients]
         questions = {name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(names)}
-        self._collection = Collection(self._digest, questions, self._signers, self._links)
+        self._collection = Collection(self._digest, questions, self._reception.signers, self._reception.links)
         self._payload = AskMessage.of(self._digest, questions).pack(self._key)
         for name in names:
-            self._asked_records[name] += sum(question.length for question in questions[name])
+            self._reception.asked[name] += sum(question.length for question in questions[name])
         return True
 
     async def _publish(self, connection: Connection, payload: bytes) -> None:
         """Publish to the stream and wait until it is on the disk; say so where the broker cannot keep it."""
-        subject = wire.ask_subject(self.study.identity)
+        subject = subjects.ask_subject(self.study.identity)
         try:
             reply = await connection.nc.request(subject, payload, timeout=5.0)
         except (nats.errors.Error, TimeoutError) as error:
@@ -240,16 +235,16 @@ class CoordinatorService:
         kept = json.loads(reply.data)
         if "error" in kept:
             reason = str(kept["error"].get("description", "no reason given"))
-            self._event("broker", f"the broker could not store a question: {reason}. Is its disk full?")
+            self._reception.event("broker", f"the broker could not store a question: {reason}. Is its disk full?")
 
     async def _read_mailbox(self, connection: Connection) -> None:
         """Answers that came in while no coordinator listened."""
-        stream = wire.answer_stream(self.study.identity)
+        stream = subjects.answer_stream(self.study.identity)
         if self._collection is None:
             return
 
         async def look(client: str) -> None:
-            payload = await connection.last(stream, wire.answer_subject(self.study.identity, client))
+            payload = await connection.last(stream, subjects.answer_subject(self.study.identity, client))
             if payload is not None:
                 self._on_answer(client, payload, from_mailbox=True)
 
@@ -286,8 +281,8 @@ class CoordinatorService:
         if collection is None:
             return False
         missing = collection.missing
-        if self._quarantined:
-            names = ", ".join(sorted(self._quarantined))
+        if self._reception.quarantined:
+            names = ", ".join(sorted(self._reception.quarantined))
             self._pause(f"quarantined: {names}. Decide with `privatile federation resume` or `abort`")
             return False
         if not missing:
@@ -325,7 +320,7 @@ class CoordinatorService:
             return
         self._paused_for = reason
         self.metrics.set("paused", 1)
-        self._event("paused", f"{reason}. The run goes on by itself when the missing answers come.")
+        self._reception.event("paused", f"{reason}. The run goes on by itself when the missing answers come.")
         if self._exit_when_paused:
             raise RunPaused(f"the run is paused: {reason}. Start it again with `privatile serve` to go on.")
 
@@ -339,14 +334,14 @@ class CoordinatorService:
             for place in range(len(collection.questions[names[0]]))
         ]
         self._coordinator.accept(
-            counts, self._journal.evidence_rows(collection.round, collection.answers, self._signers)
+            counts, self._journal.evidence_rows(collection.round, collection.answers, self._reception.signers)
         )
         for name, accepted in collection.answers.items():
-            self._links[name] = accepted.ledger
+            self._reception.links[name] = accepted.ledger
         if self._paused_for:
             self._paused_for = ""
             self.metrics.set("paused", 0)
-            self._event("resumed", f"round {collection.round} is complete")
+            self._reception.event("resumed", f"round {collection.round} is complete")
         silent = collection.missing
         self._collection = None
         self.metrics.set("round", self._coordinator.done)
@@ -355,28 +350,18 @@ class CoordinatorService:
             self.metrics.add("silent", len(silent))
             log.info("silent", extra={"facts": {"round": collection.round, "clients": ", ".join(silent[:20])}})
         log.debug("round", extra={"facts": {"round": collection.round, "answers": len(collection.answers)}})
-        self._look_for_lies()
-
-    def _look_for_lies(self) -> None:
-        for track in self._coordinator.tracks:
-            state = track.state
-            for client, ones, asked in zip(track.plan.clients, state.ones, state.asked, strict=True):
-                if client.name not in self._quarantined and impossible_share(ones, asked, client.mechanism):
-                    self._quarantine(
-                        client.name,
-                        "its share of ones over all rounds is impossible under its truth rate (5 standard errors)",
-                    )
+        self._reception.look_for_lies()
 
     async def _finish(self, connection: Connection) -> None:
         if not self._coordinator.store.finished:
             self._coordinator.finish()
-            self._event("finished", f"all {self._coordinator.done} rounds are done")
+            self._reception.event("finished", f"all {self._coordinator.done} rounds are done")
         await self._notice(connection, "finished", "the study is complete; thank you")
         self._end = "finished"
 
     async def _say_goodbye(self, connection: Connection) -> None:
         if self._abort:
-            self._event("aborted", "the run was aborted; what was answered stays spent")
+            self._reception.event("aborted", "the run was aborted; what was answered stays spent")
             await self._notice(connection, "aborted", "the organizer has aborted this run")
             self._end = "aborted"
         else:
@@ -390,115 +375,29 @@ class CoordinatorService:
 
     def _on_answer(self, client: str, payload: bytes, *, from_mailbox: bool = False) -> None:
         collection = self._collection
-        if collection is None:
-            self.metrics.add("late", client=client)
-            return
-        self._heard[client] = time.time()
-        if client in self._quarantined:
-            self.metrics.add("ignored", client=client)
-            return
-        verdict = collection.offer(client, payload)
-        if from_mailbox and verdict.outcome == "rejected":
-            return  # left over from before; judged when it came
-        self.metrics.add(verdict.outcome, client=client)
-        if verdict.outcome == "counted":
-            if len(collection.answers) >= min(self.study.quorum, len(collection.questions)):
-                self._changed.set()
-        elif verdict.outcome == "rejected":
-            self._offences[client] += 1
-            self._event("rejected", verdict.reason, client, collection.round)
-            if self._offences[client] >= MOST_OFFENCES:
-                self._quarantine(client, f"{MOST_OFFENCES} answers in a row were unusable: {verdict.reason}")
-        elif verdict.outcome == "forked":
-            collection.answers.pop(client, None)
-            self._quarantine(client, verdict.reason)
-        if verdict.outcome in ("counted", "duplicate"):
-            self._offences[client] = 0
-
-    def _quarantine(self, client: str, reason: str) -> None:
-        if client not in self.study.clients or client in self._quarantined:
-            return
-        self._quarantined[client] = reason
-        self._journal.quarantine(client, reason)
-        self.metrics.set("quarantined", len(self._quarantined))
-        self._event("quarantined", reason, client, self._coordinator.done + 1)
-        self._changed.set()
+        self._reception.take(collection, client, payload, from_mailbox=from_mailbox)
+        enough = collection is not None and len(collection.answers) >= self.study.quorum
+        if enough or self._reception.quarantined:
+            self._changed.set()
 
     async def _on_hello(self, connection: Connection, client: str, payload: bytes) -> None:
-        signer = self._signers.get(client)
-        if signer is None:
-            return
-        try:
-            message = wire.read_message(payload, signer, wire.LARGEST_ANSWER)
-            if not isinstance(message, Hello) or message.client != client:
-                raise ProtocolError("the message is not a hello of this client.")
-        except ProtocolError as error:
-            self.metrics.add("rejected_hellos", client=client)
-            seen = int(self.metrics.value("rejected_hellos", client=client))
-            if seen & (seen - 1) == 0:  # the first, second, fourth, eighth …: a flood must not fill the disk
-                log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
-            return
-        self._heard[client] = time.time()
-        self.metrics.set("heard", self._heard[client], client=client)
-        known = self._links.get(client)
-        if message.study == self._digest and known is not None and message.restored == known != message.ledger:
-            self._links[client] = known = message.ledger
-            self._journal.relink(client, message.ledger)
-            self._event("restored", "its ledger was restored; unaccounted records are marked as spent", client)
-        collection = self._collection
-        answered = collection is not None and client in collection.answers
-        welcome = Welcome(
-            self._digest,
-            client,
-            message.instance,
-            collection.answers[client].ledger if collection is not None and answered else known,
-            self._coordinator.done + int(answered),
-            self._asked_records[client],
-            self._quarantined.get(client, "")[:500],
-        )
-        with contextlib.suppress(nats.errors.Error):
-            await connection.nc.publish(wire.welcome_subject(self.study.identity, client), welcome.pack(self._key))
+        welcome = self._reception.greet(self._collection, client, payload, time.time())
+        if welcome is not None:
+            subject = subjects.welcome_subject(self.study.identity, client)
+            with contextlib.suppress(nats.errors.Error):
+                await connection.nc.publish(subject, welcome.pack(self._key))
 
     # -- beside the rounds ---------------------------------------------------------------------------------------
-
-    def _records_asked(self) -> dict[str, int]:
-        """Records that all rounds so far asked of each client, whether it answered or not."""
-        total = dict.fromkeys(self.study.clients, 0)
-        names = [client.name for client in self._coordinator.tracks[0].plan.clients]
-        for level in range(len(self._coordinator.tracks)):
-            for stored in self._coordinator.store.rounds(level):
-                for name, length in zip(names, stored.lengths, strict=True):
-                    total[name] += length
-        return total
 
     def _look_around(self) -> None:
         """Requests of other commands, and keys that were admitted, rotated or revoked."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + TICK
-        for name, signer in (fresh := self._load_signers()).items():
-            if self._signers.get(name) not in (None, signer):
-                self._event("rotated", "its key was replaced", name)
-            self._signers[name] = signer
-        for name in set(self._signers) - set(fresh):
-            del self._signers[name]
-            self._event("revoked", "its key was revoked", name)
+        self._reception.refresh(self._load_signers())
         for action, client in self._control.take() if self._control is not None else []:
             if action == "abort":
                 self._abort = True
                 self.stop()
-            elif action == "readmit" and client in self._quarantined:
-                del self._quarantined[client]
-                self._offences[client] = 0
-                self._journal.readmit(client)
-                self.metrics.set("quarantined", len(self._quarantined))
-                self._event("readmitted", "people have decided that its answers count again", client)
-
-    def _event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
-        self._journal.note(kind, text, client, number)
-        facts: dict[str, Any] = {"reason": text}
-        if client is not None:
-            facts["client"] = client
-        if number is not None:
-            facts["round"] = number
-        log.log(logging.INFO if kind in ("finished", "resumed") else logging.WARNING, kind, extra={"facts": facts})
+            elif action == "readmit":
+                self._reception.readmit(client)

@@ -48,10 +48,11 @@ def reproduce(
     tables = [name for name in TABLES if part in (name, "tables", "all")]
     if tables:
         files += _tables(tables, out, protocol, replications, threads, gpu, progress, say)
-    if part in ("salary", "all") and data is not None:
-        files += _salary(read_salaries(data), out, threads or cores())
-    if part in ("figure1", "all") and data is not None:
-        files += figure1(read_salaries(data), out)
+    clients = read_salaries(data) if data is not None and part in (*NEEDS_DATA, "all") else None
+    if part in ("salary", "all") and clients is not None:
+        files += _salary(clients, out, threads or cores())
+    if part in ("figure1", "all") and clients is not None:
+        files += figure1(clients, out)
     if part in ("figure2", "all"):
         files += figure2(out)
     if part in ("beyond", "all"):

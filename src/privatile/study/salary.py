@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,18 +42,17 @@ STATED_RANGE = (1_000.0, 1_000_000.0)
 def read_salaries(path: str | Path) -> dict[str, Floats]:
     """Salaries by client, largest region first; the three smallest regions are merged into one, as in the paper."""
     file = Path(path)
+    regions: dict[str, array[float]] = defaultdict(lambda: array("d"))
     try:
         with gzip.open(file, "rt", newline="") if file.suffix == ".gz" else file.open(newline="") as stream:
             reader = csv.DictReader(stream)
             missing = {REGION, SALARY} - set(reader.fieldnames or ())
-            pairs = [] if missing else [(row[REGION], row[SALARY]) for row in reader]
+            if missing:
+                raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
+            for row in reader:
+                regions[row[REGION]].append(_positive(row[SALARY], file.name))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read: {type(error).__name__}. Give the salary table with --data.") from None
-    if missing:
-        raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
-    regions: dict[str, list[float]] = defaultdict(list)
-    for region, text in pairs:
-        regions[region].append(_positive(text, file.name))
     if len(regions) < 5:
         raise DataError(f"{file.name} has {len(regions)} regions; merging the three smallest needs at least five.")
     ordered = sorted(regions, key=lambda name: -len(regions[name]))

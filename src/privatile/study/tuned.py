@@ -233,8 +233,10 @@ def score(cell: TunedCell, runs: int, seed: int) -> Score:
     """Run a cell in blocks and sum it up."""
     tables = []
     warned = []
-    for block, first in enumerate(range(0, runs, BLOCK)):
-        count = min(BLOCK, runs - first)
+    # Long runs in smaller blocks: a block keeps six numbers a round.
+    size = max(20, min(BLOCK, BLOCK * 1000 // cell.policy.rounds))
+    for block, first in enumerate(range(0, runs, size)):
+        count = min(size, runs - first)
         got = simulate(cell, count, np.random.default_rng([seed, block]))
         off = got.fit.center - cell.truth
         reaches = [got.reach(level) for level in (0.90, 0.95, 0.99)]

@@ -1,0 +1,56 @@
+"""`privatile compare`: the difference of two quantiles of different people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from privatile.errors import InputError
+
+if TYPE_CHECKING:
+    from privatile.result import QuantileResult
+
+
+@click.command()
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@click.option("--disjoint", is_flag=True, help="You state that no person is in both runs.")
+@click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
+@click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
+@click.option("--json", "as_json", is_flag=True, help="The comparison as JSON.")
+def compare(
+    first: Path, second: Path, disjoint: bool, level: float | None, confidence_level: float, as_json: bool
+) -> None:
+    """FIRST minus SECOND: two runs kept with --save, of people who are not in both.
+
+    Two groups of one file are two runs: estimate each with --client GROUP_COLUMN --only GROUP --save ….db.
+
+    \b
+    privatile estimate pay.csv --value pay --client sex --only f --epsilon 1 --range 0 200000 --save f.db
+    privatile estimate pay.csv --value pay --client sex --only m --epsilon 1 --range 0 200000 --save m.db
+    privatile compare f.db m.db --disjoint
+    """
+    from privatile.compare import compare as compared
+
+    made = compared(_result(first, level), _result(second, level), disjoint=disjoint, confidence_level=confidence_level)
+    click.echo(json.dumps(made.to_dict(), indent=2, ensure_ascii=False) if as_json else made.to_text())
+
+
+def _result(path: Path, level: float | None) -> QuantileResult:
+    from privatile.server.coordinator import Coordinator
+    from privatile.server.store import RunStore
+
+    store = RunStore.open(path, read_only=True)
+    results = Coordinator(store).results()
+    store.close()
+    if level is None:
+        if len(results) > 1:
+            raise InputError(f"{path} holds {len(results)} levels; say which with --q.")
+        return results[0]
+    for result in results:
+        if abs(result.level - level) < 1e-12:
+            return result
+    raise InputError(f"{path} holds no level {level:g}.")

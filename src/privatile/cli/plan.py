@@ -1,0 +1,119 @@
+"""`privatile plan`: how narrow the interval would be, and what it takes to make it so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from privatile.errors import InputError
+
+
+@click.command()
+@click.option("--q", "level", type=float, default=0.5, show_default=True, metavar="LEVEL", help="0.5 is the median.")
+@click.option("--clients", type=int, default=1, show_default=True, metavar="K", help="Number of equal clients.")
+@click.option("--records", type=int, metavar="N", help="Records of each of them.")
+@click.option("--epsilon", type=float, metavar="EPSILON", help="Budget of one record at each of them.")
+@click.option(
+    "--client",
+    "named",
+    multiple=True,
+    metavar="NAME=RECORDS,EPSILON[,WEIGHT]",
+    help="A client by itself; as often as there are clients, instead of the three above.",
+)
+@click.option("--rounds", type=int, metavar="N", help="Rounds you can afford (200).")
+@click.option("--half-width", type=float, metavar="H", help="Half-width wanted: in units with a density, else in rank.")
+@click.option("--density", type=float, metavar="F", help="Density at the quantile, in 1/units.")
+@click.option(
+    "--population",
+    metavar="FAMILY[:LOCATION,SCALE]",
+    help="normal, lognormal, laplace, cauchy, uniform:LOW,HIGH, …: gives the density, and the plan is checked by "
+    "simulation.",
+)
+@click.option("--runs", type=int, default=400, show_default=True, help="Simulated runs of that check.")
+@click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+def plan(
+    level: float,
+    clients: int,
+    records: int | None,
+    epsilon: float | None,
+    named: tuple[str, ...],
+    rounds: int | None,
+    half_width: float | None,
+    density: float | None,
+    population: str | None,
+    runs: int,
+    confidence_level: float,
+    as_json: bool,
+) -> None:
+    """Expected half-width from records and budgets, or the records or budgets that a half-width takes. Asks no one.
+
+    \b
+    privatile plan --clients 10 --records 5000 --epsilon 1
+    privatile plan --q 0.8 --client north=20000,1 --client south=5000,2 --half-width 0.01
+    privatile plan --clients 10 --records 5000 --epsilon 1 --population normal:50,10 --half-width 0.2
+    """
+    from privatile.planning import plan_study
+
+    members = _clients(clients, records, epsilon, named)
+    check: dict[str, Any] | None = None
+    law = None
+    if population is not None:
+        from privatile.study.plan_check import parse_population
+
+        law = parse_population(population)
+        density = float(law.density(law.quantile(level)))
+    made = plan_study(
+        level, members, confidence_level=confidence_level, rounds=rounds, density=density, half_width=half_width
+    )
+    if law is not None:
+        from privatile.study.plan_check import check_plan
+
+        check = check_plan(made, law, runs)
+    if as_json:
+        facts = made.to_dict() | ({} if check is None else {"simulated": check})
+        click.echo(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    click.echo(made.to_text())
+    if check is not None:
+        click.echo(
+            f"Simulated, {check['runs']} runs: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
+            f"(predicted {confidence_level:g}), mean half-width {check['half_width']:.4g} "
+            f"(predicted {made.half_width:.4g})."
+        )
+
+
+def _clients(count: int, records: int | None, epsilon: float | None, named: tuple[str, ...]) -> list[Any]:
+    from privatile.planning import PlannedClient
+
+    if named:
+        if records is not None or epsilon is not None:
+            raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
+        return [_client(text) for text in named]
+    if records is None or epsilon is None:
+        raise InputError(
+            "a plan needs the clients' records and budgets: --records N --epsilon E (and --clients K), or --client "
+            "NAME=RECORDS,EPSILON for each."
+        )
+    if count < 1 or records < 1:
+        raise InputError(f"clients and records must be at least 1; got {count} and {records}.")
+    return [PlannedClient(f"client {k + 1}", records, epsilon, 1.0 / count) for k in range(count)]
+
+
+def _client(text: str) -> Any:
+    from privatile.planning import PlannedClient
+
+    name, _, numbers = text.partition("=")
+    parts = numbers.split(",")
+    try:
+        if not name or len(parts) not in (2, 3):
+            raise ValueError
+        records, epsilon = int(parts[0]), float(parts[1])
+        weight = float(parts[2]) if len(parts) == 3 else 1.0
+        if records < 1 or weight <= 0:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.") from None
+    return PlannedClient(name, records, epsilon, weight)

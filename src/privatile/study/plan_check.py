@@ -1,0 +1,63 @@
+"""A plan checked by simulation: the same design, clients and level, on a population one can draw from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from privatile.errors import InputError
+from privatile.planning import StudyPlan
+from privatile.study.populations import FAMILIES, Population, population
+from privatile.study.tuned import TunedCell, simulate
+
+SPREADS = 8.0
+"""Half-width of the stated range, in spreads of the population (quartile distances): what a user might know."""
+
+
+def parse_population(text: str) -> Population:
+    """A family, with its numbers in order after a colon.
+
+    >>> parse_population("normal:50,10").quantile(0.5)
+    50.0
+    """
+    family, _, numbers = text.partition(":")
+    if family not in FAMILIES or family == "mixture":
+        known = ", ".join(name for name in FAMILIES if name != "mixture")
+        raise InputError(f"--population takes one of {known}, with its numbers after a colon; got {text!r}.")
+    names = [field.name for field in fields(FAMILIES[family])]  # type: ignore[arg-type]
+    try:
+        values = [float(number) for number in numbers.split(",")] if numbers else []
+    except ValueError:
+        values = [math.nan] * (len(names) + 1)
+    if len(values) > len(names):
+        raise InputError(f"--population {family} takes numbers for {', '.join(names)}; got {text!r}.")
+    return population(family, **dict(zip(names, values, strict=False)))
+
+
+def check_plan(plan: StudyPlan, law: Population, runs: int, seed: int = 1) -> dict[str, Any]:
+    """Coverage and mean half-width of `runs` simulated runs of a plan."""
+    center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
+    cell = TunedCell(
+        (law,) * len(plan.clients),
+        tuple(client.truth_rate for client in plan.clients),
+        tuple(client.records for client in plan.clients),
+        plan.level,
+        tuple(client.weight for client in plan.clients),
+        low=center - SPREADS * spread,
+        high=center + SPREADS * spread,
+        rounds=plan.rounds,
+    )
+    got = simulate(cell, runs, np.random.default_rng(seed))
+    reach = got.reach(plan.confidence_level)
+    bounded = np.isfinite(reach)
+    covered = float((np.abs(got.fit.center - cell.truth) <= reach).mean())
+    return {
+        "runs": runs,
+        "coverage": covered,
+        "coverage_error": math.sqrt(covered * (1.0 - covered) / runs),
+        "half_width": float(reach[bounded].mean()) if bounded.any() else None,
+        "unbounded": float(1.0 - bounded.mean()),
+    }

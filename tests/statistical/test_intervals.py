@@ -1,0 +1,141 @@
+"""The default interval in the laboratory: a few cells re-derived, and the mistakes that must show."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privatile.auto import AutoPlan
+from privatile.estimator import Client, begin, step
+from privatile.inference import Trajectory
+from privatile.mechanism import RandomizedResponse
+from privatile.plug_in import plug_in, variance_share
+from privatile.scale import Identity
+from privatile.study.coverage import make_cell
+from privatile.study.populations import Normal
+from privatile.study.tuned import TunedCell, TunedRuns, ever_missed, fieller_reach, fit_runs, simulate
+
+pytestmark = pytest.mark.statistical
+RUNS = 1500
+
+
+def error_of(share: float, runs: int = RUNS) -> float:
+    """Four Monte Carlo standard errors of a share."""
+    return 4 * math.sqrt(share * (1 - share) / runs)
+
+
+@pytest.fixture(scope="module")
+def cell() -> TunedCell:
+    return make_cell("test", family="hete-l", clients=10, truth_rate=0.5, level=0.8, information=1000)
+
+
+@pytest.fixture(scope="module")
+def runs(cell: TunedCell) -> TunedRuns:
+    return simulate(cell, RUNS, np.random.default_rng(11))
+
+
+def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: TunedCell, runs: TunedRuns) -> None:
+    off = np.abs(runs.fit.center - cell.truth)
+    for level in (0.90, 0.95, 0.99):
+        assert float((off <= runs.reach(level)).mean()) == pytest.approx(level, abs=error_of(level) + 0.01)
+    # The mean of |normal| draws is known within 0.756/√runs of itself.
+    error = float(off.mean()) / (math.sqrt(2 / math.pi) * cell.bound)
+    assert error <= 1.12 + 4 * 0.756 / math.sqrt(RUNS)
+    assert float(runs.reach().mean()) / (1.959964 * cell.bound) <= 1.20
+
+
+def test_the_laboratory_runs_the_code_of_real_runs() -> None:
+    """A real plan and the laboratory's policy, given the same answers, ask the same and fit the same curve."""
+    cell = TunedCell((Normal(),) * 4, (0.5,) * 4, (3000,) * 4, level=0.75)
+    clients = tuple(Client(f"c{k}", RandomizedResponse(0.5), 0.25, 0.75, 3000) for k in range(4))
+    plan = AutoPlan(clients, Identity(cell.low, cell.high))
+    assert plan.policy == cell.policy
+    state, trajectory = begin(plan), Trajectory()
+    rng = np.random.default_rng(13)
+    queries, averaged = [], []
+    tuning, left = cell.policy.begin(), np.array([cell.records])
+    while (ask := plan.ask(state)) is not None:
+        lengths = cell.policy.lengths(tuning, np.array(cell.records), left)
+        assert ask.lengths == tuple(lengths[0].tolist())
+        assert ask.query == float(tuning.query[0])
+        left = left - lengths
+        above = 0.25 + 0.5 * (1 - Normal().cdf(ask.query))
+        counts: list[int | None] = [int(rng.binomial(length, above)) for length in ask.lengths]
+        state = step(state, ask, counts, plan)
+        trajectory.record(ask, state, plan)
+        queries.append(ask.query)
+        averaged.append(ask.averaged)
+        _, drifts, noise = trajectory.answers
+        tuning = cell.policy.learn(tuning, drifts[-1:], noise[-1:])
+    _, drifts, noise = trajectory.answers
+    real = plug_in(state, trajectory, plan, guess=float(tuning.slope[0]))
+    share = np.array([variance_share(state, plan)])
+    fit = fit_runs(cell, np.array([queries]), drifts[None], noise[None], np.array([averaged]), share, tuning)
+    assert real.inference.center == pytest.approx(float(fit.center[0]), abs=1e-12)
+    assert real.inference.unit == pytest.approx(float(fit.error[0]), rel=1e-12)
+
+
+def test_a_forgotten_debiasing_shows(cell: TunedCell, runs: TunedRuns) -> None:
+    """Reports taken at face value are r times too close to one half: every residual is r·y + (1 − r)(τ − ½)."""
+    rate = 0.5
+    wrong = rate * runs.residuals + (1 - rate) * (cell.level - 0.5)
+    fit = fit_runs(cell, runs.queries, wrong, runs.noise * rate**2, runs.averaged, runs.share, runs.tuning)
+    covered = float((np.abs(fit.center - cell.truth) <= fieller_reach(fit, 1.96)).mean())
+    assert covered < 0.5
+
+
+def test_noise_that_counts_dropped_records_shows(cell: TunedCell, runs: TunedRuns) -> None:
+    """The first half of the rounds is dropped, but s² is computed as if its records had been averaged too."""
+    rounds = runs.queries.shape[1]
+    kept = np.arange(rounds) >= rounds // 2
+    honest = np.where(kept, runs.noise, np.inf)
+    window = runs.averaged & kept
+    covered = {}
+    for name, share in (("honest", 1.0), ("counted", 0.5)):
+        fit = fit_runs(cell, runs.queries, runs.residuals, honest, window, runs.share, runs.tuning)
+        wrong = fit._replace(error=fit.error * math.sqrt(share))
+        covered[name] = float((np.abs(fit.center - cell.truth) <= fieller_reach(wrong, 1.96)).mean())
+    assert covered["honest"] == pytest.approx(0.95, abs=error_of(0.95) + 0.02)
+    assert covered["counted"] < 0.95 - 2 * error_of(0.95)
+
+
+def test_a_known_normal_value_at_few_relaxations_shows(cell: TunedCell) -> None:
+    """Polyak mean ± 1.96·s/f̂ with f̂ regressed on 20 relaxations of the path alone: too narrow, as it must be."""
+    few = simulate(replace(cell, relaxations=20.0), RUNS, np.random.default_rng(15))
+    weights = np.where(few.averaged, 1.0, 0.0)
+    mean = (weights * few.queries).sum(axis=1) / weights.sum(axis=1)
+    drift = (weights * few.residuals).sum(axis=1) / weights.sum(axis=1)
+    x = weights * (few.queries - mean[:, None])
+    slope = -(x * (few.residuals - drift[:, None])).sum(axis=1) / (x * x).sum(axis=1)
+    noise = np.sqrt((weights * few.noise).sum(axis=1) * few.share) / weights.sum(axis=1)
+    covered = float((np.abs(mean - cell.truth) <= 1.96 * noise / np.maximum(slope, 1e-9)).mean())
+    assert covered < 0.95 - error_of(0.95)
+
+
+def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: TunedCell, runs: TunedRuns) -> None:
+    missed = float(ever_missed(cell, runs, looks=12).mean())
+    assert missed <= 0.06
+
+
+def test_far_starts_and_wide_ranges_change_nothing() -> None:
+    near = make_cell("a", family="normal", clients=10, truth_rate=0.5, level=0.5, information=2000)
+    wide = make_cell("b", family="normal", clients=10, truth_rate=0.5, level=0.5, information=2000, range=(-1e6, 3e5))
+    errors = []
+    for cell in (near, wide):
+        got = simulate(cell, RUNS, np.random.default_rng(16))
+        off = np.abs(got.fit.center - cell.truth)
+        errors.append(float(off.mean()))
+        assert float((off <= got.reach()).mean()) == pytest.approx(0.95, abs=error_of(0.95) + 0.01)
+        assert not got.tuning.gave_up.any()
+    assert errors[1] / errors[0] <= 1.02 + 4 * 0.756 * math.sqrt(2 / RUNS)
+
+
+def test_three_levels_hold_jointly() -> None:
+    """Levels are asked of different records, so Šidák's level is exact: joint coverage is the product."""
+    joint = np.ones(RUNS, dtype=bool)
+    for index, level in enumerate((0.3, 0.5, 0.8)):
+        cell = TunedCell((Normal(),) * 4, (0.5,) * 4, (8000,) * 4, level)
+        got = simulate(cell, RUNS, np.random.default_rng([17, index]))
+        joint &= np.abs(got.fit.center - cell.truth) <= got.reach(0.95 ** (1 / 3))
+    assert float(joint.mean()) >= 0.94 - error_of(0.95)
