@@ -133,3 +133,25 @@ def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) ->
     assert seen.page.evaluate("[...document.scripts].filter(s => s.textContent.includes('owned')).length") == 1  # facts
     assert HOSTILE in seen.page.locator("tbody th").first.inner_text()
     assert seen.complaints == []
+
+
+@pytest.mark.parametrize("kind", ["study", "paper"])
+def test_pages_of_studies_pass_too(
+    watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, kind: str
+) -> None:
+    from privatile.report.paper_page import write_paper_page
+    from privatile.report.study_page import write_study_page
+    from tests.report.test_study_pages import made_store, paper_folder
+
+    target = tmp_path / "page.html"
+    if kind == "study":
+        write_study_page(made_store(tmp_path / "study.db", coverage=0.9), target)
+    else:
+        write_paper_page(paper_folder(tmp_path / "paper", shift=0.2), target)
+    for scheme in ("light", "dark"):
+        seen = watched(color_scheme=scheme, bypass_csp=True, viewport={"width": 380, "height": 800})
+        seen.page.goto(target.as_uri())
+        check_axe(seen.page)
+        assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+        assert seen.complaints == []
+        assert seen.requests == [target.as_uri()]

@@ -249,3 +249,64 @@ def test_no_records_value_and_no_token_is_told(tmp_path: Path, capfd: pytest.Cap
     assert "61.7283" not in told
     logged = capfd.readouterr()
     assert "61.7283" not in logged.out + logged.err
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, signed by itself."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dashboard")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_beyond_this_machine_it_takes_tls_and_a_token(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ssl
+
+    from privatile.dashboard import serving
+
+    # The tests keep to the loopback address; the dashboard is made to believe that it is another one.
+    monkeypatch.setattr(serving, "is_loopback", lambda host: False)
+    cert, key = certificate(tmp_path)
+    trust = ssl.create_default_context(cafile=str(cert))
+    with beside(finished, Place(certificate=cert, key=key)) as page, httpx.Client(verify=trust) as client:
+        url, _, token = page.url.partition("?token=")
+        assert url.startswith("https://127.0.0.1:")
+        assert len(token) >= 32
+
+        def refused() -> bool:
+            try:
+                return client.get(url + "state.json").status_code == 401
+            except httpx.HTTPError:
+                return False
+
+        until(refused, 60)
+        assert client.get(page.url).status_code == 303  # the token becomes a cookie
+        assert client.get(url).status_code == 200
+        assert "Secure" in client.get(page.url).headers["set-cookie"]
+        assert token not in Path(f"/proc/{page.process.pid}/cmdline").read_text()
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(url.replace("https", "http"))

@@ -31,6 +31,9 @@ from privatile.report.shell import static
 INTERVAL = 1.0
 """Seconds between looks at the run's file."""
 
+LONGEST_INTERVAL = 15.0
+"""Seconds: even of a very long run, news come this often."""
+
 HEARTBEAT = 10.0
 """Seconds after which a silent stream says that it is still there."""
 
@@ -72,6 +75,7 @@ class Feed:
         # In one thread of its own: reading must not hold up the viewers, and SQLite keeps to the thread it began in.
         loop, reader = asyncio.get_running_loop(), ThreadPoolExecutor(1)
         while True:
+            began = loop.time()
             try:
                 if await loop.run_in_executor(reader, self._run.refresh):
                     self.message = encode(self._run.state)
@@ -80,7 +84,8 @@ class Feed:
                 # The page must outlive a file that cannot be read for a moment; the reason names no record.
                 self.message = encode({**self._run.state, "trouble": f"{type(error).__name__}: {error}"})
                 await self._announce()
-            await asyncio.sleep(self._interval)
+            # A long run costs more to work out: looking never takes more than a fifth of one core.
+            await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), LONGEST_INTERVAL)))
 
     async def _announce(self) -> None:
         async with self._news:
@@ -178,15 +183,15 @@ class Gate:
         name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
         if not (is_loopback(name) or name in self._hosts):
             await self._refuse("this dashboard does not go by that name", 421)(scope, receive, send)
-        elif self._token is None or self._knows(request):
-            await self._app(scope, receive, send)
         elif self._matches(parse_qs(request.url.query).get("token", [""])[0]):
             # From the address line into a cookie that no script can read: the address bar and the history lose it.
             response = RedirectResponse("/", 303, headers=HEADERS)
             response.set_cookie(
-                COOKIE, self._token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+                COOKIE, self._token or "", httponly=True, samesite="strict", secure=request.url.scheme == "https"
             )
             await response(scope, receive, send)
+        elif self._token is None or self._knows(request):
+            await self._app(scope, receive, send)
         else:
             await self._refuse("a token is needed: open the address that was printed when the run began", 401)(
                 scope, receive, send
