@@ -41,6 +41,8 @@ class Curve(NamedTuple):
     """Share of the offered precision asked near enough to count."""
     holds: bool
     """Whether the diagnostics allow the interval as the default."""
+    held: bool
+    """Whether the slope sits at the edge of what its guess allows."""
 
 
 def plug_in(
@@ -82,6 +84,7 @@ def plug_in(
         bend_share=float(fit.bend_share[0]),
         near=float(fit.used[0]),
         holds=relative <= LARGEST_SLOPE_ERROR and not bool(fit.held[0]) and math.isfinite(error),
+        held=bool(fit.held[0]),
     )
 
 

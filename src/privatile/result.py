@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from privatile.errors import InputError
 from privatile.estimator import Client
 from privatile.inference import Inference
-from privatile.scale import Scale
+from privatile.scale import Scale, working_range
 
 
 class ConfidenceInterval(NamedTuple):
@@ -131,6 +131,11 @@ class QuantileResult:
         """The result in one sentence."""
         low, high = self.confidence_interval
         shown = significant(self.estimate, high - low)
+        if any(caveat.code == "unbounded" for caveat in self.caveats):
+            return (
+                f"{self.estimand} is not located by these answers: at {100 * self.confidence_level:g}% it may lie "
+                f"anywhere in the stated range, {significant(low, high - low)} to {significant(high, high - low)}."
+            )
         return (
             f"{self.estimand} is estimated at {shown}; the {100 * self.confidence_level:g}%"
             f" interval runs from {significant(low, high - low)} to {significant(high, high - low)}."
@@ -272,7 +277,20 @@ TARGETS = {
 def interval_in_units(inference: Inference, scale: Scale, confidence_level: float) -> ConfidenceInterval:
     """The interval mapped back to units, cut at the range: the estimand is known to lie there."""
     low, high = inference.interval(confidence_level)
-    return ConfidenceInterval(*(min(max(scale.to_units(end), scale.low), scale.high) for end in (low, high)))
+    return ConfidenceInterval(in_units(scale, low), in_units(scale, high))
+
+
+def in_units(scale: Scale, value: float) -> float:
+    """A working value in units, cut at the range: at or beyond an end it is that end itself, without rounding.
+
+    >>> from privatile.scale import Log
+    >>> in_units(Log(60.0, 100.0), math.log(60.0)), math.exp(math.log(60.0)) == 60.0
+    (60.0, False)
+    """
+    low, high = working_range(scale)
+    if value <= low or value >= high:
+        return scale.low if value <= low else scale.high
+    return min(max(scale.to_units(value), scale.low), scale.high)
 
 
 def lying_rank(client: Client, level: float) -> float:
