@@ -250,7 +250,7 @@ def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> 
         rate, squared = client.mechanism.truth_rate, client.weight**2
         even += squared / (4.0 * rate**2) * rounds**2 / asked
         whole += squared * ((rate**-2 - 1.0) / 4.0 + spread) * rounds**2 / asked
-        saved += squared * max(0.0, spread - wander) * rounds**2 / client.records
+        saved += squared * max(0.0, spread - wander) * rounds**2 / client.held
     # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
     nu = state.averages.weight / even
     # No path has less than this at its end: the part of the end that detrending leaves in the normaliser.

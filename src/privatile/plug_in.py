@@ -155,6 +155,6 @@ def file_share(state: RoundState, plan: Plan, near: float, wander: float) -> flo
             return 1.0
         share = min(max(rank, 0.0), 1.0)
         whole += client.weight**2 * client.mechanism.variance(share) / (asked * near)
-        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.records
+        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.held
     # Without privacy and with every record asked nothing would be left but the wandering.
     return max(1.0 - saved / whole, 0.01)

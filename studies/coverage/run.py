@@ -6,10 +6,12 @@ A cell that results.csv holds already is not run again; --page only fills the pa
 from __future__ import annotations
 
 import argparse
+import csv
 from pathlib import Path
 
+from privatile.study.calibration import read_table
 from privatile.study.coverage import read_cells, run_study, scored
-from privatile.study.coverage_page import filled, picture, tables, verdict
+from privatile.study.coverage_page import calibrations, extras, filled, picture, tables, verdict
 from privatile.study.on_gpu import arrays_on_gpu
 from privatile.study.tuned import Score
 
@@ -46,7 +48,14 @@ def main() -> None:
         known = scored(chosen.results)
         scores = [known[cell.name] for cell in cells if cell.name in known]
         page = DOCS / "intervals.md"
-        parts = {"verdict": verdict(scores), "tables": tables(scores)}
+        parts = {
+            "verdict": verdict(scores),
+            "tables": tables(scores),
+            "calibration": calibrations(read_table(HERE / "calibration.csv")),
+        }
+        if (HERE / "extras.csv").exists():
+            with (HERE / "extras.csv").open(newline="", encoding="utf-8") as stream:
+                parts["extras"] = extras(list(csv.DictReader(stream)))
         page.write_text(filled(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
         (DOCS / "intervals.svg").write_text(picture(scores), encoding="utf-8")
 

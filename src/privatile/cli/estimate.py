@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +190,12 @@ def _weights(text: str) -> str | dict[str, float]:
     help="Let records that have answered answer again; the ledger adds up what they spend.",
 )
 @click.option(
+    "--new-run",
+    is_flag=True,
+    default=None,
+    help="Give up an unfinished run of the same command and begin anew with the records it has not asked.",
+)
+@click.option(
     "--new-people",
     is_flag=True,
     default=None,
@@ -256,7 +263,7 @@ def estimate(
 
 
 def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, look: Look) -> None:
-    from privatile.api import complete, open_store, prepare
+    from privatile.api import complete, discard, open_store, prepare
     from privatile.cli.progress import rounds_bar
     from privatile.options import Options
     from privatile.preview import preview
@@ -264,6 +271,9 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool
     options = Options(**chosen)
     prepared = prepare(data, options)
     if dry_run:
+        if prepared.store is not None:
+            done = "finished" if prepared.store.finished else "unfinished"
+            click.echo(f"run {prepared.store.run} over these records is {done}: this shows all of it.", err=True)
         shown = preview(prepared.spec)
         click.echo(json.dumps(shown.to_dict(), indent=2, ensure_ascii=False) if as_json else shown.to_text())
         return
@@ -274,7 +284,7 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool
         prepared = replace(prepared, store=open_store(prepared))
     with look.beside("" if prepared.store is None else prepared.store.path):
         with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
-            results = complete(prepared, progress)
+            results = complete(prepared, progress, keep=True)
         if as_json:
             facts = [result.to_dict() for result in results]
             click.echo(
@@ -282,6 +292,9 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool
             )
         else:
             click.echo("\n\n".join(_text(result, explained) for result in results))
+        sys.stdout.flush()
+        # Only now are the results safe: had printing failed, the same command would show them again.
+        discard(prepared)
         look.linger()
 
 

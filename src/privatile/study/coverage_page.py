@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from privatile.auto import SUPPORTED
 from privatile.diagnostics import supported
+from privatile.study.calibration import Calibration
 from privatile.study.coverage import coverage_error
 from privatile.study.tuned import Score
 
@@ -55,6 +56,39 @@ def tables(scores: Sequence[Score]) -> str:
     for score in scores:
         groups.setdefault(score.name.partition(":")[0], []).append(score)
     return "\n\n".join(f"### {name.capitalize()}\n\n{table(members)}" for name, members in groups.items())
+
+
+def extras(rows: Sequence[Mapping[str, str]]) -> str:
+    """The extras by kind: one line a setting, one column a quantity."""
+    kinds: dict[str, dict[str, dict[str, float]]] = {}
+    for row in rows:
+        kinds.setdefault(row["kind"], {}).setdefault(row["setting"], {})[row["name"]] = float(row["value"])
+    found = []
+    for kind, settings in kinds.items():
+        names = list(dict.fromkeys(name for values in settings.values() for name in values))
+        lines = [
+            f"### {kind.capitalize()}",
+            "",
+            "| setting | " + " | ".join(names) + " |",
+            "|" + "---|" * (len(names) + 1),
+        ]
+        lines += [
+            f"| {setting} | " + " | ".join(f"{values[name]:.4g}" if name in values else "" for name in names) + " |"
+            for setting, values in settings.items()
+        ]
+        found.append("\n".join(lines))
+    return "\n\n".join(found)
+
+
+def calibrations(rows: Sequence[Calibration]) -> str:
+    """z of the plain interval by relaxations and level, and the curve's coverage beside it."""
+    lines = ["| N | level | z of path mean ± z·s/f̂ | coverage of the curve's interval |", "|---|---|---|---|"]
+    lines += [
+        f"| {row.relaxations:g} | {row.confidence_level:g} | {row.plain_value:.3f} ± {row.plain_error:.3f} | "
+        f"{row.curve_coverage:.4f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
 
 
 def picture(scores: Sequence[Score], width: int = 760, height: int = 320) -> str:
