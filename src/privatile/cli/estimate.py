@@ -167,8 +167,8 @@ def _weights(text: str) -> str | dict[str, float]:
     "--dither",
     type=float,
     metavar="WIDTH",
-    help="Add a uniform ±WIDTH/2 to each value: for heaped data "
-    "(salaries in round thousands), whose quantiles sit on an atom. The estimand says so.",
+    help="Add a uniform ±WIDTH/2 to each value: for heaped data (1 for whole numbers such as ages, 1000 for salaries "
+    "in round thousands), whose quantiles sit on an atom. The estimand says so.",
 )
 @click.option(
     "--ledger",
