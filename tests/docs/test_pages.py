@@ -67,7 +67,7 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
         return
     furnish(tmp_path)
     mine = {**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    command = [sys.executable, ROOT / "tests" / "docs" / "page_blocks.py", page]
+    command = [sys.executable, str(ROOT / "tests" / "docs" / "page_blocks.py"), str(page)]
     output = tmp_path / "output.txt"
     with output.open("w") as file:
         process = subprocess.Popen(
