@@ -3,9 +3,11 @@
     python benchmarks/federation.py --clients 10 --rounds 600
 
 TLS, nkeys, a broker that syncs every message, a durable ledger a client and a durable store are all on. The echo is the
-same exchange without privatile: a question of the same size published to a synced stream, one process a client that
-publishes an answer of the same size to a synced stream, one process that collects. The ratio says what signatures,
-ledgers (one durable transaction an answer) and the store (one a round) cost.
+same exchange by JetStream alone: a question of the same size published to a synced stream and acknowledged, a push
+consumer in one process a client, which publishes an answer of the same size to a synced stream and waits for its
+acknowledgement, and one process that consumes the answers. The ratio compares the federation with that. The core echo
+is the fastest exchange over the same synced streams: delivered while it is being stored, acknowledged to nobody; it is
+how the federation's own messages travel, without signatures, ledgers and store.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import asyncio
 import json
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +26,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from nats.js.api import DeliverPolicy
 
 from privatile.federation import subjects
 from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
@@ -31,6 +36,9 @@ from privatile.federation.invitation import read_enrolment, read_invitation
 from privatile.federation.site import enroll, find_site
 from privatile.federation.study import Study, Terms
 from privatile.server.store import RunStore
+
+ASK_BYTES, ANSWER_BYTES = 300, 350
+"""Sizes of a federation's own messages; benchmarks/scale.py prints them."""
 
 
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
@@ -79,21 +87,27 @@ def run_federation(folder: Path, directory: Directory) -> float:
     return (len(times) - 1 - first) / (times[-1] - times[first])
 
 
-async def echo_client(directory: Directory, folder: Path, name: str, size: int) -> None:
+async def echo_client(directory: Directory, folder: Path, name: str, size: int, plain: bool) -> None:
     """One bare client: whatever is asked, a payload of `size` bytes goes back."""
     invitation = read_invitation(directory.invitation_file(name))
     key = find_site(folder, invitation, folder / name).key()
     identity = invitation.study.identity
     async with connected(name, invitation.brokers, key, invitation.authority) as connection:
+        nc, js = connection.nc, connection.nc.jetstream()
+        subject = subjects.answer_subject(identity, name)
 
         async def on_ask(message: Msg) -> None:
-            await connection.nc.publish(subjects.answer_subject(identity, name), message.data[:8] + b"x" * (size - 8))
+            payload = message.data[:8] + b"x" * (size - 8)
+            await (nc.publish(subject, payload) if plain else js.publish(subject, payload))
 
-        await connection.nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
+        if plain:
+            await nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
+        else:
+            await js.subscribe(subjects.ask_subject(identity), cb=on_ask, deliver_policy=DeliverPolicy.NEW)
         await connection.lost.wait()
 
 
-async def echo_coordinator(directory: Directory, rounds: int, size: int) -> float:
+async def echo_coordinator(directory: Directory, rounds: int, size: int, plain: bool) -> float:
     """Ask, wait for every client's echo, ask again; rounds a second."""
     study, settings = directory.study(), directory.settings()
     got = asyncio.Event()
@@ -101,12 +115,7 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int) -> floa
     current = b""
     authority = directory.authority.read_text()
     async with connected("coordinator", [settings.url], directory.key(), authority) as connection:
-        js = connection.nc.jetstream()
-        for stream, subject in (
-            (subjects.ask_stream(study.identity), subjects.ask_subject(study.identity)),
-            (subjects.answer_stream(study.identity), subjects.answer_subject(study.identity, "*")),
-        ):
-            await js.add_stream(name=stream, subjects=[subject], max_bytes=64 << 20, allow_direct=True)
+        nc, js = connection.nc, connection.nc.jetstream()
 
         async def on_answer(message: Msg) -> None:
             if message.data[:8] == current:
@@ -114,14 +123,18 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int) -> floa
                 if not waiting:
                     got.set()
 
-        await connection.nc.subscribe(subjects.answer_subject(study.identity, "*"), cb=on_answer)
+        answers = subjects.answer_subject(study.identity, "*")
+        if plain:
+            await nc.subscribe(answers, cb=on_answer)
+        else:
+            await js.subscribe(answers, cb=on_answer, deliver_policy=DeliverPolicy.NEW)
 
         async def ask(number: int) -> None:
             nonlocal current
             current = b"%08d" % number
             waiting.update(study.clients)
             got.clear()
-            await connection.nc.request(subjects.ask_subject(study.identity), current + b"x" * (size - 8), timeout=10)
+            await js.publish(subjects.ask_subject(study.identity), current + b"x" * (size - 8))
 
         number = 0
         while True:  # until every client listens
@@ -140,24 +153,41 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int) -> floa
         return rounds / (time.perf_counter() - start)
 
 
-def run_echo(folder: Path, directory: Directory, rounds: int) -> float:
+async def add_streams(directory: Directory) -> None:
+    identity, settings = directory.study().identity, directory.settings()
+    authority = directory.authority.read_text()
+    async with connected("coordinator", [settings.url], directory.key(), authority) as connection:
+        js = connection.nc.jetstream()
+        for stream, subject in (
+            (subjects.ask_stream(identity), subjects.ask_subject(identity)),
+            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*")),
+        ):
+            await js.add_stream(name=stream, subjects=[subject], max_bytes=64 << 20, allow_direct=True)
+
+
+def run_echo(folder: Path, directory: Directory, rounds: int, *, plain: bool) -> float:
     """The same exchange without privatile."""
-    ask_size, answer_size = 420, 420  # as measured in docs/wire.md
-    broker = EmbeddedBroker(directory.broker_files, directory.settings())
+    files = directory.broker_files
+    # Consumers need the whole JetStream interface, which a federation's clients may not use.
+    text = re.sub(r", permissions: \{[^}]*\} \}", " }", files.configuration.read_text())
+    files.configuration.write_text(text)
+    broker = EmbeddedBroker(files, directory.settings())
     broker.start()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--echo", name, "--folder", str(folder), "--size", str(answer_size)]
-        )
-        for name in directory.study().clients
-    ]
+    processes = []
     try:
-        return asyncio.run(echo_coordinator(directory, rounds, ask_size))
+        asyncio.run(add_streams(directory))
+        command = [sys.executable, __file__, "--folder", str(folder), *(["--plain"] if plain else []), "--echo"]
+        processes = [
+            subprocess.Popen([*command, name], stderr=subprocess.DEVNULL) for name in directory.study().clients
+        ]
+        return asyncio.run(echo_coordinator(directory, rounds, ASK_BYTES, plain))
     finally:
         for process in processes:
             process.kill()
             process.wait()
         broker.stop()
+        shutil.rmtree(files.folder / "jetstream", ignore_errors=True)
+        directory.write_configuration()
 
 
 def main() -> None:
@@ -167,15 +197,17 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=10)
     parser.add_argument("--echo", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--size", type=int, default=420, help=argparse.SUPPRESS)
+    parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.echo:
-        asyncio.run(echo_client(Directory(options.folder / "organizer"), options.folder, options.echo, options.size))
+        organizer = Directory(options.folder / "organizer")
+        asyncio.run(echo_client(organizer, options.folder, options.echo, ANSWER_BYTES, options.plain))
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         directory = set_up(folder, options.clients, options.rounds, options.length)
-        echo = run_echo(folder, directory, options.rounds)
+        echo = run_echo(folder, directory, options.rounds, plain=False)
+        floor = run_echo(folder, directory, options.rounds, plain=True)
         federation = run_federation(folder, directory)
     print(
         json.dumps(
@@ -183,8 +215,9 @@ def main() -> None:
                 "clients": options.clients,
                 "rounds": options.rounds,
                 "federation_rounds_per_second": round(federation, 1),
-                "echo_rounds_per_second": round(echo, 1),
+                "jetstream_echo_rounds_per_second": round(echo, 1),
                 "ratio": round(federation / echo, 2),
+                "core_echo_rounds_per_second": round(floor, 1),
                 "cores": os.cpu_count(),
                 "machine": platform.machine(),
                 "python": platform.python_version(),

@@ -102,10 +102,14 @@ def device_times(device: Device, batch: Batch, repeats: int) -> list[float]:
 
 
 def sweep(batch: Batch, names: list[str]) -> None:
-    for threads, blocks in ((32, 16), (32, 20), (64, 6), (64, 8), (64, 10), (64, 12), (64, 16), (128, 4), (128, 5)):
-        options = ("-fmad=false", "-std=c++17", f"-DTHREADS={threads}", f"-DBLOCKS={blocks}")
+    shapes = ((32, 20, 5), (64, 8, 5), (64, 10, 5), (64, 12, 5), (64, 14, 5), (64, 10, 2), (64, 12, 1), (128, 5, 5))
+    for threads, blocks, ahead in shapes:
+        options = ("-fmad=false", "-std=c++17", f"-DTHREADS={threads}", f"-DBLOCKS={blocks}", f"-DUNROLL={ahead}")
         median = float(np.median(device_times(Device(options, threads), batch, 4)[1:]))
-        print(f"{threads:4d} threads a block, {blocks:2d} blocks a multiprocessor: {median:.4f} s", flush=True)
+        print(
+            f"{threads:4d} threads a block, {blocks:2d} blocks a multiprocessor, {ahead} ahead: {median:.4f} s",
+            flush=True,
+        )
     device = Device()
     for method in ("C1", "C5", "Log", "DP-SGD (C1)", "DC"):
         part = pack([block for block in batch.blocks if f"method={method}," in names[block.place]])

@@ -1,4 +1,5 @@
 import sqlite3
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 
 import privatile
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError
+from privatile.options import KINDS, Options
+from privatile.server.store import RunStore
 
 RNG = np.random.default_rng(12)
 
@@ -102,3 +105,52 @@ def test_dither_and_targets_are_named(tmp_path: Path) -> None:
     file = privatile.estimate(data, target="file", ledger=tmp_path / "b.db", **options)
     assert (whole.target, file.target) == ("population", "file")
     assert "file" in {caveat.code for caveat in file.caveats}
+
+
+def test_a_run_read_in_another_way_is_the_same_run(tmp_path: Path) -> None:
+    """Another confidence level asks no new question: a saved run is shown again, wider."""
+    data = {"a": RNG.normal(size=2000)}
+    options: dict[str, Any] = {"epsilon": 2, "range": (-5, 5), "ledger": tmp_path / "l.db", "save": tmp_path / "r.db"}
+    first = privatile.estimate(data, **options)
+    second = privatile.estimate(data, confidence_level=0.99, **options)
+    assert second.run == first.run
+    assert second.estimate == first.estimate
+    assert second.confidence_interval.low < first.confidence_interval.low
+    with pytest.raises(PrivatileError, match="another run"):
+        privatile.estimate(data, dither=0.5, **options)
+
+
+def test_a_file_is_never_simulated(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("x\n" + "\n".join(str(i) for i in range(100)))
+    with pytest.raises(InputError, match="made-up data in memory"):
+        privatile.estimate(tmp_path / "data.csv", value="x", epsilon=1, range=(0, 99), simulate=True, rng=1)
+
+
+def test_the_file_is_the_whole_file_however_many_levels_or_runs_share_it(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=3000)}
+    options: dict[str, Any] = {"epsilon": 3, "range": (-5, 5), "target": "file"}
+    first = privatile.estimate(data, q=[0.3, 0.7], save=tmp_path / "r.db", ledger=tmp_path / "l.db", **options)
+    assert len(first) == 2
+    spec = RunStore.open(tmp_path / "r.db").spec
+    assert [client.records for client in spec.at_level(0)] == [1500]
+    assert [client.held for client in spec.at_level(0)] == [3000]
+
+
+def test_choices_and_files_are_checked_before_anyone_is_asked(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=200)}
+    base: dict[str, Any] = {"epsilon": 1, "range": (-5, 5), "ledger": tmp_path / "l.db"}
+    for change, text in (
+        ({"mode": "banana"}, "mode must be one of"),
+        ({"local_level": "banana"}, "local_level must be one of"),
+        ({"missing": "banana"}, "missing must be one of"),
+        ({"rounds": 25.5}, "whole number"),
+        ({"save": tmp_path / "l.db"}, "two files"),
+        ({"range": (-1e308, 1e308)}, "two finite numbers"),
+    ):
+        with pytest.raises(PrivatileError, match=text):
+            privatile.estimate(data, **{**base, **change})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_option_has_a_kind_in_a_toml_study() -> None:
+    assert set(KINDS) == {field.name for field in fields(Options)}

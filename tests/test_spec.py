@@ -53,7 +53,7 @@ def test_clients_own_levels_average_to_the_run_s() -> None:
         ({"dither": -1.0}, "width of 0 or more"),
         ({"confidence_level": 1.0}, "confidence_level"),
         ({"normalizer": "l7"}, "normalizer"),
-        ({"target": "moon"}, "population or file"),
+        ({"target": "moon"}, "one of population, file"),
     ],
 )
 def test_bad_specifications_are_refused(change: dict[str, object], text: str) -> None:

@@ -119,6 +119,7 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
                 weight=weights[name],
                 records=columns[name].records,
                 level=None if own is None else own[name],
+                file_records=columns[name].records,
             )
             for name in names
         ),
@@ -144,7 +145,7 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     prepared = Prepared(request, options, columns, ledger, coins, None)
     store = None if rng is not None and options.save is None else _unfinished(prepared)
     if store is not None:
-        return replace(prepared, spec=store.spec, store=store)
+        return replace(prepared, spec=store.spec.read_as(request), store=store)
     # What is left to answer may be less than the file holds: earlier runs have asked the rest.
     counts = [responder.available() for responder in prepared.responders(new_run_name())]
     clients = tuple(replace(client, records=count) for client, count in zip(request.clients, counts, strict=True))
@@ -154,28 +155,41 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     return replace(prepared, spec=spec)
 
 
-def _request_digest(spec: RunSpec) -> str:
-    """What was asked for, whatever had been answered before."""
-    return replace(spec, clients=tuple(replace(client, records=1) for client in spec.clients)).digest
-
-
 def _store_path(prepared: Prepared) -> Path:
     if prepared.options.save is not None:
         return Path(prepared.options.save)
     base = prepared.ledger.path.parent if prepared.ledger.path else state_folder()
-    return base / "runs" / f"{_request_digest(prepared.spec)[:24]}.db"
+    return base / "runs" / f"{prepared.spec.questions.digest[:24]}.db"
 
 
 def _unfinished(prepared: Prepared) -> RunStore | None:
     path = _store_path(prepared)
     if not path.exists():
         return None
+    if RunStore.is_blank(path):
+        forget(path)
+        return None
+    if prepared.options.new_run:
+        if prepared.options.save is not None:
+            raise StoreError(f"{path} holds a run. Name another file for the new one with save (--save).")
+        forget(path)
+        return None
     store = RunStore.open(path)
-    if _request_digest(store.spec) != _request_digest(prepared.spec):
+    if store.spec.questions.digest != prepared.spec.questions.digest:
         raise StoreError(f"{path} holds another run (other options or clients). Name another file with save (--save).")
     if store.finished is not None and prepared.options.spend_again:
+        if prepared.options.save is None:
+            store.close()
+            forget(path)
+            return None
         raise StoreError(f"{path} holds a finished run. Name another file for the second one with save (--save).")
     return store
+
+
+def forget(path: Path) -> None:
+    """Remove a run's file and what SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def open_store(prepared: Prepared) -> RunStore:
@@ -184,15 +198,24 @@ def open_store(prepared: Prepared) -> RunStore:
         return prepared.store
     simulated = prepared.spec.simulated and prepared.options.save is None
     path: Path | str = ":memory:" if simulated else _store_path(prepared)
-    if isinstance(path, Path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(path, Path) and prepared.options.save is None:
+        if path.exists():
+            raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}).") from None
     return RunStore.create(path, new_run_name(), prepared.spec)
 
 
-def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[QuantileResult, ...]:
-    """Ask until the run is over, or go on with an unfinished one; one result a level."""
+def complete(prepared: Prepared, progress: Progress | None = None, *, keep: bool = False) -> tuple[QuantileResult, ...]:
+    """Ask until the run is over, or go on with an unfinished one; one result a level.
+
+    Without a place to save it, the run's file only serves to resume and is then removed; `keep` leaves that to the
+    caller (`discard`), once the results are safe.
+    """
     store = open_store(prepared)
-    coordinator = Coordinator(store)
+    coordinator = Coordinator(store, prepared.spec)
     if store.finished is None:
         run(coordinator, prepared.responders(store.run), progress)
     noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
@@ -200,11 +223,15 @@ def complete(prepared: Prepared, progress: Progress | None = None) -> tuple[Quan
     reporter = RunReporter(RunRecord(store), results)
     store.close()
     prepared.ledger.close()
-    if prepared.options.save is None and store.path != ":memory:":
-        # It served to resume; without --save nothing of the run is kept but the ledger's account.
-        for suffix in ("", "-wal", "-shm"):
-            Path(store.path + suffix).unlink(missing_ok=True)
+    if not keep:
+        discard(prepared)
     return tuple(replace(result, reporter=reporter) for result in results)
+
+
+def discard(prepared: Prepared) -> None:
+    """Without --save nothing of a finished run is kept but the ledger's account."""
+    if prepared.options.save is None and not prepared.spec.simulated:
+        forget(_store_path(prepared))
 
 
 @overload
@@ -268,6 +295,11 @@ def estimate(
         )
     if simulate and rng is None:
         raise InputError("a simulation needs its randomness: give rng, a numpy Generator or a seed.")
+    if simulate and (isinstance(data, str | os.PathLike) or options.get("query") is not None):
+        raise InputError(
+            "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
+            "real. Leave out simulate and rng."
+        )
     several = isinstance(q, Sequence) and not isinstance(q, str)
     chosen = Options(q=tuple(q) if isinstance(q, Sequence) else q, epsilon=epsilon, range=range, **options)
     prepared = prepare(data, chosen, np.random.default_rng(rng) if simulate else None)

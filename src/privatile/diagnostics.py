@@ -73,16 +73,28 @@ def _support(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:
     enough = supported(have)
     words = f"{have:,.0f}: " + ("enough" if enough else f"too little, {SUPPORTED:,.0f} are needed")
     rows.append(Row("information", "information", have, words))
-    if not enough and isinstance(plan, AutoPlan):
+    if not enough:
         more = SUPPORTED / have
+        cure = f"{two_digits(more)} times the records"
+        # A truth rate ends at 1: beyond, only records help.
+        if math.sqrt(more) * max(client.mechanism.truth_rate for client in plan.clients) < 1.0:
+            cure += f", or truth rates {two_digits(math.sqrt(more))} times as large"
         caveats.append(
             Caveat(
                 "support",
                 f"Too little information for this level: {have:,.0f} where the coverage study vouches from "
-                f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {more:.2g} times the records, or "
-                f"truth rates {math.sqrt(more):.2g} times as large.",
+                f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure}.",
             )
         )
+
+
+def two_digits(value: float) -> str:
+    """Two significant digits, never in powers of ten.
+
+    >>> two_digits(943.0), two_digits(1.52), two_digits(31_400.0)
+    ('940', '1.5', '31,000')
+    """
+    return f"{float(f'{value:.2g}'):,.10g}"
 
 
 def _stages(plan: AutoPlan, state: RoundState, rows: list[Row], caveats: list[Caveat]) -> None:
@@ -103,7 +115,7 @@ def _stages(plan: AutoPlan, state: RoundState, rows: list[Row], caveats: list[Ca
 
 
 def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], caveats: list[Caveat]) -> None:
-    percent = f"± {100 * curve.slope_error:.0f}%"
+    percent = f"± {100 * curve.slope_error:.0f}%" if curve.slope_error < 1.0 else "± 100% or more"
     at = plan.scale.slope(curve.inference.center)
     density = curve.slope / at if at else math.nan
     rows.append(
@@ -135,7 +147,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 "would help.",
             )
         )
-    if reached < FEW_RELAXATIONS:
+    if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan):
         caveats.append(
             Caveat(
                 "relaxations",

@@ -41,6 +41,14 @@ class Client:
     weight: float
     level: float
     records: int
+    """Records that may be asked."""
+    file_records: int = 0
+    """Records the client's file holds, asked earlier or not; 0: those that may be asked."""
+
+    @property
+    def held(self) -> int:
+        """The size of the file, where the file itself is the target."""
+        return max(self.file_records, self.records)
 
 
 class Ask(NamedTuple):

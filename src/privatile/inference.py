@@ -47,6 +47,75 @@ class Inference:
         return statistic, self.tail(abs(statistic))
 
 
+SMALLEST_P = 1e-9
+"""p-values found by inverting ends go no lower: the laws' own tails are not surer than that."""
+
+
+@dataclass(frozen=True)
+class Ends(Inference):
+    """An inference known by its two ends at every confidence, which need not lie evenly about the centre."""
+
+    ends: Callable[[float], tuple[float, float]] = field(repr=False, kw_only=True)
+    """Confidence level -> both ends; they widen with the level and always hold the centre."""
+
+    @classmethod
+    def of(cls, method: str, center: float, unit: float, ends: Callable[[float], tuple[float, float]]) -> Ends:
+        """Quantile and tail, in units, are those of the further end."""
+
+        def quantile(level: float) -> float:
+            low, high = ends(level)
+            reach = max(center - low, high - center)
+            return reach / unit if unit else (math.inf if reach else 0.0)
+
+        def tail(statistic: float) -> float:
+            return p_value_of(lambda level: quantile(level) >= statistic)
+
+        return cls(method, center, unit, quantile, tail, ends=ends)
+
+    def interval(self, confidence_level: float) -> tuple[float, float]:
+        """Both ends."""
+        check_confidence(confidence_level)
+        return self.ends(confidence_level)
+
+    def test(self, value: float) -> tuple[float, float]:
+        """Statistic, and the p-value at which the value leaves the interval."""
+        off = self.center - value
+        statistic = off / self.unit if self.unit else math.copysign(math.inf, off) if off else 0.0
+
+        def inside(level: float) -> bool:
+            low, high = self.ends(level)
+            return low <= value <= high
+
+        return statistic, 1.0 if off == 0.0 else p_value_of(inside)
+
+
+def p_value_of(inside: Callable[[float], bool]) -> float:
+    """The largest α at which a value is still inside the (1 − α) interval; at least `SMALLEST_P` is known.
+
+    >>> round(p_value_of(lambda level: level >= 0.97), 9)
+    0.03
+    """
+    if not inside(1.0 - SMALLEST_P):
+        return 0.0
+    if inside(SMALLEST_P):
+        return 1.0
+    low, high = math.log(SMALLEST_P), math.log1p(-SMALLEST_P)
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if inside(-math.expm1(middle)) else (low, middle)
+    return math.exp(low)
+
+
+def wider(center: float, inferences: Sequence[Inference], method: str) -> Inference:
+    """The hull of several intervals about one centre, at every confidence: at least as wide as each of them."""
+
+    def ends(level: float) -> tuple[float, float]:
+        pairs = [inference.interval(level) for inference in inferences]
+        return min(center, *(low for low, _ in pairs)), max(center, *(high for _, high in pairs))
+
+    return Ends.of(method, center, max(inference.unit for inference in inferences), ends)
+
+
 def jointly(inference: Inference, members: int) -> Inference:
     """The same for one of several independent inferences that are to hold all at once (Šidák).
 
@@ -61,9 +130,12 @@ def jointly(inference: Inference, members: int) -> Inference:
         p_value = inference.tail(statistic)
         return 1.0 if p_value >= 1.0 else -math.expm1(members * math.log1p(-p_value))
 
+    method = f"{inference.method}, simultaneous over {members} levels"
+    if isinstance(inference, Ends):
+        return Ends.of(method, inference.center, inference.unit, lambda level: inference.ends(level ** (1.0 / members)))
     return replace(
         inference,
-        method=f"{inference.method}, simultaneous over {members} levels",
+        method=method,
         quantile=lambda level: inference.quantile(level ** (1.0 / members)),
         tail=tail,
     )
@@ -178,7 +250,7 @@ def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> 
         rate, squared = client.mechanism.truth_rate, client.weight**2
         even += squared / (4.0 * rate**2) * rounds**2 / asked
         whole += squared * ((rate**-2 - 1.0) / 4.0 + spread) * rounds**2 / asked
-        saved += squared * max(0.0, spread - wander) * rounds**2 / client.records
+        saved += squared * max(0.0, spread - wander) * rounds**2 / client.held
     # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
     nu = state.averages.weight / even
     # No path has less than this at its end: the part of the end that detrending leaves in the normaliser.

@@ -73,6 +73,7 @@ class Options:
     max_epsilon: float | None = None
     ledger: str | Path | None = None
     save: str | Path | None = None
+    new_run: bool = False
     person_key: str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -90,6 +91,12 @@ class Options:
             if budget is not None:
                 self._check_epsilon(budget)
         self.working_scale  # noqa: B018  a wrong range is refused here
+        if (
+            self.save is not None
+            and self.ledger is not None
+            and Path(self.save).absolute() == Path(self.ledger).absolute()
+        ):
+            raise InputError(f"save and ledger must be two files; both are {str(self.save)!r}.")
         if isinstance(self.weights, str) and self.weights not in ("equal", "size", "precision"):
             raise InputError(f"weights must be equal, size, precision or one number a client; got {self.weights!r}.")
         if self.weights == "precision" and not self.one_distribution:
@@ -223,10 +230,11 @@ KINDS = {
     **dict.fromkeys(
         ("scale", "value", "client", "person", "query", "design", "mode", "local_level", "normalizer", "target"), TEXT
     ),
-    **dict.fromkeys(("missing", "ledger", "save", "person_key"), TEXT),
-    **dict.fromkeys(("confidence_level", "dither", "max_epsilon"), NUMBER),
+    **dict.fromkeys(("missing", "ledger", "save", "person_key", "only", "interval"), TEXT),
+    **dict.fromkeys(("confidence_level", "dither", "max_epsilon", "until_width"), NUMBER),
     "rounds": WHOLE,
-    **dict.fromkeys(("not_private", "allow_weak", "spend_again", "new_people"), YES_NO),
+    **dict.fromkeys(("not_private", "allow_weak", "spend_again", "new_people", "new_run"), YES_NO),
+    **dict.fromkeys(("simultaneous", "one_distribution"), YES_NO),
 }
 
 
@@ -243,7 +251,7 @@ def _fits(key: str, given: object) -> bool:
         NUMBER: number,
         WHOLE: isinstance(given, int) and not isinstance(given, bool),
         YES_NO: isinstance(given, bool),
-        KINDS["q"]: number or table or numbers,
+        KINDS["q"]: number or table or numbers or given == "curve",
         KINDS["epsilon"]: number or table,
         KINDS["range"]: numbers,
         KINDS["weights"]: isinstance(given, str) or table,

@@ -154,7 +154,7 @@ def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float
     window's N relaxations: 1/ρ² = (reach/λ)²·share + N/2, λ = 1/√I. The interval is 1/√(1 − z²ρ²) wider for it.
 
     >>> round(inflation(1000, 200), 3), round(inflation(100_000, 200), 3)
-    (1.103, 1.036)
+    (1.115, 1.05)
     """
     z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
     unit = 1.0 / math.sqrt(info)

@@ -41,6 +41,8 @@ class Curve(NamedTuple):
     """Share of the offered precision asked near enough to count."""
     holds: bool
     """Whether the diagnostics allow the interval as the default."""
+    held: bool
+    """Whether the slope sits at the edge of what its guess allows."""
 
 
 def plug_in(
@@ -82,6 +84,7 @@ def plug_in(
         bend_share=float(fit.bend_share[0]),
         near=float(fit.used[0]),
         holds=relative <= LARGEST_SLOPE_ERROR and not bool(fit.held[0]) and math.isfinite(error),
+        held=bool(fit.held[0]),
     )
 
 
@@ -139,6 +142,6 @@ def file_share(state: RoundState, plan: Plan, near: float, wander: float) -> flo
             return 1.0
         share = min(max(rank, 0.0), 1.0)
         whole += client.weight**2 * client.mechanism.variance(share) / (asked * near)
-        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.records
+        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.held
     # Without privacy and with every record asked nothing would be left but the wandering.
     return max(1.0 - saved / whole, 0.01)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from privatile.errors import InputError
 from privatile.estimator import Client
 from privatile.inference import Inference
-from privatile.scale import Scale
+from privatile.scale import Scale, working_range
 
 
 class ConfidenceInterval(NamedTuple):
@@ -64,6 +64,8 @@ class ClientFacts:
     local_rank: float
     lying_rank: float
     """How far, in rank, a lying client could push the estimate among the honest ones; ∞: no bound."""
+    local_rank_interval: tuple[float, float] = (math.nan, math.nan)
+    """Of its share below the quantile, at the result's confidence."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class QuantileResult:
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
     """The confidence sequence at this look: may be watched while the run goes on; none without a slope."""
+    explanation: tuple[str, ...] = ()
+    """Why the run asked what it asked, in sentences."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
     """How to make a report of the run behind this result; whoever ran it knows."""
 
@@ -127,6 +131,11 @@ class QuantileResult:
         """The result in one sentence."""
         low, high = self.confidence_interval
         shown = significant(self.estimate, high - low)
+        if any(caveat.code == "unbounded" for caveat in self.caveats):
+            return (
+                f"{self.estimand} is not located by these answers: at {100 * self.confidence_level:g}% it may lie "
+                f"anywhere in the stated range, {significant(low, high - low)} to {significant(high, high - low)}."
+            )
         return (
             f"{self.estimand} is estimated at {shown}; the {100 * self.confidence_level:g}%"
             f" interval runs from {significant(low, high - low)} to {significant(high, high - low)}."
@@ -191,6 +200,12 @@ class QuantileResult:
                 Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
                 Row("level", "level", client.level, f"{client.level:g}"),
                 Row("local_rank", "its share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
+                Row(
+                    "local_rank_interval",
+                    "interval",
+                    {"low": finite(client.local_rank_interval[0]), "high": finite(client.local_rank_interval[1])},
+                    "{:.3f} … {:.3f}".format(*client.local_rank_interval),
+                ),
                 Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
             ]
             for client in self.clients
@@ -201,6 +216,7 @@ class QuantileResult:
         facts: dict[str, Any] = {row.key: row.value for row in self.rows()}
         facts["clients"] = [{row.key: row.value for row in rows} for rows in self.client_rows()]
         facts["caveats"] = [caveat._asdict() for caveat in self.caveats]
+        facts["explanation"] = list(self.explanation)
         return facts
 
     def to_json(self) -> str:
@@ -261,7 +277,20 @@ TARGETS = {
 def interval_in_units(inference: Inference, scale: Scale, confidence_level: float) -> ConfidenceInterval:
     """The interval mapped back to units, cut at the range: the estimand is known to lie there."""
     low, high = inference.interval(confidence_level)
-    return ConfidenceInterval(*(min(max(scale.to_units(end), scale.low), scale.high) for end in (low, high)))
+    return ConfidenceInterval(in_units(scale, low), in_units(scale, high))
+
+
+def in_units(scale: Scale, value: float) -> float:
+    """A working value in units, cut at the range: at or beyond an end it is that end itself, without rounding.
+
+    >>> from privatile.scale import Log
+    >>> in_units(Log(60.0, 100.0), math.log(60.0)), math.exp(math.log(60.0)) == 60.0
+    (60.0, False)
+    """
+    low, high = working_range(scale)
+    if value <= low or value >= high:
+        return scale.low if value <= low else scale.high
+    return min(max(scale.to_units(value), scale.low), scale.high)
 
 
 def lying_rank(client: Client, level: float) -> float:

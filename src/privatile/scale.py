@@ -72,7 +72,7 @@ def clip(scale: Scale, value: float) -> float:
 
 
 def _check_range(low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(2.0 * (high - low))):
         raise InputError(
             f"range must be two finite numbers, low < high; got {low!r} {high!r}. State where the quantile can lie: "
             "--range LOW HIGH."

@@ -25,6 +25,14 @@ Missing = Literal["noise", "drop", "fail"]
 IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
 INTERVALS: tuple[IntervalName, ...] = ("default", "plug-in", "self-normalized", "paper")
 VERSION = 1
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "target": ("population", "file"),
+    "mode": (None, "cohort", "local"),
+    "local_level": ("global", "own"),
+    "missing": ("noise", "drop", "fail"),
+}
+READING = ("confidence_level", "interval", "simultaneous", "normalizer", "target")
+"""Fields that change how answers are read, but no question."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class ClientSpec:
     records: int
     level: float | None = None
     """Its own level τ_k; none: the run's."""
+    file_records: int = 0
+    """Records its file holds; more than `records` where earlier runs have asked some."""
 
     @property
     def mechanism(self) -> RandomizedResponse:
@@ -90,9 +100,26 @@ class RunSpec:
             parse_design(self.design)
         if not (math.isfinite(self.dither) and self.dither >= 0):
             raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
-        if self.target not in ("population", "file"):
-            raise InputError(f"target must be population or file; got {self.target!r}.")
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                shown = ", ".join(str(choice) for choice in allowed if choice is not None)
+                raise InputError(f"{name} must be one of {shown}; got {getattr(self, name)!r}.")
+        if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
+            raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
         check_clients(self.at_level(0))
+
+    @property
+    def questions(self) -> RunSpec:
+        """The same run with all that no question depends on at its default: two such are one run read in two ways."""
+        # A run that stops by its width stops by how it is read.
+        free = READING if self.until_width is None else ()
+        plain: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in free}
+        clients = tuple(replace(client, records=1, file_records=0) for client in self.clients)
+        return replace(self, clients=clients, **plain)
+
+    def read_as(self, other: RunSpec) -> RunSpec:
+        """This run, read as `other` says."""
+        return replace(self, **{name: getattr(other, name) for name in READING})
 
     @property
     def joint(self) -> int:
@@ -114,6 +141,8 @@ class RunSpec:
                 weight=client.weight,
                 level=self.levels[index] if client.level is None else client.level,
                 records=client.records // shares + (index < client.records % shares),
+                # Each level asks a share of the records about a quantile of them all.
+                file_records=max(client.file_records, client.records),
             )
             for client in self.clients
         )

@@ -5,30 +5,47 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Protocol
 
-from privatile.auto import AutoPlan, remembered
+from privatile.auto import AutoPlan, pooled_noise, remembered
 from privatile.critical import Normalizer
 from privatile.diagnostics import diagnose
 from privatile.errors import InputError
-from privatile.estimator import Plan, RoundState, local_ranks
+from privatile.estimator import Client, Plan, RoundState, local_ranks
+from privatile.explain import explain
 from privatile.inference import (
+    Ends,
     Inference,
     Trajectory,
     endpoint_variance,
     finite_self_normalized,
     jointly,
     self_normalized,
+    wider,
 )
 from privatile.mechanism import WEAK_EPSILON
 from privatile.plug_in import Curve, plug_in
-from privatile.result import Caveat, ClientFacts, ConfidenceInterval, QuantileResult, interval_in_units, lying_rank
+from privatile.policy import information
+from privatile.result import (
+    Caveat,
+    ClientFacts,
+    ConfidenceInterval,
+    QuantileResult,
+    in_units,
+    interval_in_units,
+    lying_rank,
+)
 from privatile.scale import working_range
 from privatile.sequence import SequenceLaw
 from privatile.spec import IntervalName, Missing, Target
 
 NEAR_END = 0.01
 """An estimate within this share of the working range from an end is as good as stuck there."""
+
+NOTHING_KNOWN = 25.0
+"""Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
+local spread, so the path has not settled anywhere. `--interval self-normalized` shows the asymptotic interval still."""
 
 FIRST_LOOK = 10
 """Averaged rounds before a run may stop by its width: earlier the slope rests on the probes alone."""
@@ -101,8 +118,9 @@ class Reading(Protocol):
 def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
     """The result as it stands after any round."""
     alone, curve = read(spec, plan, state, trajectory)
-    inference = jointly(alone, spec.joint)
+    inference = kept_inside(jointly(alone, spec.joint), plan)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
+    pooled = pooled_noise(plan.clients)
     clients = tuple(
         ClientFacts(
             name=client.name,
@@ -114,18 +132,21 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
             level=client.level,
             local_rank=rank,
             lying_rank=lying_rank(client, plan.level),
+            local_rank_interval=rank_interval(client, rank, answered, pooled, spec.confidence_level),
         )
-        for client, asked, rank in zip(plan.clients, state.asked, local_ranks(state, plan), strict=True)
+        for client, asked, rank, answered in zip(
+            plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True
+        )
     )
     found = diagnose(plan, state, trajectory, curve)
     anytime = None
     if curve is not None:
-        sequence = jointly(watched(curve, plan, state), spec.joint)
+        sequence = kept_inside(jointly(watched(curve, plan, state), spec.joint), plan)
         anytime = interval_in_units(sequence, plan.scale, spec.confidence_level)
     return QuantileResult(
         estimand=estimand_in_words(spec, plan),
-        level=plan.level,
-        estimate=plan.scale.to_units(inference.center),
+        level=common_level(plan),
+        estimate=in_units(plan.scale, inference.center),
         confidence_interval=interval,
         confidence_level=spec.confidence_level,
         method=method_in_words(spec, inference),
@@ -136,18 +157,29 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         design=spec.design,
         mode=plan.mode,
         clients=clients,
-        caveats=(*found.caveats, *reachable(spec, plan, state, interval), *caveats(spec, plan, state, inference)),
+        caveats=(
+            *found.caveats,
+            *reachable(spec, plan, state, interval),
+            *heaped(spec, interval),
+            *unbounded(plan, interval),
+            *caveats(spec, plan, state, alone),
+        ),
         run=run,
         simulated=spec.simulated,
         inference=inference,
         scale=plan.scale,
         diagnostics=found.rows,
         anytime=anytime,
+        explanation=explain(plan, state, trajectory, curve),
     )
 
 
 def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> tuple[Inference, Curve | None]:
-    """The inference asked for: by default the plug-in one where its diagnostics hold, else self-normalisation."""
+    """The inference asked for: by default the plug-in one where its diagnostics hold, else the hull of both.
+
+    Self-normalisation alone does not stand in: where the slope is hardly known the path has had few relaxations, and
+    its law is then too narrow. A slope that may be zero leaves the whole range.
+    """
     file = spec.target == "file"
     curve = None
     if plan.mode == "cohort" and state.averages.rounds >= 2:
@@ -161,6 +193,14 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     if chosen == "default":
         usable = curve is not None and curve.holds and spec.normalizer == "l2"
         chosen = "plug-in" if usable else "self-normalized"
+        if curve is not None and not curve.holds and spec.normalizer == "l2":
+            share = endpoint_variance(state, plan, trajectory) if file else 1.0
+            other = self_normalized(state, trajectory, variance_share=share)
+            center = other.center if curve.held else curve.inference.center
+            return wider(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
+        if curve is None and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN:
+            path = self_normalized(state, trajectory, spec.normalizer)
+            return replace(path, quantile=lambda level: math.inf, tail=lambda distance: 1.0), None
     if chosen == "plug-in":
         if curve is None:
             raise InputError(
@@ -171,6 +211,48 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     if chosen == "self-normalized" and curve is not None and curve.holds and spec.normalizer == "l2" and not file:
         return finite_self_normalized(state, trajectory, curve.slope), curve
     return self_normalized(state, trajectory, spec.normalizer, share), curve
+
+
+def kept_inside(inference: Inference, plan: Plan) -> Inference:
+    """The same about a centre inside the range, where the estimand is known to lie: no interval shrinks to an end.
+
+    A centre beyond an end stands for "at or beyond": moved there with its reach. A path that stood still at an end has
+    no spread to measure, so nothing bounds it.
+    """
+    low, high = working_range(plan.scale)
+    center = min(max(inference.center, low), high)
+    if inference.unit == 0.0 and center in (low, high):
+        return replace(inference, center=center, unit=1.0, quantile=lambda level: math.inf, tail=lambda distance: 1.0)
+    if center == inference.center:
+        return inference
+    if isinstance(inference, Ends):
+        ends, shift = inference.ends, center - inference.center
+
+        def moved(level: float) -> tuple[float, float]:
+            first, last = ends(level)
+            return first + shift, last + shift
+
+        return Ends.of(inference.method, center, inference.unit, moved)
+    return replace(inference, center=center)
+
+
+def unbounded(plan: Plan, interval: ConfidenceInterval) -> list[Caveat]:
+    """An interval as wide as the range says only what was known before."""
+    if interval != (plan.scale.low, plan.scale.high):
+        return []
+    return [
+        Caveat(
+            "unbounded",
+            "The answers do not locate the quantile: at this confidence the interval is the whole stated range. More "
+            "records or a larger ε would help.",
+        )
+    ]
+
+
+def common_level(plan: Plan) -> float:
+    """τ, as it was asked for where all clients have the same: Σp_kτ_k may differ from it in the last digit."""
+    levels = {client.level for client in plan.clients}
+    return levels.pop() if len(levels) == 1 else plan.level
 
 
 def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
@@ -185,15 +267,16 @@ def narrow_enough(spec: Reading, plan: Plan, state: RoundState, trajectory: Traj
     if spec.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
     inference, curve = read(spec, plan, state, trajectory)
-    low, high = interval_in_units(jointly(inference, spec.joint), plan.scale, spec.confidence_level)
+    low, high = interval_in_units(kept_inside(jointly(inference, spec.joint), plan), plan.scale, spec.confidence_level)
     return curve is not None and curve.holds and high - low <= spec.until_width
 
 
 def estimand_in_words(spec: Reading, plan: Plan) -> str:
     """Which quantile of which mixture: changing the weights changes it when the clients differ."""
-    name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(plan.level, "")
+    level = common_level(plan)
+    name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(level, "")
     value = spec.value + (f", dithered by ±{spec.dither / 2:g}," if spec.dither else "")
-    words = f"The {plan.level:.6g} quantile{name} of {value}"
+    words = f"The {level:.6g} quantile{name} of {value}"
     if len(plan.clients) > 1:
         mixture = {
             "equal": f"the mixture of {len(plan.clients)} clients with equal weight",
@@ -204,6 +287,20 @@ def estimand_in_words(spec: Reading, plan: Plan) -> str:
     if any(client.level != plan.clients[0].level for client in plan.clients):
         words += f" (clients' own levels average to {plan.level:.6g})"
     return words
+
+
+def rank_interval(
+    client: Client, rank: float, answered: int, pooled: float, confidence_level: float
+) -> tuple[float, float]:
+    """F_k(Q*) with its interval: the noise of the client's own answers, and that of the estimate they were asked about.
+
+    The second is taken at the mixture's slope; a client with a much steeper distribution there has more.
+    """
+    if not answered:
+        return math.nan, math.nan
+    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    error = math.sqrt(client.mechanism.variance(min(max(rank, 0.0), 1.0)) / answered + pooled)
+    return max(0.0, rank - z * error), min(1.0, rank + z * error)
 
 
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
@@ -227,9 +324,50 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
             result,
             estimate=estimates[place],
             confidence_interval=interval,
+            inference=rearranged_inference(results, place, result.scale.to_working(estimates[place])),
             caveats=(*result.caveats, note),
         )
     return tuple(put)
+
+
+def rearranged_inference(results: Sequence[QuantileResult], place: int, center: float) -> Inference:
+    """The ends sorted along the levels at every confidence, so that interval and test go on agreeing."""
+    inferences = [result.inference for result in results]
+
+    def ends(level: float) -> tuple[float, float]:
+        pairs = [inference.interval(level) for inference in inferences]
+        low, high = sorted(low for low, _ in pairs)[place], sorted(high for _, high in pairs)[place]
+        return min(low, center), max(high, center)
+
+    own = sorted(results, key=lambda result: result.level)[place].inference
+    return Ends.of(own.method, center, own.unit, ends)
+
+
+def round_value_inside(low: float, high: float) -> float | None:
+    """A number of two significant digits inside the interval; none where zero is inside, or none is round there.
+
+    >>> round_value_inside(48_700.0, 50_100.0), round_value_inside(55_100.0, 55_900.0)
+    (49000.0, None)
+    """
+    if low <= 0.0 <= high or not math.isfinite(high - low):
+        return None
+    unit = 10.0 ** (math.floor(math.log10(max(abs(low), abs(high)))) - 1)
+    first = math.ceil(low / unit) * unit
+    return first if first <= high else None
+
+
+def heaped(spec: Reading, interval: ConfidenceInterval) -> list[Caveat]:
+    """The answers cannot show an atom smaller than their noise: a round value inside the interval is all there is."""
+    if spec.dither or (value := round_value_inside(*interval)) is None:
+        return []
+    return [
+        Caveat(
+            "atom",
+            f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
+            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: then estimate "
+            "with --dither, as wide as the values are apart.",
+        )
+    ]
 
 
 def reachable(spec: Reading, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
@@ -260,8 +398,8 @@ def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) 
     found = []
     low, high = working_range(plan.scale)
     near = NEAR_END * (high - low)
-    for end, word in ((low, "lower"), (high, "upper")):
-        if abs(inference.center - end) <= near:
+    for stuck, word in ((inference.center <= low + near, "lower"), (inference.center >= high - near, "upper")):
+        if stuck:
             found.append(
                 Caveat(
                     "range",

@@ -1,17 +1,22 @@
-"""Score the cells of cells.toml and write docs/intervals.md anew: python studies/coverage/run.py [--runs N].
+"""Score the cells of cells.toml and fill docs/intervals.md anew: python studies/coverage/run.py [--runs N].
 
-A cell that the results file holds already is not run again.
+A cell that results.csv holds already is not run again; --page only fills the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 from pathlib import Path
 
-from privatile.study.coverage import read_cells, run_study
+from privatile.study.calibration import read_table
+from privatile.study.coverage import read_cells, run_study, scored
+from privatile.study.coverage_page import calibrations, extras, filled, picture, tables, verdict
+from privatile.study.on_gpu import arrays_on_gpu
 from privatile.study.tuned import Score
 
 HERE = Path(__file__).parent
+DOCS = HERE.parent.parent / "docs"
 
 
 def show(score: Score) -> None:
@@ -24,14 +29,35 @@ def show(score: Score) -> None:
 
 
 def main() -> None:
-    """Run what is missing."""
+    """Run what is missing, then fill the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on")
+    parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on; fills no page")
     parser.add_argument("--results", type=Path, default=HERE / "results.csv")
+    parser.add_argument("--gpu", action="store_true", help="compute with CuPy")
+    parser.add_argument("--page", action="store_true", help="run nothing, fill the page")
     chosen = parser.parse_args()
+    cells = read_cells(HERE / "cells.toml")
     first, step = (int(text) for text in chosen.part.split("/"))
-    run_study(read_cells(HERE / "cells.toml"), chosen.runs, chosen.results, shown=show, part=(first, step))
+    if chosen.gpu:
+        with arrays_on_gpu():
+            run_study(cells, chosen.runs, chosen.results, shown=show, part=(first, step), block_size=10_000)
+    elif not chosen.page:
+        run_study(cells, chosen.runs, chosen.results, shown=show, part=(first, step))
+    if step == 1:
+        known = scored(chosen.results)
+        scores = [known[cell.name] for cell in cells if cell.name in known]
+        page = DOCS / "intervals.md"
+        parts = {
+            "verdict": verdict(scores),
+            "tables": tables(scores),
+            "calibration": calibrations(read_table(HERE / "calibration.csv")),
+        }
+        if (HERE / "extras.csv").exists():
+            with (HERE / "extras.csv").open(newline="", encoding="utf-8") as stream:
+                parts["extras"] = extras(list(csv.DictReader(stream)))
+        page.write_text(filled(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
+        (DOCS / "intervals.svg").write_text(picture(scores), encoding="utf-8")
 
 
 if __name__ == "__main__":

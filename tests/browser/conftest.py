@@ -27,8 +27,9 @@ def absent(what: str) -> NoReturn:
     pytest.skip(f"BROWSER TESTS NOT RUN: {what} is missing; `make browser` sets it up")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
+    # Not for the whole session: Playwright keeps an event loop running, and other tests run their own.
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:

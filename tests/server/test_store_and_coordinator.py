@@ -114,3 +114,29 @@ def test_altered_counts_do_not_replay(tmp_path: Path) -> None:
 def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be opened"):
         RunStore.create(tmp_path / "no" / "such" / "run.db", "r1", SPEC)
+
+
+def test_another_programs_database_is_left_as_it_is(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.commit()
+    before = (tmp_path / "other.db").read_bytes()
+    with pytest.raises(StoreError, match="no run file"):
+        RunStore.open(tmp_path / "other.db")
+    assert (tmp_path / "other.db").read_bytes() == before
+
+
+def test_a_run_killed_before_its_first_commit_leaves_a_blank_file(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "blank.db").execute("PRAGMA journal_mode=WAL").connection.close()
+    (tmp_path / "empty.db").touch()
+    RunStore.create(tmp_path / "run.db", "r1", SPEC).close()
+    assert [RunStore.is_blank(tmp_path / f"{name}.db") for name in ("blank", "empty", "run")] == [True, True, False]
+
+
+def test_a_damaged_run_is_named(tmp_path: Path) -> None:
+    coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "r1", SPEC))
+    answer(coordinator, 5)
+    coordinator.store.close()
+    content = bytearray((tmp_path / "run.db").read_bytes())
+    content[4200:] = bytes(byte ^ 0x55 for byte in content[4200:])
+    (tmp_path / "run.db").write_bytes(content)
+    with pytest.raises(StoreError, match="damaged"):
+        Coordinator(RunStore.open(tmp_path / "run.db"))

@@ -61,6 +61,11 @@ class LazyGroup(click.Group):
         except PrivatileError as error:
             click.echo(f"privatile: {error}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            click.echo(
+                f"privatile: {error.strerror or 'the output could not be written'}: {error.filename or ''}", err=True
+            )
+            ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("\nprivatile: interrupted; what was answered is kept. The same command goes on.", err=True)
             ctx.exit(130)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from privatile.cli.look import Look, dashboard_options
 from privatile.errors import InputError
+
+if TYPE_CHECKING:
+    from privatile.result import QuantileResult
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
@@ -186,6 +190,12 @@ def _weights(text: str) -> str | dict[str, float]:
     help="Let records that have answered answer again; the ledger adds up what they spend.",
 )
 @click.option(
+    "--new-run",
+    is_flag=True,
+    default=None,
+    help="Give up an unfinished run of the same command and begin anew with the records it has not asked.",
+)
+@click.option(
     "--new-people",
     is_flag=True,
     default=None,
@@ -196,6 +206,7 @@ def _weights(text: str) -> str | dict[str, float]:
 @click.option("--not-private", is_flag=True, default=None, help="No privacy at all: every record tells the truth.")
 @dashboard_options
 @click.option("--dry-run", is_flag=True, help="Who would pay what, and how wide the interval would be. Asks no one.")
+@click.option("--explain", "explained", is_flag=True, help="Add why the run asked what it asked.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @click.option("--seed", hidden=True, type=int)
 def estimate(
@@ -206,6 +217,7 @@ def estimate(
     log_: bool,
     weights: str | None,
     dry_run: bool,
+    explained: bool,
     as_json: bool,
     seed: int | None,
     dashboard: bool,
@@ -247,11 +259,11 @@ def estimate(
     }
     chosen |= {key: value for key, value in parsed.items() if value is not None}
     look = Look(dashboard, dashboard_at, dashboard_tls)
-    _estimate(data, {**given, **chosen}, dry_run, as_json, look)
+    _estimate(data, {**given, **chosen}, dry_run, explained, as_json, look)
 
 
-def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool, look: Look) -> None:
-    from privatile.api import complete, open_store, prepare
+def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, look: Look) -> None:
+    from privatile.api import complete, discard, open_store, prepare
     from privatile.cli.progress import rounds_bar
     from privatile.options import Options
     from privatile.preview import preview
@@ -259,6 +271,9 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool, 
     options = Options(**chosen)
     prepared = prepare(data, options)
     if dry_run:
+        if prepared.store is not None:
+            done = "finished" if prepared.store.finished else "unfinished"
+            click.echo(f"run {prepared.store.run} over these records is {done}: this shows all of it.", err=True)
         shown = preview(prepared.spec)
         click.echo(json.dumps(shown.to_dict(), indent=2, ensure_ascii=False) if as_json else shown.to_text())
         return
@@ -269,12 +284,23 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, as_json: bool, 
         prepared = replace(prepared, store=open_store(prepared))
     with look.beside("" if prepared.store is None else prepared.store.path):
         with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
-            results = complete(prepared, progress)
+            results = complete(prepared, progress, keep=True)
         if as_json:
             facts = [result.to_dict() for result in results]
             click.echo(
                 json.dumps(facts[0] if len(facts) == 1 else facts, indent=2, ensure_ascii=False, allow_nan=False)
             )
         else:
-            click.echo("\n\n".join(result.to_text() for result in results))
+            click.echo("\n\n".join(_text(result, explained) for result in results))
+        sys.stdout.flush()
+        # Only now are the results safe: had printing failed, the same command would show them again.
+        discard(prepared)
         look.linger()
+
+
+def _text(result: QuantileResult, explained: bool) -> str:
+    text = result.to_text()
+    if explained:
+        why = result.explanation or ("This design follows fixed tables: nothing was chosen along the way.",)
+        text += "\n\nWhy it asked what it asked:\n" + "\n".join(f"- {line}" for line in why)
+    return text

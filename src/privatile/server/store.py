@@ -7,9 +7,11 @@ be checked against its own numbers.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -55,7 +57,10 @@ class RunStore:
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection = connection
         self.path = path
-        row = connection.execute("SELECT id, spec, digest, created, finished FROM run").fetchone()
+        try:
+            row = connection.execute("SELECT id, spec, digest, created, finished FROM run").fetchone()
+        except sqlite3.DatabaseError:
+            raise self._damaged() from None
         self.run: str = row[0]
         self.created: float = row[3]
         self.finished: float | None = row[4]
@@ -74,7 +79,10 @@ class RunStore:
         connection = _connect(path, durable)
         try:
             with connection:
-                connection.executescript(SCHEMA)
+                # One transaction: killed in between, the file is blank or holds the run.
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in SCHEMA.split(";")[:-1]:
+                    connection.execute(statement)
                 connection.execute(
                     "INSERT INTO run VALUES (?, ?, ?, ?, ?, NULL)",
                     (FORMAT, run, spec.to_json(), spec.digest, time.time()),
@@ -88,14 +96,25 @@ class RunStore:
         """An existing file, to go on or to read."""
         if not Path(path).is_file():
             raise StoreError(f"there is no run file {path}.")
-        try:
-            connection = _connect(path, durable, read_only=read_only)
-            row = connection.execute("SELECT format FROM run").fetchone()
-        except sqlite3.DatabaseError:
-            raise StoreError(f"{path} is no run file, or a damaged one.") from None
+        # Look before touching: another program's database must stay as it is.
+        with closing(_connect(path, durable, read_only=True)) as look:
+            try:
+                row = look.execute("SELECT format FROM run").fetchone()
+            except sqlite3.DatabaseError:
+                raise StoreError(f"{path} is no run file, or a damaged one.") from None
         if row is None or row[0] != FORMAT:
             raise StoreError(f"{path} holds a run of another format; this version reads format {FORMAT}.")
-        return cls(connection, str(path))
+        return cls(_connect(path, durable, read_only=read_only), str(path))
+
+    @staticmethod
+    def is_blank(path: str | Path) -> bool:
+        """Whether a run was killed before anything of it was written: a database without a table."""
+        try:
+            with closing(_connect(path, durable=False, read_only=True)) as look:
+                found: int = look.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                return found == 0
+        except (sqlite3.DatabaseError, StoreError):
+            return False
 
     def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
         """One round of every level, and what a transport keeps with it, in one transaction."""
@@ -117,6 +136,9 @@ class RunStore:
                 )
         except sqlite3.Error as error:
             raise self._unwritable(error) from None
+
+    def _damaged(self) -> StoreError:
+        return StoreError(f"{self.path} is damaged and cannot be read to its end. Restore it from a backup.")
 
     def _unwritable(self, error: sqlite3.Error) -> StoreError:
         return StoreError(
@@ -144,21 +166,29 @@ class RunStore:
 
     def rounds(self, level: int = 0, after: int = 0) -> Iterator[StoredRound]:
         """The rounds of a level, in order, from round `after` + 1 on."""
-        cursor = self._connection.execute(
-            "SELECT level, round, query, step, averaged, lengths, ones, after, mean, normalizer, at FROM rounds "
-            "WHERE level = ? AND round > ? ORDER BY round",
-            (level, after),
-        )
-        for row in cursor:
-            level, number, query, step, averaged, lengths, ones, reached, mean, normalizer, at = row
-            asked, counts = tuple(json.loads(lengths)), tuple(json.loads(ones))
-            yield StoredRound(level, number, query, step, bool(averaged), asked, counts, reached, mean, normalizer, at)
+        try:
+            cursor = self._connection.execute(
+                "SELECT level, round, query, step, averaged, lengths, ones, after, mean, normalizer, at FROM rounds "
+                "WHERE level = ? AND round > ? ORDER BY round",
+                (level, after),
+            )
+            for row in cursor:
+                level, number, query, step, averaged, lengths, ones, reached, mean, normalizer, at = row
+                asked, counts = tuple(json.loads(lengths)), tuple(json.loads(ones))
+                yield StoredRound(
+                    level, number, query, step, bool(averaged), asked, counts, reached, mean, normalizer, at
+                )
+        except (sqlite3.DatabaseError, ValueError, TypeError):
+            raise self._damaged() from None
 
     def finish(self) -> None:
         """Mark the run as complete."""
         self.finished = time.time()
-        with self._connection:
-            self._connection.execute("UPDATE run SET finished = ?", (self.finished,))
+        try:
+            with self._connection:
+                self._connection.execute("UPDATE run SET finished = ?", (self.finished,))
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from None
 
     def close(self) -> None:
         """Fold the log into the file and let go of it."""
@@ -169,9 +199,12 @@ def _connect(path: str | Path, durable: bool, read_only: bool = False) -> sqlite
     try:
         if read_only:
             return sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+        if str(path) != ":memory:":
+            # Made readable by its owner only, before SQLite opens it.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path, timeout=5.0)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:
         raise StoreError(f"{path} cannot be opened ({error}). Is the folder there, and may it be written?") from None
     return connection

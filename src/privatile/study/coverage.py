@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import itertools
 import math
 import tomllib
@@ -15,7 +16,7 @@ import numpy as np
 from privatile.errors import InputError
 from privatile.study.cells import DATA_SEED
 from privatile.study.populations import Cauchy, LogNormal, Normal, Population, StudentT, Uniform
-from privatile.study.tuned import Score, TunedCell, score
+from privatile.study.tuned import BLOCK, Score, TunedCell, score
 
 HETE_L = tuple(Normal(float(location)) for location in np.random.RandomState(DATA_SEED).randn(10))
 """Ten clients that differ in location, drawn as the paper's code draws them."""
@@ -93,6 +94,11 @@ def make_cell(
     )
 
 
+def cell_seed(cell: TunedCell, seed: int) -> int:
+    """A seed of its own for every cell, whatever the order."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{cell.name}".encode()).digest()[:4])
+
+
 def scored(path: Path) -> dict[str, Score]:
     """The scores a file holds already, by the cell's name."""
     if not path.exists():
@@ -117,6 +123,7 @@ def run_study(
     seed: int = SEED,
     shown: Callable[[Score], None] | None = None,
     part: tuple[int, int] = (0, 1),
+    block_size: int = BLOCK,
 ) -> list[Score]:
     """Score the cells that the file does not hold, appending one row each; `part` (i, n) takes every n-th cell."""
     known = scored(path)
@@ -130,7 +137,7 @@ def run_study(
         for cell in cells[part[0] :: part[1]]:
             have = known.get(cell.name)
             if have is None or have.runs < runs:
-                have = score(cell, runs, seed)
+                have = score(cell, runs, cell_seed(cell, seed), block_size)
                 writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in have])
                 stream.flush()
                 if shown is not None:

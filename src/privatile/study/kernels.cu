@@ -14,7 +14,11 @@ typedef long long i64;
 #ifdef __CUDACC__
 #define INLINE __device__ __forceinline__
 #define ALIGNED __align__(16)  // whole 16-byte loads
-#define UNROLLED _Pragma("unroll 5")
+#ifndef UNROLL
+#define UNROLL 5
+#endif
+constexpr int AHEAD = UNROLL;  // clients in flight
+#define UNROLLED _Pragma("unroll AHEAD")
 #else
 #include <cmath>
 #include <cstring>
@@ -49,7 +53,7 @@ struct ALIGNED Round {
 struct Job {  // LANES replications of one cell
     i64 kind, clients, rounds, cells, shift;
     i64 first_client, first_round, first_length;  // first_length < 0: every client has Round.length
-    i64 noisy, distinct;                          // distinct: no two clients have one distribution
+    i64 noisy, groups;                            // groups: how many distributions the clients have
     i64 data, records;                            // data < 0: records are drawn; else client k's begin at data + k·records
     i64 lanes, first_lane;                        // of `words`, `start` and `result`
     double drift, unit, centre, total, moment, averaged, low, high;
@@ -233,7 +237,7 @@ INLINE void ones(const Job& job, const Client* __restrict__ clients, const float
             double gain = c.share * (rise + fall), loss = c.share * fall;
             turn.move += below ? gain - loss : -loss;
         }
-    } else if (job.distinct) {
+    } else if (job.groups > 1) {
         UNROLLED for (int k = 0; k < number; k++) {
             const Client& c = clients[k];
             u32 threshold = threshold_of(survival(q, c, tables, top), c);
@@ -241,14 +245,18 @@ INLINE void ones(const Job& job, const Client* __restrict__ clients, const float
             if (NOISY) turn.noise += c.noise * laplace(draw(s));
         }
     } else {
-        float above = 0.0f;
-        for (int k = 0; k < number;) {
-            const Client& c = clients[k];
-            if (!c.same_group) above = survival(q, c, tables, top);
-            const u32 threshold = threshold_of(above, c), whole = c.whole;
-            const int end = k + (int)c.run;
-            UNROLLED for (; k < end; k++) {
+        const float above = survival(q, clients[0], tables, top);
+        if ((int)clients[0].run == number) {
+            const u32 threshold = threshold_of(above, clients[0]), whole = clients[0].whole;
+            const float scale = clients[0].noise;
+            UNROLLED for (int k = 0; k < number; k++) {
                 turn.total += draw(s) < threshold ? whole : 0u;
+                if (NOISY) turn.noise += scale * laplace(draw(s));
+            }
+        } else {
+            UNROLLED for (int k = 0; k < number; k++) {
+                const Client& c = clients[k];
+                turn.total += draw(s) < threshold_of(above, c) ? c.whole : 0u;
                 if (NOISY) turn.noise += c.noise * laplace(draw(s));
             }
         }
@@ -438,7 +446,7 @@ INLINE void replicate(const Job* __restrict__ jobs, const Client* __restrict__ a
 #define THREADS 64
 #endif
 #ifndef BLOCKS
-#define BLOCKS 8
+#define BLOCKS 10
 #endif
 // Blocks take replications in order, the longest cells first: none is left alone with one at the end. BLOCKS of them
 // fit on a multiprocessor at once, which leaves enough registers for several clients in flight; more threads would only

@@ -42,7 +42,7 @@ JOB = np.dtype(
         (name, "<i8")
         for name in (
             *("kind", "clients", "rounds", "cells", "shift", "first_client", "first_round", "first_length"),
-            *("noisy", "distinct", "data", "records", "lanes", "first_lane"),
+            *("noisy", "groups", "data", "records", "lanes", "first_lane"),
         )
     ]
     + [(name, "<f8") for name in ("drift", "unit", "centre", "total", "moment", "averaged", "low", "high")]
@@ -185,16 +185,18 @@ def pack(blocks: Sequence[Block]) -> Batch:
 
 
 def _cost(cell: Cell) -> float:
-    """How long a replication takes when it has to wait for nothing but itself; only the order matters.
+    """Nanoseconds a replication takes when it waits for nothing but itself; only the order matters.
 
-    In units of one update of Algorithm 1 (`benchmarks/gpu.py --sweep` times cells of each kind alone).
+    Measured on an H200 with cells alone on it (`benchmarks/gpu.py --sweep`): a client's turn, and an update in it.
     """
     turns = float(cell.lengths.shape[1] * len(cell.populations))
-    if cell.method != "estimator":
-        return 3.0 * turns
-    if _kind(cell, None) == COHORT:
-        return 0.3 * cell.updates + 0.2 * turns
-    return cell.updates + 0.5 * turns
+    if cell.method == "divide":
+        return 154.0 * turns
+    if cell.method == "dp-sgd":
+        return 110.0 * turns
+    if int(cell.lengths.max()) == 1:
+        return 62.0 * turns
+    return 57.0 * cell.updates + 90.0 * turns
 
 
 def _kind(cell: Cell, grid: Grid | None) -> int:
@@ -303,7 +305,7 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         "shift": shift,
         "first_client": first,
         "noisy": cell.method == "dp-sgd",
-        "distinct": grid.rows.size == rates.size,
+        "groups": grid.rows.size,
         "drift": np.add.accumulate(drifts)[-1],
         "unit": unit,
     }

@@ -6,7 +6,7 @@ A cohort's count is one binomial draw given q (its records are fresh and indepen
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
@@ -21,8 +21,8 @@ from privatile.curve import CurveFit, fit_curve
 from privatile.diagnostics import troubled
 from privatile.plug_in import known_share
 from privatile.policy import AVERAGE, RELAXATIONS, Policy, Tuning, information
-from privatile.sequence import mixture_bound
 from privatile.study.populations import Mixture, Population
+from privatile.summary import FIRST_LOOK
 from privatile.theory import efficiency_bound
 
 Floats = NDArray[np.float64]
@@ -126,12 +126,13 @@ def simulate(cell: TunedCell, runs: int, rng: np.random.Generator) -> TunedRuns:
     queries, residuals, noise, asked, after = (np.empty((runs, rounds)) for _ in range(5))
     averaged = np.empty((runs, rounds), dtype=np.bool_)
     ones, window = np.zeros((runs, len(records))), np.zeros((runs, len(records)))
-    kinds, which = _kinds(cell.populations)
+    kinds, places = _kinds(cell.populations)
+    which = np.array(places)
     for m in range(rounds):
         lengths = policy.lengths(tuning, records, left)
         left -= lengths
         query, now = tuning.query, tuning.stage == AVERAGE
-        ranks = np.stack([population.cdf(query) for population in kinds], axis=1)[:, which]
+        ranks = ranks_at(kinds, query)[:, which]
         yes = (1.0 - rates) / 2.0 + rates * (1.0 - ranks)
         counts = rng.binomial(lengths, yes)
         means = (counts / lengths - (1.0 - rates) / 2.0) / rates
@@ -147,6 +148,11 @@ def simulate(cell: TunedCell, runs: int, rng: np.random.Generator) -> TunedRuns:
     share = known_share(weights, rates, records, local, window)
     fit = fit_runs(cell, queries, residuals, noise, averaged, share, tuning)
     return TunedRuns(queries, residuals, noise, averaged, asked, after, share, tuning, fit)
+
+
+def ranks_at(kinds: Sequence[Population], queries: Floats) -> Floats:
+    """F of every kind of population (columns) at every run's question (rows)."""
+    return np.stack([population.cdf(queries) for population in kinds], axis=1)
 
 
 def _kinds(populations: Sequence[Population]) -> tuple[list[Population], list[int]]:
@@ -181,20 +187,58 @@ def ever_missed(cell: TunedCell, runs: TunedRuns, looks: int = 16, confidence_le
     return missed
 
 
+def mixture_bounds(times: Floats, confidence_level: float) -> Floats:
+    """`sequence.mixture_bound` for many looks at once."""
+    alpha = 1.0 - confidence_level
+    rate = -2.0 * math.log(alpha) + math.log(1.0 - 2.0 * math.log(alpha))
+    grown = 1.0 + rate * np.minimum(times, 1.0)
+    bounds: Floats = np.sqrt(2.0 * grown / (grown - 1.0) * np.log(np.sqrt(grown) / alpha))
+    return bounds
+
+
+class Stopped(NamedTuple):
+    """Runs that stopped when their sequence was narrow enough."""
+
+    coverage: float
+    """Of the interval shown at the stop."""
+    stopped: float
+    """Share of the runs that stopped before their records were used up."""
+    asked: float
+    """Mean share of the records asked."""
+    ever_missed: float
+    """Share of the runs whose sequence missed at any look, had they gone on."""
+
+
+def stopping(cell: TunedCell, runs: TunedRuns, half_width: float, confidence_level: float = 0.95) -> Stopped:
+    """Stop every run at the first round at which the sequence's half-width is small enough; every round is a look."""
+    rounds = runs.queries.shape[1]
+    first = int(np.argmax(runs.averaged.any(axis=0)))
+    open_ = np.ones(len(runs.queries), dtype=np.bool_)
+    covered, missed, asked = np.zeros(len(open_)), np.zeros(len(open_)), np.ones(len(open_))
+    early = np.zeros(len(open_))
+    for fit, last, z in looks_of(cell, runs, np.arange(first, rounds), confidence_level):
+        reach = fieller_reach(fit, np.where(np.isfinite(z), z, 1e100))
+        off = np.abs(fit.center - cell.truth)
+        missed = np.maximum(missed, off > reach)
+        final = last == rounds - 1
+        stops = open_ & ((reach <= half_width) | final)
+        covered, asked = np.where(stops, off <= reach, covered), np.where(stops, runs.asked[:, last], asked)
+        early = np.where(stops & (not final), 1.0, early)
+        open_ = open_ & ~stops
+    return Stopped(float(covered.mean()), float(early.mean()), float(asked.mean()), float(missed.mean()))
+
+
 def looks_of(
     cell: TunedCell, runs: TunedRuns, rounds: NDArray[np.int64], confidence_level: float
-) -> list[tuple[CurveFit, int, Floats]]:
+) -> Iterator[tuple[CurveFit, int, Floats]]:
     """The fit, the round and the mixture bound at each look; runs not yet averaging have an infinite bound."""
-    found = []
     for last in rounds.tolist():
         seen = np.arange(runs.queries.shape[1]) <= last
         window = runs.averaged & seen
         noise = np.where(seen, runs.noise, np.inf)
         fit = fit_runs(cell, runs.queries, runs.residuals, noise, window, runs.share, runs.tuning)
-        z = np.array([mixture_bound(min(float(t), 1.0), confidence_level) for t in runs.asked[:, last]])
-        z = np.where(window.sum(axis=1) >= 2, z, np.inf)
-        found.append((fit, last, z))
-    return found
+        z = np.where(window.sum(axis=1) >= FIRST_LOOK, mixture_bounds(runs.asked[:, last], confidence_level), np.inf)
+        yield fit, last, z
 
 
 def path_normalizers(runs: TunedRuns) -> tuple[Floats, Floats]:
@@ -229,15 +273,15 @@ class Score(NamedTuple):
     unbounded: float
 
 
-def score(cell: TunedCell, runs: int, seed: int) -> Score:
+def score(cell: TunedCell, runs: int, seed: int, block_size: int = BLOCK) -> Score:
     """Run a cell in blocks and sum it up."""
     tables = []
     warned = []
     # Long runs in smaller blocks: a block keeps six numbers a round.
-    size = max(20, min(BLOCK, BLOCK * 1000 // cell.policy.rounds))
+    size = max(20, min(block_size, block_size * 1000 // cell.policy.rounds))
     for block, first in enumerate(range(0, runs, size)):
         count = min(size, runs - first)
-        got = simulate(cell, count, np.random.default_rng([seed, block]))
+        got = simulate(cell, count, np.random.default_rng(seed + block))
         off = got.fit.center - cell.truth
         reaches = [got.reach(level) for level in (0.90, 0.95, 0.99)]
         covered = [np.abs(off) <= reach for reach in reaches]

@@ -1,0 +1,11 @@
+"""Make calibration.csv anew: python studies/coverage/calibrate.py (half a minute)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privatile.study.calibration import write_table
+
+if __name__ == "__main__":
+    for row in write_table(Path(__file__).parent / "calibration.csv"):
+        print(row)

@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privatile.sequence import mixture_bound
+from privatile.study.coverage import FAMILIES, make_cell, read_cells, run_study, scored
+from privatile.study.coverage_page import filled, picture, table, verdict
+from privatile.study.dithered import DitheredLog
+from privatile.study.on_gpu import cdf
+from privatile.study.populations import Normal
+from privatile.study.tuned import mixture_bounds, score, simulate, stopping
+
+
+def test_bounds_for_many_looks_are_those_for_one() -> None:
+    times = np.array([0.01, 0.3, 1.0])
+    expected = [mixture_bound(float(time), 0.9) for time in times]
+    assert mixture_bounds(times, 0.9) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_cell_has_the_information_asked_for(family: str) -> None:
+    cell = make_cell("t", family=family, clients=10, truth_rate="unequal", level=0.8, information=2000, sizes="unequal")
+    assert cell.information == pytest.approx(2000, rel=0.01)
+    assert len(set(cell.records)) == 10
+
+
+def test_cdfs_of_the_two_machines_agree() -> None:
+    x = np.linspace(-3, 3, 13)
+    for family in FAMILIES.values():
+        for population in set(family(10)):
+            got = cdf(np, Normal().cdf, population, x)
+            assert got == pytest.approx(population.cdf(x), abs=1e-12)
+
+
+def test_a_dithered_column_is_the_mean_of_its_windows() -> None:
+    values = np.array([1000.0, 1000.0, 3000.0, 9000.0])
+    law = DitheredLog(values, 500.0)
+    points = np.array([760.0, 1000.0, 1100.0, 2900.0, 3300.0, 9200.0])
+    expected = [np.clip((x - values) / 500.0 + 0.5, 0, 1).mean() for x in points]
+    assert law.cdf(np.log(points)) == pytest.approx(expected, abs=1e-12)
+    slope = (law.cdf(np.log(1000.0) + 1e-6) - law.cdf(np.log(1000.0) - 1e-6)) / 2e-6
+    assert float(law.density(np.log(1000.0))) == pytest.approx(float(slope), rel=1e-4)
+
+
+def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    cells = [make_cell("t", family="normal", clients=1, truth_rate=0.9, level=q, information=2000) for q in (0.4, 0.6)]
+    path = tmp_path / "results.csv"
+    first = run_study(cells, 30, path, part=(0, 2))
+    assert list(scored(path)) == [cells[0].name]
+    both = run_study(cells, 30, path)
+    assert both[0].coverage == pytest.approx(first[0].coverage)
+    assert len(scored(path)) == 2
+    page = filled("a <!-- tables --> old <!-- /tables --> b", {"tables": table(both)})
+    assert "old" not in page
+    assert page.count("\n|---") == 1
+    assert "2 supported cells" in verdict(both)
+    assert picture(both).count("<circle") == 2
+
+
+def test_stopping_by_width_leaves_records_unasked() -> None:
+    cell = make_cell("t", family="normal", clients=2, truth_rate=0.9, level=0.5, information=8000)
+    runs = simulate(cell, 60, np.random.default_rng(2))
+    wide = stopping(cell, runs, half_width=12 * cell.bound)
+    assert wide.stopped == 1.0
+    assert wide.asked < 0.6
+    never = stopping(cell, runs, half_width=0.0)
+    assert never.stopped == 0.0
+    assert never.asked == pytest.approx(1.0)
+
+
+def test_the_design_on_disk_is_read() -> None:
+    cells = read_cells(Path(__file__).parents[2] / "studies" / "coverage" / "cells.toml")
+    assert len({cell.name for cell in cells}) == len(cells) > 50
+    assert score(cells[0], 20, seed=1).runs == 20
