@@ -9,6 +9,7 @@ first failure. A code block with a caption is written to the file that the capti
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,10 @@ FENCE = re.compile(
 CAPTION = re.compile(r":caption: (?P<name>[\w.-]+)\n+(?P<content>.*)", re.S)
 NOT_HERE = ("pip install", "make ", "apt-get ")
 """Commands that set up the very environment the tests run in: `make test` itself has run them before."""
+
+
+PORT = "47222"
+"""The port that pages name; here any free one, so that two test runs on one machine do not meet."""
 
 
 class Block(NamedTuple):
@@ -61,8 +66,16 @@ def commands(body: str) -> str:
     return "\n".join(kept)
 
 
+def free_port() -> str:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
 def main(page: Path) -> None:
     """Run them; the first failure ends it with the block's line."""
+    port = free_port()
     namespace: dict[str, object] = {"__name__": "__page__"}
     for block in blocks(page.read_text(encoding="utf-8")):
         where = f"{page}:{block.line}"
@@ -71,7 +84,7 @@ def main(page: Path) -> None:
             Path(block.language.removeprefix("file ")).write_text(block.body, encoding="utf-8")
         elif block.language == "python":
             exec(compile(block.body, where, "exec"), namespace)
-        elif script := commands(block.body):
+        elif script := commands(block.body).replace(PORT, port):
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], stdin=subprocess.DEVNULL, check=False)
             if done.returncode:
                 sys.exit(f"{where}: ended with {done.returncode}:\n{script}")

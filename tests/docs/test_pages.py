@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 
+
+LONGEST_PAGE = 300.0
+"""Seconds: a page that takes longer has hung."""
 
 FOR_READING = {
     # The whole paper takes minutes; tests/study runs its parts, each with few replications.
@@ -62,15 +67,22 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
         return
     furnish(tmp_path)
     mine = {**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    done = subprocess.run(
-        [sys.executable, ROOT / "tests" / "docs" / "page_blocks.py", page],
-        cwd=tmp_path,
-        env=mine,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    command = [sys.executable, str(ROOT / "tests" / "docs" / "page_blocks.py"), str(page)]
+    output = tmp_path / "output.txt"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=mine, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(LONGEST_PAGE)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            # Whatever a page left in the background ends with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert code == 0, output.read_text()[-5000:]
 
 
 def test_the_runner_sees_what_it_should() -> None:
