@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -225,7 +225,7 @@ def estimate(
 def estimate(
     data: object,
     *,
-    q: Sequence[float],
+    q: Sequence[float] | Literal["curve"],
     epsilon: float | Mapping[str, float] | None = ...,
     range: tuple[float, float],
     simulate: bool = ...,
@@ -238,7 +238,7 @@ def estimate(
 def estimate(
     data: object,
     *,
-    q: float | Sequence[float] | Mapping[str, float] = 0.5,
+    q: float | Sequence[float] | Mapping[str, float] | Literal["curve"] = 0.5,
     epsilon: float | Mapping[str, float] | None = None,
     range: tuple[float, float],
     simulate: bool = False,
@@ -268,8 +268,8 @@ def estimate(
         )
     if simulate and rng is None:
         raise InputError("a simulation needs its randomness: give rng, a numpy Generator or a seed.")
-    several = isinstance(q, Sequence) and not isinstance(q, str)
-    chosen = Options(q=tuple(q) if isinstance(q, Sequence) else q, epsilon=epsilon, range=range, **options)
+    levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
+    chosen = Options(q=levels, epsilon=epsilon, range=range, **options)
     prepared = prepare(data, chosen, np.random.default_rng(rng) if simulate else None)
     results = complete(prepared, progress)
-    return results if several else results[0]
+    return results if isinstance(q, Sequence) else results[0]
