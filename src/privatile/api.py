@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -217,7 +217,12 @@ def complete(prepared: Prepared, progress: Progress | None = None, *, keep: bool
     store = open_store(prepared)
     coordinator = Coordinator(store, prepared.spec)
     if store.finished is None:
-        run(coordinator, prepared.responders(store.run), progress)
+        responders = prepared.responders(store.run)
+        for responder, client in zip(responders, prepared.spec.clients, strict=True):
+            responder.reserve(client.records)
+        run(coordinator, responders, progress)
+        for responder in responders:
+            responder.release()
     noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
     results = tuple(replace(result, caveats=(*result.caveats, *noted)) for result in coordinator.results())
     reporter = RunReporter(RunRecord(store), results)
@@ -252,7 +257,7 @@ def estimate(
 def estimate(
     data: object,
     *,
-    q: Sequence[float],
+    q: Sequence[float] | Literal["curve"],
     epsilon: float | Mapping[str, float] | None = ...,
     range: tuple[float, float],
     simulate: bool = ...,
@@ -265,7 +270,7 @@ def estimate(
 def estimate(
     data: object,
     *,
-    q: float | Sequence[float] | Mapping[str, float] = 0.5,
+    q: float | Sequence[float] | Mapping[str, float] | Literal["curve"] = 0.5,
     epsilon: float | Mapping[str, float] | None = None,
     range: tuple[float, float],
     simulate: bool = False,
@@ -300,8 +305,8 @@ def estimate(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
             "real. Leave out simulate and rng."
         )
-    several = isinstance(q, Sequence) and not isinstance(q, str)
-    chosen = Options(q=tuple(q) if isinstance(q, Sequence) else q, epsilon=epsilon, range=range, **options)
+    levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
+    chosen = Options(q=levels, epsilon=epsilon, range=range, **options)
     prepared = prepare(data, chosen, np.random.default_rng(rng) if simulate else None)
     results = complete(prepared, progress)
-    return results if several else results[0]
+    return results if isinstance(q, Sequence) else results[0]
