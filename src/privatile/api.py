@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -18,7 +19,7 @@ from privatile.client.responder import Responder
 from privatile.client.shuffle import ShuffledColumn, shuffle
 from privatile.client.source import open_source
 from privatile.engines.in_process import Progress, run
-from privatile.errors import InputError, StoreError
+from privatile.errors import InputError, LedgerError, StoreError
 from privatile.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.report.view import RunRecord
@@ -172,7 +173,7 @@ def _unfinished(prepared: Prepared) -> RunStore | None:
     if prepared.options.new_run:
         if prepared.options.save is not None:
             raise StoreError(f"{path} holds a run. Name another file for the new one with save (--save).")
-        forget(path)
+        _give_up(prepared, path)
         return None
     store = RunStore.open(path)
     if store.spec.questions.digest != prepared.spec.questions.digest:
@@ -184,6 +185,18 @@ def _unfinished(prepared: Prepared) -> RunStore | None:
             return None
         raise StoreError(f"{path} holds a finished run. Name another file for the second one with save (--save).")
     return store
+
+
+def _give_up(prepared: Prepared, path: Path) -> None:
+    """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
+    old = RunStore.open(path)
+    name = old.run
+    old.close()
+    # A file that has changed since holds other records than the run had reserved: there is nothing to give back.
+    with suppress(LedgerError):
+        for responder in prepared.responders(name):
+            responder.release()
+    forget(path)
 
 
 def forget(path: Path) -> None:
