@@ -121,8 +121,8 @@ def test_a_clients_part_as_a_file_of_its_own() -> None:
     part = FILE[FILE["region"] == "north"]
     with pytest.raises(AlreadyAnswered, match="0 records left"):
         run(book, part, "two", value="salary", client="region")
-    split: list[dict[str, Any]] = [{}, {"client": "team"}]
-    for options in split:
+    others: list[dict[str, Any]] = [{}, {"client": "team"}]
+    for options in others:
         with pytest.raises(AlreadyAnswered, match="as client 'north'"):
             run(book, part, "two", value="salary", **options)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privatile.cli.ledger import ledger
 from privatile.client.accounts import Terms
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
@@ -84,6 +86,20 @@ def test_release_gives_back_what_was_not_asked() -> None:
     ask(one, "one", 2, 15)
     ask(two, "two", 1, 10)
     assert book.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(0, 5), (5, 15), (15, 30)]
+
+
+def test_a_run_that_was_broken_off_can_be_given_up(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.db") as book:
+        one = site(book, "one")
+        one.reserve(N)
+        ask(one, "one", 1, 5)
+        with pytest.raises(AlreadyAnswered, match=r"25 are reserved for a run .*privatile ledger release one"):
+            site(book, "two")
+    done = CliRunner().invoke(ledger, ["release", "one", "--ledger", str(tmp_path / "l.db")])
+    assert (done.exit_code, done.output) == (0, "25 records reserved by run one were not asked and are free again.\n")
+    with Ledger.open(tmp_path / "l.db") as book:
+        assert site(book, "two").available() == 25
+    assert CliRunner().invoke(ledger, ["release", "none", "--ledger", str(tmp_path / "l.db")]).exit_code != 0
 
 
 def test_releasing_without_a_reservation_does_nothing() -> None:

@@ -60,3 +60,28 @@ def show(path: Path | None, as_json: bool) -> None:
         click.echo("  ".join(left + right))
     if said.people:
         click.echo(f"{said.people:,} people are known; the one who spent most has spent ε = {said.person_epsilon:.4g}.")
+
+
+@ledger.command()
+@click.argument("run")
+@click.option(
+    "--ledger",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The ledger; yours in your state folder unless given.",
+)
+def release(run: str, path: Path | None) -> None:
+    """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
+    from privatile.api import state_folder
+    from privatile.client.accounts import release as give_back
+    from privatile.client.ledger import Ledger
+    from privatile.errors import InputError
+
+    with Ledger.open(path or state_folder() / "ledger.db", create=False) as book, book.transaction():
+        rows = book.execute("SELECT client, coalesce(reserved - next, 0) FROM runs WHERE run = ?", (run,)).fetchall()
+        if not rows:
+            raise InputError(f"the ledger {book.path} knows no run {run!r}.")
+        for client, _ in rows:
+            give_back(book, run, client)
+    click.echo(f"{sum(count for _, count in rows):,} records reserved by run {run} were not asked and are free again.")

@@ -458,6 +458,16 @@ class Account:
                 history += f". Within a run each answers once: ask fewer, or new {whose}."
             else:
                 history += f". Accept that with --spend-again, or ask new {whose}."
+        held = self.ledger.execute(
+            "SELECT run, reserved - next FROM runs WHERE dataset = ? AND run <> ? AND reserved > next",
+            (dataset, self.run),
+        ).fetchall()
+        if held:
+            names = ", ".join(repr(run) for run, _ in held)
+            history = (
+                f"{sum(count for _, count in held)} are reserved for a run that goes on or was broken off ({names}): "
+                f"let it end, resume it, or give it up (privatile ledger release {held[0][0]}). {history}"
+            )
         return AlreadyAnswered(f"{self._name} has {left} {whose} left that may answer{wanted}. {history}")
 
     def refuse_more(self, asked: int | None, left: int, spent: float | None = None) -> AlreadyAnswered:
