@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from privatile.client.responder import Responder
 from privatile.client.shuffle import ShuffledColumn, shuffle
 from privatile.client.source import open_source
 from privatile.engines.in_process import Progress, run
-from privatile.errors import InputError, StoreError
+from privatile.errors import InputError, LedgerError, StoreError
 from privatile.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.report.view import RunRecord
@@ -172,7 +173,7 @@ def _unfinished(prepared: Prepared) -> RunStore | None:
     if prepared.options.new_run:
         if prepared.options.save is not None:
             raise StoreError(f"{path} holds a run. Name another file for the new one with save (--save).")
-        forget(path)
+        _give_up(prepared, path)
         return None
     store = RunStore.open(path)
     if store.spec.questions.digest != prepared.spec.questions.digest:
@@ -184,6 +185,18 @@ def _unfinished(prepared: Prepared) -> RunStore | None:
             return None
         raise StoreError(f"{path} holds a finished run. Name another file for the second one with save (--save).")
     return store
+
+
+def _give_up(prepared: Prepared, path: Path) -> None:
+    """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
+    old = RunStore.open(path)
+    name = old.run
+    old.close()
+    # A file that has changed since holds other records than the run had reserved: there is nothing to give back.
+    with suppress(LedgerError):
+        for responder in prepared.responders(name):
+            responder.release()
+    forget(path)
 
 
 def forget(path: Path) -> None:
@@ -217,7 +230,12 @@ def complete(prepared: Prepared, progress: Progress | None = None, *, keep: bool
     store = open_store(prepared)
     coordinator = Coordinator(store, prepared.spec)
     if store.finished is None:
-        run(coordinator, prepared.responders(store.run), progress)
+        responders = prepared.responders(store.run)
+        for responder, client in zip(responders, prepared.spec.clients, strict=True):
+            responder.reserve(client.records)
+        run(coordinator, responders, progress)
+        for responder in responders:
+            responder.release()
     noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
     results = tuple(replace(result, caveats=(*result.caveats, *noted)) for result in coordinator.results())
     reporter = RunReporter(RunRecord(store), results)
@@ -252,7 +270,7 @@ def estimate(
 def estimate(
     data: object,
     *,
-    q: Sequence[float],
+    q: Sequence[float] | Literal["curve"],
     epsilon: float | Mapping[str, float] | None = ...,
     range: tuple[float, float],
     simulate: bool = ...,
@@ -265,7 +283,7 @@ def estimate(
 def estimate(
     data: object,
     *,
-    q: float | Sequence[float] | Mapping[str, float] = 0.5,
+    q: float | Sequence[float] | Mapping[str, float] | Literal["curve"] = 0.5,
     epsilon: float | Mapping[str, float] | None = None,
     range: tuple[float, float],
     simulate: bool = False,
@@ -300,8 +318,8 @@ def estimate(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
             "real. Leave out simulate and rng."
         )
-    several = isinstance(q, Sequence) and not isinstance(q, str)
-    chosen = Options(q=tuple(q) if isinstance(q, Sequence) else q, epsilon=epsilon, range=range, **options)
+    levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
+    chosen = Options(q=levels, epsilon=epsilon, range=range, **options)
     prepared = prepare(data, chosen, np.random.default_rng(rng) if simulate else None)
     results = complete(prepared, progress)
-    return results if several else results[0]
+    return results if isinstance(q, Sequence) else results[0]

@@ -44,6 +44,19 @@ DRIFT_BIAS = 2.0
 """f̂ exceeds f by about 2ρ²: a path that answers its own noise regresses too steeply, by 4/N (Kendall's bias of an
 AR(1)), N/2 being its share of the slope's precision 1/ρ²."""
 
+GROUPS = 8
+LARGEST_MISFIT = 15.5
+"""Near rounds in eight groups by their question, equal in precision; the squared standardised residuals of the groups
+sum to χ² with about 5.9 degrees of freedom where the curve is smooth. This is exceeded in 1–2% of such runs (normal,
+t₃, log-normal, Laplace, uniform, mixtures; information 1,500–4,300), and in 92% for 200,000 ages in whole years."""
+
+LEAST_SLOPE = 0.6
+"""A fitted slope below this share of what search and probes believed shows a gap: 1% of smooth runs lie below 0.7, nine
+in ten between two separate humps below 0.6."""
+
+CUTS = (0.0, 0.01, 0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.99, 1.0)
+"""Shares of the precision at which `Bracket` cuts the sorted questions: finer at the ends, where few were asked."""
+
 STEPS = 8
 """Gauss–Newton steps: quadratic convergence from a start within a spread needs five."""
 
@@ -67,6 +80,15 @@ class CurveFit(NamedTuple):
     """Share of the offered precision that lay near enough."""
     held: NDArray[np.bool_]
     """Whether the slope had to be held at the edge of what the start allows: the fit is then no estimate."""
+    misfit: Floats
+    """χ² of the near rounds about the curve; see `LARGEST_MISFIT`."""
+    kept: Floats
+    """f̂ as a share of its first guess; see `LEAST_SLOPE`."""
+
+    @property
+    def smooth(self) -> NDArray[np.bool_]:
+        """Whether the answers follow the curve: no atom and no gap shows."""
+        return (self.misfit <= LARGEST_MISFIT) & (self.kept >= LEAST_SLOPE)
 
 
 def fit_curve(
@@ -131,7 +153,66 @@ def fit_curve(
         np.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0),
         weights.sum(axis=1) / offered,
         held,
+        lack_of_fit(queries, residuals, weights, level, center, steep, bend),
+        steep * unbiased / first,
     )
+
+
+def lack_of_fit(
+    queries: Floats, residuals: Floats, weights: Floats, level: float, center: Floats, steep: Floats, bend: Floats
+) -> Floats:
+    """χ² of the answers about the curve, rounds grouped by their question; infinite where no round is near.
+
+    Single rounds would drown a step of the curve in their own noise; groups add up what leans one way.
+    """
+    x = np.clip(steep[:, None] * (queries - center[:, None]), -2.0, 2.0)
+    ranks = 0.5 * (1.0 + np.tanh(0.5 * (math.log(level / (1.0 - level)) + x + bend[:, None] * x**2)))
+    order = np.argsort(queries, axis=1)
+    weights = np.take_along_axis(weights, order, axis=1)
+    gap = np.take_along_axis(residuals - (level - ranks), order, axis=1)
+    total = weights.sum(axis=1)
+    before = (np.cumsum(weights, axis=1) - 0.5 * weights) / np.maximum(total, 1e-300)[:, None]
+    group = np.minimum((before * GROUPS).astype(np.int64), GROUPS - 1)
+    found = np.zeros(len(queries))
+    for k in range(GROUPS):
+        part = np.where(group == k, weights, 0.0)
+        found += (part * gap).sum(axis=1) ** 2 / np.maximum(part.sum(axis=1), 1e-300)
+    return np.where(total > 0.0, found, np.inf)
+
+
+class Bracket:
+    """Between which questions the quantile lies, for any distribution, with atoms or gaps.
+
+    F never falls. Where the answers to a stretch of questions average τ − F > 0 beyond chance, the lowest of them lies
+    below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups are tried,
+    their number taken into account (Bonferroni).
+    """
+
+    def __init__(self, queries: Floats, residuals: Floats, variances: Floats) -> None:
+        order = np.argsort(queries)
+        asked, answered = queries[order], residuals[order]
+        precision = np.where(np.isfinite(variances[order]), 1.0 / variances[order], 0.0)
+        before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
+        group = np.searchsorted(CUTS, before, side="right") - 1
+        parts = [np.flatnonzero(group == k) for k in np.unique(group)]
+        sums = np.array([float(precision[part] @ answered[part]) for part in parts])
+        totals = np.array([float(precision[part].sum()) for part in parts])
+        self._stretches = [
+            (
+                float(asked[parts[first][0]]),
+                float(asked[parts[last][-1]]),
+                float(sums[first : last + 1].sum() / math.sqrt(totals[first : last + 1].sum())),
+            )
+            for first in range(len(parts))
+            for last in range(first, len(parts))
+        ]
+
+    def ends(self, confidence_level: float) -> tuple[float, float]:
+        """Both ends; infinite on a side where no question was beyond chance."""
+        least = -NormalDist().inv_cdf((1.0 - confidence_level) / (2.0 * len(self._stretches)))
+        low = max((start for start, _, score in self._stretches if score > least), default=-math.inf)
+        high = min((stop for _, stop, score in self._stretches if score < -least), default=math.inf)
+        return (low, high) if low <= high else (high, low)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered
+from privatile.curve import LARGEST_MISFIT
 from privatile.estimator import Plan, RoundState
 from privatile.inference import Trajectory
 from privatile.linear_model import relaxations
 from privatile.plug_in import LARGEST_SLOPE_ERROR, Curve
 from privatile.policy import information
-from privatile.result import Caveat, Row
+from privatile.result import Caveat, Row, finite
 
 FEW_RELAXATIONS = 12.0
 """Below this the average of the path is little more than its end."""
@@ -49,9 +50,12 @@ def troubled(
     bend_share: NDArray[np.float64],
     held: NDArray[np.bool_],
     gave_up: NDArray[np.bool_],
+    smooth: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:
     """Whether the result of a run of design auto carries one of the warnings below; many runs at once."""
     unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up
+    if smooth is not None:
+        unsure = unsure | ~smooth
     return unsure | (not supported(have))
 
 
@@ -130,7 +134,17 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
     rows.append(Row("relaxations", "relaxations", reached, f"{reached:.0f}"))
     bend = f"{curve.bend:+.2f}, {100 * curve.bend_share:.0f}% of the squared error"
     rows.append(Row("bend", "bend", {"estimate": curve.bend, "share": curve.bend_share}, bend))
-    if not curve.holds:
+    rows.append(Row("misfit", "misfit of the curve", finite(curve.misfit), misfit_text(curve.misfit)))
+    if not curve.smooth:
+        caveats.append(
+            Caveat(
+                "misfit",
+                "The answers do not follow a smooth curve near the quantile: heaped or whole-number values, an atom, "
+                "or a gap. The interval was widened to the questions that bracket the quantile. For heaps try --dither "
+                "WIDTH, as wide as the values are apart (1 for whole numbers).",
+            )
+        )
+    if curve.slope_error > LARGEST_SLOPE_ERROR or curve.held:
         caveats.append(
             Caveat(
                 "slope",
@@ -155,6 +169,11 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 "More rounds or design auto would help.",
             )
         )
+
+
+def misfit_text(misfit: float) -> str:
+    """χ² against what smooth distributions give."""
+    return f"χ² = {misfit:.1f}, at most {LARGEST_MISFIT:g} where smooth"
 
 
 def _dominance(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.curve import FiellerLaw, fit_curve
+from privatile.curve import LARGEST_MISFIT, LEAST_SLOPE, Bracket, FiellerLaw, fit_curve
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks
-from privatile.inference import Inference, Trajectory, slope
+from privatile.inference import Ends, Inference, Trajectory, slope
 from privatile.scale import working_range
 
 Floats = NDArray[np.float64]
@@ -43,6 +43,12 @@ class Curve(NamedTuple):
     """Whether the diagnostics allow the interval as the default."""
     held: bool
     """Whether the slope sits at the edge of what its guess allows."""
+    smooth: bool
+    """Whether the answers follow the curve; else heaps, an atom or a gap show."""
+    misfit: float
+    """χ² of the answers about the curve."""
+    bracket: Inference
+    """The questions between which the quantile lies, whatever the distribution."""
 
 
 def plug_in(
@@ -76,6 +82,10 @@ def plug_in(
         kept = file_share(state, plan, near=float(fit.used[0]), wander=wander)
     error = float(fit.error[0]) * math.sqrt(repeated * kept)
     law = FiellerLaw(relative)
+    # A guess from the window itself is no second opinion on the slope.
+    flat = guess is not None and float(fit.kept[0]) < LEAST_SLOPE
+    smooth = float(fit.misfit[0]) <= LARGEST_MISFIT and not flat
+    bracket = Bracket(queries, drifts, noise * repeated)
     return Curve(
         inference=Inference("plug-in", center, error, law.quantile, law.tail),
         slope=density,
@@ -83,8 +93,11 @@ def plug_in(
         bend=float(fit.bend[0]),
         bend_share=float(fit.bend_share[0]),
         near=float(fit.used[0]),
-        holds=relative <= LARGEST_SLOPE_ERROR and not bool(fit.held[0]) and math.isfinite(error),
+        holds=relative <= LARGEST_SLOPE_ERROR and not bool(fit.held[0]) and math.isfinite(error) and smooth,
         held=bool(fit.held[0]),
+        smooth=smooth,
+        misfit=float(fit.misfit[0]),
+        bracket=Ends.of("bracketing questions", center, error, bracket.ends),
     )
 
 

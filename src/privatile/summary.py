@@ -197,7 +197,10 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
             share = endpoint_variance(state, plan, trajectory) if file else 1.0
             other = self_normalized(state, trajectory, variance_share=share)
             center = other.center if curve.held else curve.inference.center
-            return wider(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
+            if curve.smooth and not curve.held:
+                return wider(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
+            every = (curve.inference, other, curve.bracket)
+            return wider(center, every, "bracketing questions, plug-in and self-normalized: the widest"), curve
         if curve is None and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN:
             path = self_normalized(state, trajectory, spec.normalizer)
             return replace(path, quantile=lambda level: math.inf, tail=lambda distance: 1.0), None
@@ -259,7 +262,10 @@ def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
     """The confidence sequence at this look: honest however often it is looked at, and wherever the run stops."""
     time = sum(state.asked) / sum(client.records for client in plan.clients)
     law = SequenceLaw(min(time, 1.0), curve.slope_error)
-    return Inference("anytime", curve.inference.center, curve.inference.unit, law.quantile, law.tail)
+    sequence = Inference("anytime", curve.inference.center, curve.inference.unit, law.quantile, law.tail)
+    if curve.smooth and not curve.held:
+        return sequence
+    return wider(sequence.center, (sequence, curve.bracket), "anytime")
 
 
 def narrow_enough(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> bool:

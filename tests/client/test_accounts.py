@@ -17,7 +17,7 @@ from privatile.client.responder import Responder
 from privatile.client.shuffle import shuffle
 from privatile.client.source import open_source
 from privatile.client.statement import statement
-from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
+from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
 from privatile.mechanism import RandomizedResponse
 from privatile.protocol import Question
 
@@ -145,7 +145,7 @@ def test_other_content_is_refused_unless_they_are_others() -> None:
 
 def test_a_limit_for_life_without_people() -> None:
     book = Ledger.in_memory()
-    with pytest.raises(AlreadyAnswered, match=r"allows epsilon 0\.9 for life; this run would spend 1\."):
+    with pytest.raises(InputError, match=r"allows epsilon 0\.9 for life .*, and one answer at epsilon 1 is more"):
         site(book, DATA, max_epsilon=0.9)
     site(book, DATA, max_epsilon=1.0).answer(ask(length=20))
     with pytest.raises(AlreadyAnswered, match=r"allows epsilon 1\.5 .* on top of 1 already spent"):
@@ -207,11 +207,13 @@ def test_people_and_strangers_do_not_mix() -> None:
     book = Ledger.in_memory()
     people = table([f"p{k}" for k in range(10)])
     site(book, people).answer(ask())
-    with pytest.raises(OtherContent, match="--person, from the first run on"):
+    with pytest.raises(AlreadyAnswered, match="--person counts from the first run on"):
         site(book, people, "named", person="who")
+    with pytest.raises(OtherContent, match="--person, from the first run on"):
+        site(book, table([f"p{k}" for k in range(11)]), "named", person="who")
     book = Ledger.in_memory()
     site(book, people, person="who").answer(ask())
-    with pytest.raises(OtherContent):
+    with pytest.raises(AlreadyAnswered, match="have answered before"):
         site(book, people, "nameless")
 
 

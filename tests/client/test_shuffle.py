@@ -237,7 +237,7 @@ def test_memory_is_bounded() -> None:
         "from privatile.client.ledger import Ledger\n"
         "from privatile.client.source import Batch\n"
         "class Made:\n"
-        "    column, by_person, clients = 'x', False, ['all']\n"
+        "    column, by_person, person, clients = 'x', False, None, ['all']\n"
         "    def batches(self):\n"
         "        for k in range(400):\n"
         "            yield Batch(np.arange(1e4) + k)\n"

@@ -167,8 +167,8 @@ def _weights(text: str) -> str | dict[str, float]:
     "--dither",
     type=float,
     metavar="WIDTH",
-    help="Add a uniform ±WIDTH/2 to each value: for heaped data "
-    "(salaries in round thousands), whose quantiles sit on an atom. The estimand says so.",
+    help="Add a uniform ±WIDTH/2 to each value: for heaped data (1 for whole numbers such as ages, 1000 for salaries "
+    "in round thousands), whose quantiles sit on an atom. The estimand says so.",
 )
 @click.option(
     "--ledger",
@@ -199,9 +199,16 @@ def _weights(text: str) -> str | dict[str, float]:
     "--new-people",
     is_flag=True,
     default=None,
-    help="This file holds other people than the last one of the same client and column.",
+    help="This file holds other people than the last one of the same client and column. Taken on your word: a "
+    "re-sorted or corrected export of the same people is then not recognised, and they answer again.",
 )
-@click.option("--max-epsilon", type=float, metavar="TOTAL", help="Most that one person or record may spend for life.")
+@click.option(
+    "--max-epsilon",
+    type=float,
+    metavar="TOTAL",
+    help="Most that one person may spend for life. Without --person: that one record may spend in this column; each "
+    "column of a file has its own book.",
+)
 @click.option("--allow-weak", is_flag=True, default=None, help="Accept an epsilon above 10.")
 @click.option("--not-private", is_flag=True, default=None, help="No privacy at all: every record tells the truth.")
 @dashboard_options

@@ -28,12 +28,16 @@ def show(path: Path | None, as_json: bool) -> None:
     from privatile.api import state_folder
     from privatile.client.ledger import Ledger
     from privatile.client.statement import statement
+    from privatile.result import finite
 
     with Ledger.open(path or state_folder() / "ledger.db", create=False, read_only=True) as book:
         said = statement(book)
         where = str(book.path)
     if as_json:
-        click.echo(json.dumps({"ledger": where, **asdict(said)}, indent=2, ensure_ascii=False))
+        # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it.
+        lines = [{**asdict(line), "epsilon": finite(line.epsilon)} for line in said.datasets]
+        content = {**asdict(said), "datasets": lines, "person_epsilon": finite(said.person_epsilon)}
+        click.echo(json.dumps({"ledger": where, **content}, indent=2, ensure_ascii=False, allow_nan=False))
         return
     click.echo(f"{where}: {said.entries} entries")
     heads = ("client", "column", "records", "answers", "unasked", "runs", "largest ε spent")

@@ -5,6 +5,10 @@
 - A round asked again with the identical question gets the stored count; with any field changed it is refused.
 - Content that differs from what the ledger knows for this client and column is refused; `new_people` says that
   they are others. With a person column the people themselves are known, and other content is welcome.
+- The same content under another name, or the same column split among other clients (`kin`), is refused: its records
+  have answered. `spend_again` adds it up.
+- People are known by one column: another one would make everybody new, and is refused unless `new_people`.
+- A run may reserve the records it will ask; other runs then walk behind them.
 - `max_epsilon` bounds what a person (without a person column: a record) spends for life.
 
 Opening an account writes nothing; the first answer does.
@@ -13,7 +17,6 @@ Opening an account writes nothing; the first answer does.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -21,6 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.kin import Cut, kin, most_spent, own_spent, spent_by_kin
 from privatile.client.ledger import Ledger, Position
 from privatile.client.people import PersonKey
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
@@ -52,8 +56,23 @@ class Content(Protocol):
         ...
 
     @property
+    def values_digest(self) -> bytes:
+        """Keyed digest of its values alone, before reduction to one a person."""
+        ...
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The whole column it is a part of and the split, and itself as a whole."""
+        ...
+
+    @property
     def records(self) -> int:
         """How many records, after reduction to one a person."""
+        ...
+
+    @property
+    def person_column(self) -> str | None:
+        """The name of the person column."""
         ...
 
     @property
@@ -91,12 +110,18 @@ class Stored:
 
 
 class Stand(NamedTuple):
-    """Where an account stands: data set and cursor, the run's first position (None: it has not begun)."""
+    """Where an account stands: data set, next position, the run's first position (None: it has not begun).
+
+    `reserved` is where the run's reserved span ends; None where it has none, and walks at the data set's cursor.
+    """
 
     dataset: int | None
     cursor: int
     first: int | None
     lost_through: int
+    reserved: int | None = None
+    last: bool = True
+    """Nobody has answered or reserved behind this run's span."""
 
 
 class Account:
@@ -140,21 +165,71 @@ class Account:
                 )
             self._spend_again = self._spend_again or bool(spend_again)
             return
+        self._refuse_other_person_column()
+        self._refuse_kin()
         self._refuse_other_content()
         self._refuse_over_limit()
         start, limit = self.window()
         if start == limit:
             raise self._spent_out(asked=None, left=0)
 
+    def _refuse_other_person_column(self) -> None:
+        column = self.content.person_column
+        if column is None or self.terms.new_people:
+            return
+        row = self.ledger.execute(
+            "SELECT person FROM datasets WHERE person IS NOT NULL AND person <> ? LIMIT 1", (column,)
+        ).fetchone()
+        if row is not None:
+            raise OtherContent(
+                f"the ledger knows people by a column {row[0]!r}; got {column!r}. By another column everybody would "
+                f"look new and answer again. Give --person {row[0]} (rename the column where it holds the same "
+                "names); if these are other people, say so (--new-people)."
+            )
+
+    def _kin(self) -> tuple[list[int], list[int]]:
+        """The data sets that share records with this one: all of them, and those identical to it."""
+        content = self.content
+        by_person = content.person_key is not None
+        found = kin(self.ledger, content.cuts, content.column, by_person, content.values_digest)
+        return [each.dataset for each in found], [each.dataset for each in found if each.identical]
+
+    def _elsewhere(self) -> float:
+        """The most that one of these records has spent under other names."""
+        content = self.content
+        by_person = content.person_key is not None
+        return spent_by_kin(self.ledger, content.cuts, content.column, by_person, content.values_digest)
+
+    def _refuse_kin(self) -> None:
+        shared, identical = self._kin()
+        known = identical if self.terms.new_people else shared
+        if self._spend_again or not known:
+            return
+        client, column = self.ledger.execute("SELECT client, column FROM datasets WHERE id = ?", known[:1]).fetchone()
+        same = "the same values" if identical else "the same column, split among other clients,"
+        spent = self._elsewhere()
+        cure = "" if identical else " If these are other people, say so (--new-people)."
+        person = "" if self.content.person_key is None else " (--person counts from the first run on)"
+        raise AlreadyAnswered(
+            f"{self._name} holds records that have answered before: {same} as client {client!r}, column {column!r}"
+            f"{person}. Up to epsilon {spent:.6g} each is spent; another run over them would make it "
+            f"{spent + self.epsilon:.6g}. Accept that with --spend-again.{cure}"
+        )
+
     def _refuse_other_content(self) -> None:
         content = self.content
         rows = self.ledger.execute(
-            "SELECT id, digest, by_person FROM datasets WHERE client = ? AND column = ?",
+            "SELECT id, digest, person IS NOT NULL FROM datasets WHERE client = ? AND column = ?",
             (content.client, content.column),
         ).fetchall()
         if self.terms.new_people or any(bytes(digest) == content.digest for _, digest, _ in rows):
             return
-        strangers = [int(key) for key, _, by_person in rows if not (by_person and content.person_key is not None)]
+        added_up, _ = self._kin()
+        strangers = [
+            int(key)
+            for key, _, by_person in rows
+            if not (by_person and content.person_key is not None) and key not in added_up
+        ]
         if strangers:
             spent = max(most_spent(self.ledger, key) for key in strangers)
             raise OtherContent(
@@ -168,16 +243,20 @@ class Account:
         limit = self.terms.max_epsilon
         if limit is None:
             return
-        spent = 0.0
+        if self.epsilon > limit + ROUNDING:
+            raise InputError(
+                f"{self._name} allows epsilon {limit:.6g} for life (--max-epsilon), and one answer at epsilon "
+                f"{self.epsilon:.6g} is more. Ask with a smaller epsilon, or allow more."
+            )
+        spent = self._elsewhere()
         if self.content.person_key is None:
             dataset = self.stand().dataset
             if dataset is not None and self._spend_again:
-                spent = most_spent(self.ledger, dataset)
+                spent += own_spent(self.ledger, dataset)
         if spent + self.epsilon > limit + ROUNDING:
-            already = f" on top of {spent:.6g} already spent" if spent else ""
             raise AlreadyAnswered(
-                f"{self._name} allows epsilon {limit:.6g} for life; this run would spend {self.epsilon:.6g}{already}. "
-                "Ask with a smaller epsilon."
+                f"{self._name} allows epsilon {limit:.6g} for life; this run would spend {self.epsilon:.6g} on top of "
+                f"{spent:.6g} already spent. Ask with a smaller epsilon."
             )
 
     # -- where it stands -----------------------------------------------------------------------------------------
@@ -193,27 +272,33 @@ class Account:
         """Where the ledger has this run and its data set."""
         content = self.content
         row = self.ledger.execute(
-            "SELECT d.id, d.cursor, r.first, r.lost_through FROM datasets d LEFT JOIN runs r"
+            "SELECT d.id, coalesce(r.next, d.cursor), r.first, r.lost_through, r.reserved, d.cursor <= r.reserved"
+            " FROM datasets d LEFT JOIN runs r"
             " ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
             " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
             (self.run, content.client, content.column, content.digest),
         ).fetchone()
-        return Stand(None, 0, None, 0) if row is None else Stand(row[0], row[1], row[2], row[3] or 0)
+        if row is None:
+            return Stand(None, 0, None, 0)
+        dataset, cursor, first, lost_through, reserved, last = row
+        return Stand(dataset, cursor, first, lost_through or 0, reserved, reserved is None or bool(last))
 
     def window(self, stand: Stand | None = None) -> tuple[int, int]:
-        """The positions this run may still walk: from the cursor up to where a record would answer again."""
-        _, cursor, first, _ = stand or self.stand()
-        if not self._spend_again:
-            return cursor, max(cursor, self.content.records)
+        """The positions this run may still walk: up to where a record would answer again, or another run's begin."""
+        stand = stand or self.stand()
+        start = stand.cursor
+        if stand.reserved is not None and not stand.last:
+            return start, max(start, stand.reserved)
         # Within one run a record answers once, whatever may be spent again.
-        return cursor, max(cursor, (cursor if first is None else first) + self.content.records)
+        origin = (start if stand.first is None else stand.first) if self._spend_again else 0
+        return start, max(start, origin + self.content.records)
 
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""
         spent = self.ledger.purses.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self._spend_again else spent == 0.0
         if self.terms.max_epsilon is not None:
-            allowed &= spent + self.epsilon <= self.terms.max_epsilon + ROUNDING
+            allowed &= spent + self._elsewhere() + self.epsilon <= self.terms.max_epsilon + ROUNDING
         return allowed
 
     # -- answering -----------------------------------------------------------------------------------------------
@@ -277,9 +362,16 @@ class Account:
         if stand.first is None:
             self._enter(stand.cursor)
             stand = self.stand()
-        moved = self.ledger.execute(
-            "UPDATE datasets SET cursor = ? WHERE id = ? AND cursor = ?", (stop, stand.dataset, stand.cursor)
-        )
+        if stand.reserved is None:
+            moved = self.ledger.execute(
+                "UPDATE datasets SET cursor = ? WHERE id = ? AND cursor = ?", (stop, stand.dataset, stand.cursor)
+            )
+        else:
+            moved = self.ledger.execute(
+                "UPDATE runs SET next = ?, reserved = max(reserved, ?) WHERE run = ? AND client = ? AND next = ?",
+                (stop, stop, self.run, self.content.client, stand.cursor),
+            )
+            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, stand.dataset))
         if moved.rowcount != 1:
             raise LedgerError(f"{self._name} has moved on while a question was answered. Ask again.")
         if people:
@@ -292,10 +384,19 @@ class Account:
         # Another process may have begun since this account was opened; under the write lock the rules hold.
         self._open()
         self.ledger.execute(
-            "INSERT INTO datasets (client, column, digest, by_person, records, cursor) VALUES (?, ?, ?, ?, ?, 0)"
-            " ON CONFLICT DO NOTHING",
-            (content.client, content.column, content.digest, content.person_key is not None, content.records),
+            "INSERT INTO datasets (client, column, digest, content, person, records, cursor)"
+            " VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
+            (
+                *(content.client, content.column, content.digest, content.values_digest),
+                *(content.person_column, content.records),
+            ),
         )
+        for source, split in content.cuts:
+            self.ledger.execute(
+                "INSERT INTO splits (source, split, column, dataset) SELECT ?, ?, column, id FROM datasets"
+                " WHERE client = ? AND column = ? AND digest = ? ON CONFLICT DO NOTHING",
+                (source, split, content.client, content.column, content.digest),
+            )
         self.ledger.execute(
             "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
             " SELECT ?, client, id, ?, ?, ?, ? FROM datasets WHERE client = ? AND column = ? AND digest = ?",
@@ -309,51 +410,73 @@ class Account:
             content.person_key.save()
             self.ledger.keep_person_key(content.person_key.fingerprint)
 
-    def _spent_out(self, asked: int | None, left: int) -> AlreadyAnswered:
+    # -- reserving -----------------------------------------------------------------------------------------------
+
+    def asked(self) -> int:
+        """How many records this run has asked."""
+        (asked,) = self.ledger.execute(
+            "SELECT coalesce(sum(length), 0) FROM answers WHERE run = ? AND client = ?", (self.run, self.content.client)
+        ).fetchone()
+        return int(asked)
+
+    def after_all(self) -> Stand:
+        """Where a new span of this run would begin: behind everything answered or reserved."""
+        stand = self.stand()
+        row = self.ledger.execute("SELECT cursor FROM datasets WHERE id = ?", (stand.dataset,)).fetchone()
+        return stand if row is None else stand._replace(cursor=row[0], last=True)
+
+    def reserve(self, start: int, stop: int) -> None:
+        """Keep the positions from `start` up to `stop` for this run. Call inside the ledger's transaction."""
+        if self.stand().first is None:
+            self._enter(start)
+        self.ledger.execute(
+            "UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?",
+            (start, stop, self.run, self.content.client),
+        )
+        self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, self.stand().dataset))
+
+    def release(self) -> None:
+        """Give back what this run has reserved and not asked, unless a later run already stands behind it."""
+        with self.ledger.transaction():
+            release(self.ledger, self.run, self.content.client)
+
+    def _spent_out(self, asked: int | None, left: int, spent: float | None = None) -> AlreadyAnswered:
         dataset = self.stand().dataset
-        spent = 0.0 if dataset is None else most_spent(self.ledger, dataset)
+        if spent is None:
+            spent = self._elsewhere() if dataset is None else most_spent(self.ledger, dataset)
         whose = "people" if self.content.person_key is not None else "records"
         wanted = "" if asked is None else f", {asked} were asked"
-        history = (
-            f"Up to epsilon {spent:.6g} each is spent; another run over them would make it "
-            f"{spent + self.epsilon:.6g}. Accept that with --spend-again, or ask new {whose}."
-            if spent > 0
-            else f"Ask fewer {whose} (shorter rounds, or fewer of them)."
-        )
+        limit = self.terms.max_epsilon
+        total = spent + self.epsilon
+        if spent == 0:
+            history = f"Ask fewer {whose} (shorter rounds, or fewer of them)."
+        else:
+            history = f"Up to epsilon {spent:.6g} each is spent; another run over them would make it {total:.6g}"
+            if limit is not None and total > limit + ROUNDING:
+                history += f", above the {limit:.6g} allowed for life (--max-epsilon). Ask new {whose}."
+            elif self._spend_again:
+                history += f". Within a run each answers once: ask fewer, or new {whose}."
+            else:
+                history += f". Accept that with --spend-again, or ask new {whose}."
         return AlreadyAnswered(f"{self._name} has {left} {whose} left that may answer{wanted}. {history}")
 
-    def refuse_more(self, asked: int, left: int) -> AlreadyAnswered:
-        """The error for a question that asks more records than may answer."""
-        return self._spent_out(asked, left)
+    def refuse_more(self, asked: int | None, left: int, spent: float | None = None) -> AlreadyAnswered:
+        """The error for a question that asks more records than may answer, the most of which have `spent` so much."""
+        return self._spent_out(asked, left, spent)
 
 
-def most_spent(ledger: Ledger, dataset: int) -> float:
-    """The largest ε spent by one record of a data set: a sweep over the ends of all answered spans, modulo n."""
-    (records,) = ledger.execute("SELECT records FROM datasets WHERE id = ?", (dataset,)).fetchone()
-    spans: list[tuple[int, int, float]] = []
-    runs = ledger.execute(
-        "SELECT a.run, a.client, min(a.start), max(a.stop), sum(a.stop - a.start), r.epsilon FROM answers a"
-        " JOIN runs r ON r.run = a.run AND r.client = a.client WHERE r.dataset = ? GROUP BY a.run, a.client",
-        (dataset,),
-    ).fetchall()
-    for run, client, start, stop, total, epsilon in runs:
-        if total == stop - start:
-            spans.append((start, stop, epsilon))
-        else:
-            rows = ledger.execute("SELECT start, stop FROM answers WHERE run = ? AND client = ?", (run, client))
-            spans.extend((begin, end, epsilon) for begin, end in rows)
-    ends: list[tuple[int, int, float]] = []
-    for start, stop, epsilon in spans:
-        low, high = start % records, start % records + (stop - start)
-        for left, right in ((low, min(high, records)), (0, high - records)):
-            if right > left:
-                ends += [(left, 1, epsilon), (right, 0, epsilon)]
-    # Sums are formed afresh at every end: ∞ − ∞ has no value, and differences would drift.
-    deepest, running = 0.0, []
-    for _, opens, epsilon in sorted(ends):
-        if opens:
-            running.append(epsilon)
-            deepest = max(deepest, math.fsum(running))
-        else:
-            running.remove(epsilon)
-    return deepest
+def release(ledger: Ledger, run: str, client: str) -> None:
+    """Give back a run's reserved records that were not asked; call inside a transaction.
+
+    The cursor returns to the last position that is answered or still reserved. Records before it that nobody asked
+    stay unasked: no order of events makes a record answer twice.
+    """
+    ledger.execute("UPDATE runs SET reserved = next WHERE run = ? AND client = ? AND reserved > next", (run, client))
+    ledger.execute(
+        "UPDATE datasets SET cursor = max("
+        " (SELECT coalesce(max(r.reserved), 0) FROM runs r WHERE r.dataset = datasets.id),"
+        " (SELECT coalesce(max(a.stop), 0) FROM runs r JOIN answers a ON a.run = r.run AND a.client = r.client"
+        "  WHERE r.dataset = datasets.id))"
+        " WHERE id = (SELECT dataset FROM runs WHERE run = ? AND client = ? AND reserved IS NOT NULL)",
+        (run, client),
+    )

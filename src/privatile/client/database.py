@@ -31,6 +31,7 @@ class DatabaseSource:
             )
         self.column = value
         self.by_person = person is not None
+        self.person = person
         self.clients: list[str] = []
         self._connection, self._query, self._client, self._person = connection, query, client, person
 

@@ -25,8 +25,8 @@ from privatile.client.source import (
     Batch,
     ClientNames,
     check_client,
-    missing_person,
     not_numeric,
+    person_bytes,
     unknown_column,
 )
 from privatile.errors import DataError
@@ -71,6 +71,7 @@ class FileSource:
     def __init__(self, path: Path, value: str, client: str | None = None, person: str | None = None) -> None:
         self.column = value
         self.by_person = person is not None
+        self.person = person
         self.clients: list[str] = []
         self._path, self._client, self._person = path, client, person
         kind = kind_of(path)
@@ -123,7 +124,7 @@ class FileSource:
                 if (codes < 0).any():
                     raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
             if self._person is not None:
-                people = _present(rest.pop(0))
+                people = person_bytes(rest.pop(0))
             yield Batch(np.asarray(values, dtype=np.float64), codes, people)
 
     def _refuse_bad(self, bad: np.ndarray[Any, Any], rows: int) -> None:
@@ -296,9 +297,3 @@ def _may_be_a_record(name: str) -> bool:
     words = re.split(r"[\s,;:|]+", name)
     looks = re.match(r"[^\W\d]", name) and not re.search(r"\d{5}", name) and name.lower() not in MISSING_MARKS
     return not looks or any(re.fullmatch(r"[-+.\d]+(e[-+\d]+)?", word, re.IGNORECASE) for word in words)
-
-
-def _present(people: Any) -> list[bytes]:
-    if any(not person for person in people):
-        raise missing_person()
-    return list(people)

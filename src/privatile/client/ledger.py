@@ -2,7 +2,8 @@
 
     meta      secret keys of this ledger (order, digest, chain), person-key fingerprint
     datasets  a client's column, known by a keyed digest of its content: records, cursor
-    runs      a run's terms at a client: threshold and ε, where it began
+    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`kin`)
+    runs      a run's terms at a client: threshold and ε, where it began, the span it has reserved
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
     people    keyed hash of a person -> ε spent for life
     charges   what people have spent since they were last folded into that index (`purses`)

@@ -11,7 +11,7 @@ from privatile.client.keystream import KEY_BYTES
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
-VERSION = 1
+VERSION = 2
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
@@ -25,12 +25,17 @@ PRAGMA user_version = {VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE datasets (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
-    by_person INTEGER NOT NULL, records INTEGER NOT NULL CHECK (records > 0),
+    content BLOB NOT NULL, person TEXT, records INTEGER NOT NULL CHECK (records > 0),
     cursor INTEGER NOT NULL CHECK (cursor >= 0), UNIQUE (client, column, digest));
+CREATE TABLE splits (
+    source BLOB NOT NULL, split BLOB NOT NULL, column TEXT NOT NULL,
+    dataset INTEGER NOT NULL REFERENCES datasets (id),
+    PRIMARY KEY (source, split, column, dataset)) WITHOUT ROWID;
+CREATE INDEX splits_of ON splits (dataset);
 CREATE TABLE runs (
     run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
     threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
-    lost_through INTEGER NOT NULL DEFAULT 0,
+    lost_through INTEGER NOT NULL DEFAULT 0, next INTEGER, reserved INTEGER CHECK (reserved >= next),
     PRIMARY KEY (run, client)) WITHOUT ROWID;
 CREATE TABLE answers (
     sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, round INTEGER, level REAL,
@@ -151,6 +156,12 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(
             f"the ledger {path} has version {version}, written by a newer privatile; this one knows version {VERSION}. "
             "Install the newer privatile."
+        )
+    if 1 <= version < VERSION:
+        raise LedgerError(
+            f"the ledger {path} has version {version}, written by an older privatile, which did not recognise records "
+            f"under other names; this one needs version {VERSION}. Keep the file for its account of what was spent, "
+            "and name another path for a new ledger."
         )
     if version < 1:
         raise LedgerError(f"the ledger {path} has version {version}, which never existed: it is damaged.")

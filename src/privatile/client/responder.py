@@ -93,6 +93,8 @@ class Responder:
         self._dither = float(dither)
         self._drop = missing == "drop" and column.missing > 0
         self._account = Account(ledger, run, column, mechanism, terms)
+        if self._account.stand().first is None and not self._somebody():
+            raise self._account.refuse_more(None, 0, self._most_spent())
 
     def __repr__(self) -> str:
         return f"Responder(run={self._account.run!r}, client={self.client!r})"
@@ -113,11 +115,48 @@ class Responder:
             return limit - start
         return sum(len(stretch.values) for stretch in self._walk(start, limit, CHUNK))
 
+    def _somebody(self) -> bool:
+        """Whether anybody may answer."""
+        start, limit = self._account.window()
+        if not self._drop and self._column.person_key is None:
+            return limit > start
+        return any(len(stretch.values) for stretch in self._walk(start, limit, CHUNK))
+
+    def _most_spent(self) -> float | None:
+        """The most that one of this column's people has spent; None where no people are known."""
+        if self._column.person_key is None:
+            return None
+        spent = self._account.ledger.purses.spent
+        blocks = self._column.blocks(0, self._column.records)
+        return max((float(spent(people).max()) for _, people in blocks if people is not None), default=0.0)
+
+    def reserve(self, records: int) -> None:
+        """Keep for this run the records it will ask, `records` in all, so that no other run asks them meanwhile.
+
+        Refused at once where fewer may answer. Harmless when repeated: what was asked counts, what is reserved stays.
+        A run that is abandoned keeps its records unasked until `release`.
+        """
+        account = self._account
+        with self.ledger.transaction():
+            stand = account.stand()
+            wanted = records - account.asked()
+            if wanted <= 0 or (stand.reserved is not None and stand.reserved > stand.cursor):
+                return
+            start, limit = account.window(account.after_all())
+            stop = start
+            for end, _, _ in self._take(start, limit, wanted):
+                stop = end
+            account.reserve(start, stop)
+
+    def release(self) -> None:
+        """Give back what was reserved and not asked: the run is over, or is given up."""
+        self._account.release()
+
     def require(self, records: int) -> None:
         """Refuse now, rather than in mid-run, where fewer than `records` may answer."""
         left = self.available()
         if left < records:
-            raise self._account.refuse_more(records, left)
+            raise self._account.refuse_more(records, left, self._most_spent())
 
     def answer(self, question: Question) -> Answer:
         """The count for a question, on the disk before this returns; the same again for the same question."""
@@ -151,7 +190,7 @@ class Responder:
             return stand
         start, limit = self._account.window(stand)
         if limit - start < question.length:
-            raise self._account.refuse_more(question.length, limit - start)
+            raise self._account.refuse_more(question.length, limit - start, self._most_spent())
         stop, ones, people = start, 0, []
         count = self._counter(question)
         for end, values, group in self._take(start, limit, question.length):
@@ -192,7 +231,7 @@ class Responder:
                 yield end, values[:count], None if people is None else people[:count]
             if taken == length:
                 return
-        raise self._account.refuse_more(length, taken)
+        raise self._account.refuse_more(length, taken, self._most_spent())
 
     # -- randomizing ---------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.keystream import KeyStream
+from privatile.client.kin import Cut
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey, sieve
 from privatile.client.source import Batch, Source
@@ -52,16 +53,22 @@ class ShuffledColumn:
         column: str,
         *,
         digest: bytes,
+        values_digest: bytes,
+        cuts: tuple[Cut, ...],
         missing: int,
         person_key: PersonKey | None,
+        person_column: str | None,
         buckets: Buckets,
         bucket_rows: int,
     ) -> None:
         self.client = client
         self.column = column
         self.digest = digest
+        self.values_digest = values_digest
+        self.cuts = cuts
         self.missing = missing
         self.person_key = person_key
+        self.person_column = person_column
         self._buckets: Buckets | None = buckets
         self._starts = [0]
         for rows in buckets.cut(bucket_rows):
@@ -151,7 +158,13 @@ class _Shuffle:
         self._memory_rows = memory_rows
         self._clients: list[_Gathering] = []
         self._choice = KeyStream(ledger.choice_key(source.column))
-        self._whole = hashlib.blake2b(key=ledger.digest_key(), digest_size=DIGEST_BYTES)
+        self._whole = self._hash()
+        self._source_values = self._hash()
+        self._holders = self._hash()
+        self._name_words = np.empty(0, dtype=np.uint64)
+
+    def _hash(self, text: bytes = b"") -> hashlib.blake2b:
+        return hashlib.blake2b(text, key=self._ledger.digest_key(), digest_size=DIGEST_BYTES)
 
     def columns(self, missing: Missing, minimum_records: int, spill_folder: Path | None) -> dict[str, ShuffledColumn]:
         for batch in _regrouped(self._source.batches(), BATCH_ROWS):
@@ -179,8 +192,11 @@ class _Shuffle:
                 name,
                 self._source.column,
                 digest=self._digest(client, whole),
+                values_digest=client.values.digest(),
+                cuts=self._cuts(name, client),
                 missing=client.missing,
                 person_key=self._person_key,
+                person_column=self._source.person,
                 buckets=shelf.take(name),
                 bucket_rows=bucket_rows,
             )
@@ -189,6 +205,8 @@ class _Shuffle:
     def _know(self, count: int) -> None:
         for name in self._source.clients[len(self._clients) : count]:
             self._clients.append(_Gathering(self._ledger, name, self._source.column))
+            word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
+            self._name_words = np.append(self._name_words, word)
 
     def _count(self, code: int, values: NDArray[np.float64]) -> None:
         self._clients[code].records += len(values)
@@ -198,6 +216,9 @@ class _Shuffle:
         self._know(len(self._source.clients))
         values = np.where(np.isnan(batch.values), np.nan, batch.values)  # one kind of NaN: digests compare bytes
         codes = np.zeros(len(values), dtype=np.uint64) if batch.codes is None else batch.codes.astype(np.uint64)
+        self._source_values.update(values.tobytes())
+        # By name, not by number: readers number clients in different orders.
+        self._holders.update(self._name_words[codes].tobytes())
         if self._person_key is None:
             for code, rows in _by_client(codes, len(self._clients)):
                 own = values[rows]
@@ -229,6 +250,15 @@ class _Shuffle:
     def _digest(self, client: _Gathering, whole: bytes) -> bytes:
         parts = client.values.digest() + client.people.digest() + whole
         return hashlib.blake2b(parts, key=self._ledger.digest_key(), digest_size=DIGEST_BYTES).digest()
+
+    def _cuts(self, name: str, client: _Gathering) -> tuple[Cut, ...]:
+        """This column as a part of the whole one, and as a whole by itself."""
+        people = b"people" if self._person_key is not None else b"records"
+        alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
+        itself = (client.values.digest(), alone)
+        if len(self._clients) == 1:
+            return (itself,)
+        return (self._source_values.digest(), self._hash(people + self._holders.digest()).digest()), itself
 
     def _check(self, name: str, client: _Gathering, missing: Missing, minimum: int) -> None:
         what = f"client {name!r}, column {self._source.column!r},"

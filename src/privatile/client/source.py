@@ -8,6 +8,7 @@ and, where a person column is named, the text by which each record's person is k
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -47,6 +48,8 @@ class Source(Protocol):
 
     column: str
     by_person: bool
+    person: str | None
+    """The name of the person column."""
     clients: list[str]
     """Complete once `batches` has ended; grows while it runs."""
 
@@ -81,7 +84,7 @@ class ClientNames:
 
 def check_client(value: object) -> str:
     """The name of a client, or an error that says what a name must be."""
-    text = person_text(value)
+    text = name_text(value)
     if text is None:
         raise DataError(
             "the client column is missing in some rows: nobody holds these records. Fill it in, or leave the rows out."
@@ -94,13 +97,10 @@ def check_client(value: object) -> str:
     return text
 
 
-def person_text(value: object) -> str | None:
-    """The text by which a client or a person is known; None where it is missing. Whole floats read as integers.
+def name_text(value: object) -> str | None:
+    """The text of a client's or a person's entry; None where it is missing. Whole floats read as integers.
 
-    A column of integers with gaps arrives as floats from some readers: 7 and 7.0 are the same person. Blanks around
-    a text do not count.
-
-    >>> person_text(7.0), person_text(" 007"), person_text(float("nan"))
+    >>> name_text(7.0), name_text(" 007"), name_text(float("nan"))
     ('7', '007', None)
     """
     if value is None or value is np.ma.masked:
@@ -115,6 +115,30 @@ def person_text(value: object) -> str | None:
     text = str(value).strip()
     # pandas writes its missing marks so.
     return None if text in ("<NA>", "NaT") and not isinstance(value, str) else text
+
+
+WHOLE = re.compile(r"([-+]?[0-9]+)\.0*")
+LARGE = re.compile(r"-?[0-9](\.[0-9]+)?e\+[0-9]{2,3}")
+
+
+def person_text(value: object) -> str | None:
+    """The text by which a person is known, the same from every kind of source; None where it is missing.
+
+    A column of integers with gaps arrives as floats from some readers, and is written so into files: 7, 7.0, "7"
+    and "7.0" are the same person, and so are 10**16 and "1e+16". Blanks around a text do not count; leading zeros
+    do, as they do in names that are no numbers.
+
+    >>> person_text(7.0), person_text("7.0"), person_text(b" 7.00 "), person_text("007"), person_text("7.5")
+    ('7', '7', '7', '007', '7.5')
+    """
+    text = name_text(value)
+    if text is None:
+        return None
+    if "." in text and (whole := WHOLE.fullmatch(text)):
+        return "0" if whole[1] == "-0" else whole[1]
+    if "e+" in text and LARGE.fullmatch(text) and (number := float(text)).is_integer():
+        return str(int(number))
+    return text
 
 
 def person_bytes(values: Sequence[object]) -> list[bytes]:
@@ -203,6 +227,7 @@ class MappingSource:
     def __init__(self, data: Mapping[str, object], column: str = "value") -> None:
         self.column = column
         self.by_person = False
+        self.person: str | None = None
         self.clients: list[str] = []
         self._data = data
         names = ClientNames(self.clients)
@@ -224,6 +249,7 @@ class TableSource:
     def __init__(self, table: Any, value: str, client: str | None = None, person: str | None = None) -> None:
         self.column = value
         self.by_person = person is not None
+        self.person = person
         self.clients: list[str] = []
         self._table, self._client, self._person = table, client, person
         available = table_columns(table)

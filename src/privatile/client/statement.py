@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privatile.client.accounts import most_spent
+from privatile.client.kin import most_spent, spent_elsewhere
 from privatile.client.ledger import Ledger
 
 
 @dataclass(frozen=True)
 class DatasetLine:
-    """One client's column: `reports` given in all, records `unasked` so far, the most any record has spent."""
+    """One client's column: `reports` given in all, records neither asked nor reserved, the most any record has spent.
+
+    `epsilon` includes what the same records have spent under other names (`kin`).
+    """
 
     client: str
     column: str
@@ -39,12 +42,14 @@ def statement(ledger: Ledger) -> Statement:
     Statement(datasets=(), people=0, person_epsilon=0.0, entries=0)
     """
     rows = ledger.execute(
-        "SELECT d.id, d.client, d.column, d.by_person, d.records, d.cursor, count(DISTINCT a.run),"
+        "SELECT d.id, d.client, d.column, d.person IS NOT NULL, d.records, d.cursor, count(DISTINCT a.run),"
         " coalesce(sum(a.length), 0) FROM datasets d LEFT JOIN runs r ON r.dataset = d.id"
         " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
     people, dearest = ledger.purses.totals()
+    # What people spent as nameless records of the same column is theirs too.
+    dearest += max((spent_elsewhere(ledger, key) for key, _, _, by_person, *_ in rows if by_person), default=0.0)
     lines = tuple(
         DatasetLine(
             client=client,

@@ -313,4 +313,5 @@ def score(cell: TunedCell, runs: int, seed: int, block_size: int = BLOCK) -> Sco
 
 def warnings(cell: TunedCell, runs: TunedRuns) -> NDArray[np.bool_]:
     """Which runs' results would warn; the rules of `diagnostics`."""
-    return troubled(cell.information, runs.fit.slope_error, runs.fit.bend_share, runs.fit.held, runs.tuning.gave_up)
+    fit = runs.fit
+    return troubled(cell.information, fit.slope_error, fit.bend_share, fit.held, runs.tuning.gave_up, smooth=fit.smooth)

@@ -1,0 +1,131 @@
+"""Runs side by side: each has its own records, and nobody answers twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privatile.client.accounts import Terms
+from privatile.client.coins import SeededCoins
+from privatile.client.ledger import Ledger
+from privatile.client.people import PersonKey
+from privatile.client.responder import Responder
+from privatile.client.shuffle import shuffle
+from privatile.client.source import open_source
+from privatile.client.statement import statement
+from privatile.errors import AlreadyAnswered
+from privatile.mechanism import RandomizedResponse
+from privatile.protocol import Question
+
+N = 30
+
+
+def site(book: Ledger, run: str, people: bool = False, **terms: Any) -> Responder:
+    data = np.array([(float(k), f"p{k}") for k in range(N)], dtype=[("x", float), ("who", "U9")])
+    source = open_source(data, value="x", person="who" if people else None)
+    column = shuffle(source, book, person_key=PersonKey(b"k" * 32) if people else None)["all"]
+    coins = SeededCoins(np.random.default_rng(0))
+    return Responder(run, column, RandomizedResponse.from_epsilon(1.0), book, coins, terms=Terms(**terms))
+
+
+def ask(responder: Responder, run: str, number: int, length: int) -> None:
+    responder.answer(Question(run=run, round=number, level=0.5, query=3.0, length=length))
+
+
+@pytest.mark.parametrize("people", [False, True])
+def test_two_runs_at_once_both_end(tmp_path: Path, people: bool) -> None:
+    """Opened side by side on one file, asked in turns: the span of each is safe from the other."""
+    site(Ledger.open(tmp_path / "l.db"), "made", people).mark_spent(1, 1)
+    books = [Ledger.open(tmp_path / "l.db") for _ in range(2)]
+    one, two = (site(book, name, people) for book, name in zip(books, ("one", "two"), strict=True))
+    one.reserve(15)
+    assert two.available() == 14
+    with pytest.raises(AlreadyAnswered):
+        two.reserve(20)
+    two.reserve(14)
+    for number in range(1, 15):
+        ask(one, "one", number, 1)
+        ask(two, "two", number, 1)
+    ask(one, "one", 15, 1)
+    with pytest.raises(AlreadyAnswered):
+        ask(one, "one", 16, 1)
+    assert statement(books[0]).datasets[0].epsilon == pytest.approx(1.0)
+    assert statement(books[0]).datasets[0].reports == N
+
+
+def test_a_reservation_survives_and_is_kept_when_repeated() -> None:
+    book = Ledger.in_memory()
+    first = site(book, "one")
+    first.reserve(20)
+    ask(first, "one", 1, 5)
+    again = site(book, "one")
+    again.reserve(20)
+    assert site(book, "two").available() == 10
+    ask(again, "one", 2, 15)
+    again.reserve(20)
+    assert site(book, "two").available() == 10
+
+
+def test_release_gives_back_what_was_not_asked() -> None:
+    book = Ledger.in_memory()
+    one = site(book, "one")
+    one.reserve(20)
+    ask(one, "one", 1, 5)
+    one.release()
+    two = site(book, "two")
+    assert two.available() == 25
+    two.reserve(10)
+    one.reserve(20)  # taken up again: the rest lies behind the other run
+    ask(one, "one", 2, 15)
+    ask(two, "two", 1, 10)
+    assert book.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(0, 5), (5, 15), (15, 30)]
+
+
+def test_releasing_without_a_reservation_does_nothing() -> None:
+    book = Ledger.in_memory()
+    one = site(book, "one")
+    ask(one, "one", 1, 5)
+    one.release()
+    assert one.available() == 25
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["reserve", "ask", "release"]), st.integers(1, 12)), max_size=30
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps, st.sampled_from("-abc"), st.booleans())
+def test_whatever_is_reserved_nobody_answers_twice(
+    taken: list[tuple[str, str, int]], spender: str, people: bool
+) -> None:
+    """Within a run each record answers once; without permission once at all, whoever reserves what when."""
+    book = Ledger.in_memory()
+    for number, (run, step, count) in enumerate(taken, 1):
+        try:
+            responder = site(book, run, people, spend_again=run == spender)
+            if step == "reserve":
+                responder.reserve(count)
+            elif step == "ask":
+                ask(responder, run, number, count)
+            else:
+                responder.release()
+        except AlreadyAnswered:
+            continue
+    frugal = np.zeros(N, dtype=int)
+    for run in "abc":
+        seen = np.zeros(N, dtype=int)
+        for start, stop in book.execute("SELECT start, stop FROM answers WHERE run = ?", (run,)):
+            seen[np.arange(start, stop) % N] += 1
+        if not people:  # with people a span holds positions that were passed over
+            assert seen.max() <= 1
+            frugal += seen * (run != spender)
+    assert frugal.max() <= 1
+    if spender == "-":
+        assert statement(book).person_epsilon <= 1.0
+        assert sum(line.reports for line in statement(book).datasets) <= N
