@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.curve import LARGEST_MISFIT, LEAST_SLOPE, Bracket, FiellerLaw, fit_curve
+from privatile.curve import LARGEST_MISFIT, LEAST_SLOPE, NEAR, Bracket, FiellerLaw, fit_curve
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks
 from privatile.inference import Ends, Inference, Trajectory, slope
@@ -78,7 +78,9 @@ def plug_in(
     repeated = float(trajectory.weights.sum() / noise[len(noise) - rounds :].sum())
     kept = 1.0
     if file:
-        wander = density * float(np.abs(trajectory.asked - center).mean())
+        # Mean distance of the questions that count, probes included, in rank.
+        distance = density * np.abs(queries - center)
+        wander = float(np.average(distance, weights=(distance <= NEAR * plan.level * (1.0 - plan.level)) / noise))
         kept = file_share(state, plan, near=float(fit.used[0]), wander=wander)
     error = float(fit.error[0]) * math.sqrt(repeated * kept)
     law = FiellerLaw(relative)

@@ -42,12 +42,12 @@ Rows = Iterator[tuple[str, str, str, float]]
 
 
 def widths(runs: int) -> Rows:
-    """Runs that stop when the sequence is narrow enough, at two widths."""
+    """Runs that stop when the sequence is narrow enough, looked at every fourth round, at two widths."""
     for family, level, info in (("normal", 0.5, 6000), ("log-normal", 0.8, 6000), ("hete-d", 0.5, 3000)):
         cell = make_cell("stop", family=family, clients=10, truth_rate=0.5, level=level, information=info)
         got = simulate(cell, runs, arrays().random.default_rng(31))
         for errors in (4.5, 6.0):
-            found = stopping(cell, got, errors * cell.bound)
+            found = stopping(cell, got, errors * cell.bound, every=4)
             for name, value in found._asdict().items():
                 yield "until-width", f"{family} τ={level:g} I={info} W={2 * errors:g} s.e.", name, value
 
@@ -110,11 +110,15 @@ def salaries(runs: int, path: Path) -> Rows:
         yield "salaries", setting, "half-width, dollars", math.exp(cell.truth) * float(reach.mean())
 
 
+PARTS = {"joint": joint, "table2": table2, "widths": widths}
+
+
 def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--gpu", action="store_true", help="compute with CuPy")
+    parser.add_argument("--parts", nargs="*", default=[*PARTS, "salaries"], help="which parts to run")
     parser.add_argument("--data", type=Path, help="the salary table; without it that part is left out")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
@@ -122,8 +126,8 @@ def main() -> None:
     with place, chosen.results.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["kind", "setting", "name", "value"])
-        parts = [joint(chosen.runs), table2(chosen.runs), widths(chosen.runs)]
-        if chosen.data is not None and not chosen.gpu:
+        parts = [part(chosen.runs) for name, part in PARTS.items() if name in chosen.parts]
+        if chosen.data is not None and not chosen.gpu and "salaries" in chosen.parts:
             parts.append(salaries(2000, chosen.data))
         for kind, setting, name, value in itertools.chain(*parts):
             print(f"{kind:14s} {setting:40s} {name:24s} {value:.6g}", flush=True)

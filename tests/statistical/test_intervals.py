@@ -139,3 +139,31 @@ def test_three_levels_hold_jointly() -> None:
         got = simulate(cell, RUNS, np.random.default_rng([17, index]))
         joint &= np.abs(got.fit.center - cell.truth) <= got.reach(0.95 ** (1 / 3))
     assert float(joint.mean()) >= 0.94 - error_of(0.95)
+
+
+def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
+    """One fixed file a run, every record asked once, r = 0.9: the file's own median, not the population's."""
+    rng = np.random.default_rng(18)
+    n, rate, runs = 4000, 0.9, 200
+    plan = AutoPlan((Client("a", RandomizedResponse(rate), 1.0, 0.5, n),), Identity(-10.0, 10.0))
+    covered = {"file": 0, "population": 0}
+    ratios = []
+    for _ in range(runs):
+        data = rng.standard_normal(n)
+        truth, used = float(np.median(data)), 0
+        state, trajectory = begin(plan), Trajectory()
+        while (ask := plan.ask(state)) is not None:
+            length = ask.lengths[0]
+            truths = data[used : used + length] > ask.query
+            used += length
+            state = step(state, ask, [int((truths ^ (rng.random(length) >= (1 + rate) / 2)).sum())], plan)
+            trajectory.record(ask, state, plan)
+        widths = {}
+        for name in covered:
+            low, high = plug_in(state, trajectory, plan, file=name == "file").inference.interval(0.95)
+            covered[name] += low <= truth <= high
+            widths[name] = high - low
+        ratios.append(widths["file"] / widths["population"])
+    assert covered["file"] / runs == pytest.approx(0.95, abs=error_of(0.95, runs))
+    assert covered["population"] / runs > 0.98  # it is about more people than the file holds
+    assert 0.45 < float(np.mean(ratios)) < 0.7

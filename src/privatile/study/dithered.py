@@ -29,10 +29,8 @@ class DitheredLog(Population):
     width: float
 
     def __post_init__(self) -> None:
-        if not self.width > 0 or float(self.values.min()) <= self.width / 2:
-            raise InputError(
-                "dithered values on a log scale need a positive width, less than twice the smallest value."
-            )
+        if not self.width > 0 or not len(self.values):
+            raise InputError("a dithered population needs values and a positive width.")
 
     @cached_property
     def _knots(self) -> tuple[Floats, Floats]:

@@ -209,14 +209,16 @@ class Stopped(NamedTuple):
     """Share of the runs whose sequence missed at any look, had they gone on."""
 
 
-def stopping(cell: TunedCell, runs: TunedRuns, half_width: float, confidence_level: float = 0.95) -> Stopped:
-    """Stop every run at the first round at which the sequence's half-width is small enough; every round is a look."""
+def stopping(
+    cell: TunedCell, runs: TunedRuns, half_width: float, confidence_level: float = 0.95, every: int = 1
+) -> Stopped:
+    """Stop every run at the first look at which the sequence is narrow enough; a look `every` so many rounds."""
     rounds = runs.queries.shape[1]
     first = int(np.argmax(runs.averaged.any(axis=0)))
     open_ = np.ones(len(runs.queries), dtype=np.bool_)
     covered, missed, asked = np.zeros(len(open_)), np.zeros(len(open_)), np.ones(len(open_))
     early = np.zeros(len(open_))
-    for fit, last, z in looks_of(cell, runs, np.arange(first, rounds), confidence_level):
+    for fit, last, z in looks_of(cell, runs, np.arange(rounds - 1, first, -every)[::-1], confidence_level):
         reach = fieller_reach(fit, np.where(np.isfinite(z), z, 1e100))
         off = np.abs(fit.center - cell.truth)
         missed = np.maximum(missed, off > reach)
