@@ -246,54 +246,62 @@ def counted_once(ledger: Path) -> dict[str, list[tuple[int, int]]]:
     return stretches
 
 
+def stored_rounds(path: Path) -> dict[int, str]:
+    """What a run's file holds now; nothing where it is not there or still blank."""
+    if not path.exists():
+        return {}
+    store = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5.0)
+    try:
+        return dict(store.execute("SELECT round, ones FROM rounds").fetchall())
+    except sqlite3.OperationalError:
+        return {}
+    finally:
+        store.close()
+
+
 @pytest.mark.faults
-def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path) -> None:
+@pytest.mark.parametrize("saved", [True, False])
+def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool) -> None:
     """kill -9 at random moments; the same command goes on until it is done, as one and the same run."""
-    options = [
-        *map(str, BASE),
-        "--epsilon",
-        "1",
-        "--rounds",
-        "1200",
-        "--ledger",
-        "ledger.db",
-        "--save",
-        "run.db",
-        "--json",
-    ]
-    rng, kills, names = np.random.default_rng(3), 0, set()
-    acknowledged: dict[int, str] = {}
-    for attempt in range(400):
+    options = [*map(str, BASE), "--epsilon", "1", "--rounds", "1200", "--design", "rounds", "--json"]
+    options += ["--ledger", "ledger.db", *(["--save", "run.db"] if saved else [])]
+    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+    rng, acknowledged = np.random.default_rng(3), {}
+    kills = 20 if saved else 6
+
+    def store() -> Path:
+        found = [home / "run.db"] if saved else sorted((home / "runs").glob("*.db"))
+        return found[0] if found else home / "nothing.db"
+
+    for kill in range(kills + 1):
         process = subprocess.Popen(
-            [sys.executable, "-m", "privatile", *options], cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-m", "privatile", *options],
+            cwd=home,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        if kills < 20:
-            # Start-up takes a while on a busy machine: wait until there is something to interrupt.
-            time.sleep(float(rng.uniform(0.3, 1.2)) if attempt else 1.5)
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
+        if kill < kills:
+            # Some rounds further, at a moment nobody chose, the first time before anything was asked.
+            wanted = len(acknowledged) + int(rng.integers(1, 50)) if kill else 0
+            deadline = time.monotonic() + TIMEOUT
+            while len(stored_rounds(store())) < wanted and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.002)
+            time.sleep(float(rng.uniform(0.0, 0.01)) if kill else 0.4)
+            assert process.poll() is None, "the run was over before it could be killed often enough"
+            process.send_signal(signal.SIGKILL)
         out, err = process.communicate(timeout=TIMEOUT)
-        if (home / "run.db").exists():
-            with sqlite3.connect(home / "run.db") as store:
-                seen = dict(store.execute("SELECT round, ones FROM rounds").fetchall()) if _has_rounds(store) else {}
-                names |= {row[0] for row in store.execute("SELECT id FROM run")} if _has_rounds(store) else set()
-            store.close()
-            # Whatever was stored before is still there, unchanged.
-            assert all(seen.get(key) == value for key, value in acknowledged.items())
+        assert process.returncode == (-signal.SIGKILL if kill < kills else 0), err.decode()
+        seen = stored_rounds(store())
+        # Whatever was stored before is still there, unchanged.
+        if kill < kills or saved:
+            assert all(seen.get(number) == ones for number, ones in acknowledged.items())
             acknowledged = seen
-        if process.returncode == 0 and kills >= 1:
-            break
-        assert process.returncode in (0, -signal.SIGKILL), err.decode()
-    assert kills >= 5, "the run was over before it could be killed often enough"
     assert json.loads(out)["records"] == 4500
-    assert len(names) == 1
     for client, stretches in counted_once(home / "ledger.db").items():
-        total = 3000 if client == "north" else 1500
         assert stretches[0][0] == 0
-        assert stretches[-1][1] == total
+        assert stretches[-1][1] == (3000 if client == "north" else 1500)
         assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(stretches))
-
-
-def _has_rounds(store: sqlite3.Connection) -> bool:
-    return bool(store.execute("SELECT 1 FROM sqlite_master WHERE name = 'rounds'").fetchone())
+    with sqlite3.connect(home / "ledger.db") as book:
+        assert book.execute("SELECT count(DISTINCT run) FROM runs").fetchone() == (1,)
+    book.close()
