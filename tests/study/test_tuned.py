@@ -1,8 +1,11 @@
+import statistics
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from privatile.diagnostics import supported
+from privatile.planning import inflation
 from privatile.sequence import mixture_bound
 from privatile.study.coverage import FAMILIES, make_cell, read_cells, run_study, scored
 from privatile.study.coverage_page import filled, picture, table, verdict
@@ -73,3 +76,36 @@ def test_the_design_on_disk_is_read() -> None:
     cells = read_cells(Path(__file__).parents[2] / "studies" / "coverage" / "cells.toml")
     assert len({cell.name for cell in cells}) == len(cells) > 50
     assert score(cells[0], 20, seed=1).runs == 20
+
+
+def test_the_study_on_disk_keeps_what_the_page_promises() -> None:
+    folder = Path(__file__).parents[2] / "studies" / "coverage"
+    found = scored(folder / "results.csv")
+    cells = read_cells(folder / "cells.toml")
+    assert set(found) == {cell.name for cell in cells}
+    inside = [found[cell.name] for cell in cells if supported(cell.information)]
+    assert min(score.runs for score in inside) >= 10_000
+    assert all(0.935 <= score.coverage <= 0.965 for score in inside)
+    assert 0.945 <= statistics.median(score.coverage for score in inside) <= 0.955
+    assert max(score.error for score in inside) <= 1.12
+    assert statistics.median(score.error for score in inside) <= 1.05
+    assert max(score.width for score in inside) <= 1.20
+    assert statistics.median(score.width for score in inside) <= 1.12
+    # A warning wherever coverage falls below 0.92, and hardly any where the study vouches.
+    assert all(score.warned == 1.0 for score in found.values() if score.coverage < 0.92)
+    assert sum(score.warned < 0.05 for score in inside) >= 0.95 * len(inside)
+
+
+def test_a_plan_predicts_the_width_that_the_study_found() -> None:
+    folder = Path(__file__).parents[2] / "studies" / "coverage"
+    found = scored(folder / "results.csv")
+    for cell in read_cells(folder / "cells.toml"):
+        if not supported(cell.information):
+            continue
+        # In rank, as `plan` knows it, over the bound's own rank error: the same where the clients are alike.
+        variance = sum(
+            p * p * (r**-2 - (2 * cell.level - 1) ** 2) / (4 * n)
+            for p, r, n in zip(cell.shares, cell.truth_rates, cell.records, strict=True)
+        )
+        predicted = variance**0.5 / (cell.bound * cell.density) * inflation(cell.information, cell.policy.rounds)
+        assert predicted == pytest.approx(found[cell.name].width, rel=0.10), cell.name
