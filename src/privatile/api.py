@@ -231,8 +231,9 @@ def complete(prepared: Prepared, progress: Progress | None = None, *, keep: bool
     coordinator = Coordinator(store, prepared.spec)
     if store.finished is None:
         responders = prepared.responders(store.run)
-        for responder, client in zip(responders, prepared.spec.clients, strict=True):
-            responder.reserve(client.records)
+        with prepared.ledger.transaction():  # all clients or none
+            for responder, client in zip(responders, prepared.spec.clients, strict=True):
+                responder.reserve(client.records)
         run(coordinator, responders, progress)
         for responder in responders:
             responder.release()

@@ -266,7 +266,8 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
     options = [*map(str, BASE), "--epsilon", "1", "--rounds", "1200", "--design", "rounds", "--json"]
     options += ["--ledger", "ledger.db", *(["--save", "run.db"] if saved else [])]
     env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
-    rng, acknowledged = np.random.default_rng(3), {}
+    rng = np.random.default_rng(3)
+    acknowledged: dict[int, str] = {}
     kills = 20 if saved else 6
 
     def store() -> Path:
