@@ -1,6 +1,6 @@
 """What the cells do not show: stopping by width, several levels at once, the paper's Table 2 settings, salaries.
 
-python studies/coverage/extras.py [--runs N] [--gpu] [--results FILE] prints and writes kind, setting, name, value.
+python studies/coverage/extras.py [--runs N] [--results FILE] prints and writes kind, setting, name, value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import csv
 import itertools
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from privatile.study.columns import Empirical
 from privatile.study.coverage import FAMILIES, make_cell
 from privatile.study.dithered import DitheredLog
 from privatile.study.engine import run_cell
-from privatile.study.on_gpu import arrays_on_gpu
 from privatile.study.populations import Mixture
 from privatile.study.salary import STATED_RANGE, read_salaries
 from privatile.study.tuned import TunedCell, simulate, stopping
@@ -117,17 +115,15 @@ def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--gpu", action="store_true", help="compute with CuPy")
     parser.add_argument("--parts", nargs="*", default=[*PARTS, "salaries"], help="which parts to run")
     parser.add_argument("--data", type=Path, help="the salary table; without it that part is left out")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
-    place: Any = arrays_on_gpu() if chosen.gpu else nullcontext()
-    with place, chosen.results.open("w", newline="", encoding="utf-8") as stream:
+    with chosen.results.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["kind", "setting", "name", "value"])
         parts = [part(chosen.runs) for name, part in PARTS.items() if name in chosen.parts]
-        if chosen.data is not None and not chosen.gpu and "salaries" in chosen.parts:
+        if chosen.data is not None and "salaries" in chosen.parts:
             parts.append(salaries(2000, chosen.data))
         for kind, setting, name, value in itertools.chain(*parts):
             print(f"{kind:14s} {setting:40s} {name:24s} {value:.6g}", flush=True)

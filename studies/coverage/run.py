@@ -12,7 +12,6 @@ from pathlib import Path
 from privatile.study.calibration import read_table
 from privatile.study.coverage import read_cells, run_study, scored
 from privatile.study.coverage_page import calibrations, extras, filled, picture, tables, verdict
-from privatile.study.on_gpu import arrays_on_gpu
 from privatile.study.tuned import Score
 
 HERE = Path(__file__).parent
@@ -34,15 +33,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on; fills no page")
     parser.add_argument("--results", type=Path, default=HERE / "results.csv")
-    parser.add_argument("--gpu", action="store_true", help="compute with CuPy")
     parser.add_argument("--page", action="store_true", help="run nothing, fill the page")
     chosen = parser.parse_args()
     cells = read_cells(HERE / "cells.toml")
     first, step = (int(text) for text in chosen.part.split("/"))
-    if chosen.gpu:
-        with arrays_on_gpu():
-            run_study(cells, chosen.runs, chosen.results, shown=show, part=(first, step), block_size=10_000)
-    elif not chosen.page:
+    if not chosen.page:
         run_study(cells, chosen.runs, chosen.results, shown=show, part=(first, step))
     if step == 1:
         known = scored(chosen.results)

@@ -10,8 +10,6 @@ from privatile.sequence import mixture_bound
 from privatile.study.coverage import FAMILIES, make_cell, read_cells, run_study, scored
 from privatile.study.coverage_page import filled, picture, table, verdict
 from privatile.study.dithered import DitheredLog
-from privatile.study.on_gpu import cdf
-from privatile.study.populations import Normal
 from privatile.study.tuned import mixture_bounds, score, simulate, stopping
 
 
@@ -26,14 +24,6 @@ def test_a_cell_has_the_information_asked_for(family: str) -> None:
     cell = make_cell("t", family=family, clients=10, truth_rate="unequal", level=0.8, information=2000, sizes="unequal")
     assert cell.information == pytest.approx(2000, rel=0.01)
     assert len(set(cell.records)) == 10
-
-
-def test_cdfs_of_the_two_machines_agree() -> None:
-    x = np.linspace(-3, 3, 13)
-    for family in FAMILIES.values():
-        for population in set(family(10)):
-            got = cdf(np, Normal().cdf, population, x)
-            assert got == pytest.approx(population.cdf(x), abs=1e-12)
 
 
 def test_a_dithered_column_is_the_mean_of_its_windows() -> None:
