@@ -98,11 +98,11 @@ def fit_curve(
 
     `start` and `slope` are first guesses of Q and f; the slope is sought within a factor of 8 of its guess.
 
-    >>> q = np.linspace(-0.3, 0.3, 7)[None]
+    >>> q = np.linspace(-0.2, 0.4, 41)[None]
     >>> y = 0.5 - 1 / (1 + np.exp(-4 * (q - 0.1)))  # f = 1 at Q = 0.1, no noise
-    >>> fit = fit_curve(q, y, np.full((1, 7), 1e-6), 0.5, start=np.array([0.0]), slope=np.array([0.5]))
-    >>> [round(float(value[0]), 4) for value in (fit.center, fit.slope, fit.bend)]
-    [0.1, 1.0, 0.0]
+    >>> fit = fit_curve(q, y, np.full((1, 41), 1e-3), 0.5, start=np.array([0.0]), slope=np.array([0.5]))
+    >>> [round(float(value[0]), 2) for value in (fit.center, fit.slope, fit.slope_error, fit.bend)]
+    [0.1, 1.0, 0.04, 0.0]
     """
     scale = level * (1.0 - level)
     there = math.log(level / (1.0 - level))

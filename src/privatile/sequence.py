@@ -22,7 +22,7 @@ def mixture_bound(time: float, confidence_level: float = 0.95) -> float:
     """z_t: standard errors either way at a look, for ever valid.
 
     >>> round(mixture_bound(1.0), 3), round(mixture_bound(0.1), 3)
-    (3.034, 3.966)
+    (3.035, 3.855)
     """
     if not 0.0 < time <= 1.0:
         raise InputError(f"time is the share of the records that have answered, in (0, 1]; got {time!r}.")
@@ -36,7 +36,7 @@ def anytime_reach(time: float, slope_error: float, confidence_level: float = 0.9
     """How many standard errors the sequence reaches either way; ∞ while the slope could be zero.
 
     >>> round(anytime_reach(1.0, 0.1), 3)
-    3.184
+    3.185
     """
     return FiellerLaw(slope_error).stretched(mixture_bound(time, confidence_level))
 
