@@ -64,7 +64,9 @@ def test_countersignatures(finished: Federation) -> None:
     "tamper",
     [
         lambda body: body["result"].update(estimate=body["result"]["estimate"] + 1e-9),
-        lambda body: body["result"]["confidence_interval"].update(low=0.0),
+        lambda body: body["result"]["confidence_interval"].update(
+            low=body["result"]["confidence_interval"]["low"] - 1.0
+        ),
         lambda body: body["result"].update(caveats=[]),
         lambda body: body["study"]["clients"]["site0"].update(epsilon=0.5),
         lambda body: body.update(run="another"),
