@@ -112,7 +112,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(tmp_path: Path, mode: str)
 
 
 def test_a_silent_client_is_stood_in_for_then_the_run_pauses_then_goes_on(tmp_path: Path) -> None:
-    study = make_study(2, rounds=8, deadline=0.4, patience=3)
+    study = make_study(2, rounds=150, deadline=0.4, patience=3)
     federation = Federation(tmp_path, study)
 
     async def scene() -> OpenRun:
@@ -144,7 +144,7 @@ def test_a_silent_client_is_stood_in_for_then_the_run_pauses_then_goes_on(tmp_pa
     # Weights are never renormalised: the silent client's last mean stays in the step.
     state_used = [one.ones[1] for one in stored]
     assert state_used.count(None) == 3
-    assert run.coordinator.tracks[0].state.round == 8
+    assert run.coordinator.tracks[0].state.round == 150
 
 
 def test_the_first_round_needs_every_client_and_nobody_at_all_is_a_clear_pause(tmp_path: Path) -> None:
