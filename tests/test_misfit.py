@@ -9,6 +9,7 @@ import pytest
 from privatile.api import estimate
 from privatile.curve import LARGEST_MISFIT, Bracket
 from privatile.study.populations import Normal, Population
+from privatile.study.shown import bracket_of
 from privatile.study.tuned import TunedCell, TunedRuns, simulate
 
 
@@ -36,8 +37,7 @@ def run(population: object, records: int, epsilon: float, runs: int) -> TunedRun
 
 
 def brackets(runs: TunedRuns) -> np.ndarray:
-    rows = zip(runs.queries, runs.residuals, runs.noise, strict=True)
-    return np.array([Bracket(*row).ends(0.95) for row in rows])
+    return np.array([bracket_of(runs, run, 0.5).ends(0.95) for run in range(len(runs.queries))])
 
 
 def test_smooth_runs_seldom_raise_a_false_alarm() -> None:
@@ -54,7 +54,7 @@ def test_smooth_runs_seldom_raise_a_false_alarm() -> None:
 def test_steps_and_gaps_are_found_and_bracketed(population: object, records: int, truth: float, found: float) -> None:
     runs = run(population, records, 2.0, 200)
     fit = runs.fit
-    seen = ~fit.smooth | fit.held | (fit.slope_error > 0.35)
+    seen = fit.suspect | fit.held | (fit.slope_error > 0.35)
     assert float(seen.mean()) > found
     covered = np.abs(fit.center - truth) <= runs.reach()
     assert float(covered.mean()) < 0.85  # the curve's interval alone: what the bracket is for
@@ -65,9 +65,9 @@ def test_steps_and_gaps_are_found_and_bracketed(population: object, records: int
 def test_a_bracket_narrows_where_the_answers_are_clear() -> None:
     queries = np.linspace(0.0, 10.0, 101)
     residuals = np.where(queries < 5.0, 0.3, -0.3)
-    low, high = Bracket(queries, residuals, np.full(101, 1e-4)).ends(0.95)
+    low, high = Bracket(queries, residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95)
     assert 3.0 <= low < 5.0 < high <= 7.0
-    assert Bracket(queries, 0.0 * residuals, np.full(101, 1e-4)).ends(0.95) == (-math.inf, math.inf)
+    assert Bracket(queries, 0.0 * residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95) == (-math.inf, math.inf)
 
 
 def test_whole_numbers_carry_the_caveat_and_a_wider_interval_and_dither_takes_it_away() -> None:

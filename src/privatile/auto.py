@@ -29,7 +29,7 @@ FEWEST_ROUNDS = 20
 SHORTEST = 4
 """Records a round of the smallest client where the design may choose: with fewer the search costs whole percents."""
 
-SUPPORTED = 1500.0
+SUPPORTED = 2500.0
 """Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the coverage study vouches."""
 
 

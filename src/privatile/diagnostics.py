@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered
-from privatile.curve import LARGEST_MISFIT
+from privatile.curve import SUSPECT_MISFIT
 from privatile.estimator import Plan, RoundState
 from privatile.inference import Trajectory
 from privatile.linear_model import relaxations
@@ -50,12 +50,10 @@ def troubled(
     bend_share: NDArray[np.float64],
     held: NDArray[np.bool_],
     gave_up: NDArray[np.bool_],
-    smooth: NDArray[np.bool_] | None = None,
+    suspect: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """Whether the result of a run of design auto carries one of the warnings below; many runs at once."""
-    unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up
-    if smooth is not None:
-        unsure = unsure | ~smooth
+    unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up | suspect
     return unsure | (not supported(have))
 
 
@@ -144,6 +142,15 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 "WIDTH, as wide as the values are apart (1 for whole numbers).",
             )
         )
+    elif curve.suspect:
+        caveats.append(
+            Caveat(
+                "misfit",
+                "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
+                "smooth look so by chance). With heaped or whole-number values, an atom or a gap the interval is too "
+                "narrow; for heaps try --dither WIDTH, as wide as the values are apart.",
+            )
+        )
     if curve.slope_error > LARGEST_SLOPE_ERROR or curve.held:
         caveats.append(
             Caveat(
@@ -173,7 +180,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
 
 def misfit_text(misfit: float) -> str:
     """χ² against what smooth distributions give."""
-    return f"χ² = {misfit:.1f}, at most {LARGEST_MISFIT:g} where smooth"
+    return f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth"
 
 
 def _dominance(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.curve import LARGEST_MISFIT, LEAST_SLOPE, NEAR, Bracket, FiellerLaw, fit_curve
+from privatile.curve import NEAR, Bracket, FiellerLaw, fit_curve
 from privatile.errors import InputError
 from privatile.estimator import Plan, RoundState, local_ranks
 from privatile.inference import Ends, Inference, Trajectory, slope
+from privatile.policy import probe_reach
 from privatile.scale import working_range
 
 Floats = NDArray[np.float64]
@@ -45,6 +46,8 @@ class Curve(NamedTuple):
     """Whether the slope sits at the edge of what its guess allows."""
     smooth: bool
     """Whether the answers follow the curve; else heaps, an atom or a gap show."""
+    suspect: bool
+    """Whether they may not."""
     misfit: float
     """χ² of the answers about the curve."""
     bracket: Inference
@@ -72,10 +75,15 @@ def plug_in(
         plan.level,
         start=np.array([trajectory.asked.mean()]),
         slope=np.array([first or flat_slope(plan)]),
+        window=(np.arange(len(noise)) >= len(noise) - rounds)[None],
     )
+    if guess is None:
+        # A guess from the window itself is no second opinion on the slope.
+        fit = fit._replace(kept=np.ones(1))
     center, density, relative = float(fit.center[0]), float(fit.slope[0]), float(fit.slope_error[0])
-    # Answers that stood in for silent clients repeat their noise; the fit has weighed them as fresh.
-    repeated = float(trajectory.weights.sum() / noise[len(noise) - rounds :].sum())
+    # Answers that stood in for silent clients repeat their noise; the fit has weighed them as fresh, by 1/noise.
+    standing = noise[len(noise) - rounds :]
+    repeated = float((trajectory.weights / standing**2).sum() / (1.0 / standing).sum())
     kept = 1.0
     if file:
         # Mean distance of the questions that count, probes included, in rank.
@@ -84,10 +92,9 @@ def plug_in(
         kept = file_share(state, plan, near=float(fit.used[0]), wander=wander)
     error = float(fit.error[0]) * math.sqrt(repeated * kept)
     law = FiellerLaw(relative)
-    # A guess from the window itself is no second opinion on the slope.
-    flat = guess is not None and float(fit.kept[0]) < LEAST_SLOPE
-    smooth = float(fit.misfit[0]) <= LARGEST_MISFIT and not flat
-    bracket = Bracket(queries, drifts, noise * repeated)
+    smooth = bool(fit.smooth[0])
+    reach = probe_reach(plan.level, 1.0 / float((1.0 / noise).sum()), density)
+    bracket = Bracket(queries, drifts, noise * repeated, center, reach)
     return Curve(
         inference=Inference("plug-in", center, error, law.quantile, law.tail),
         slope=density,
@@ -98,6 +105,7 @@ def plug_in(
         holds=relative <= LARGEST_SLOPE_ERROR and not bool(fit.held[0]) and math.isfinite(error) and smooth,
         held=bool(fit.held[0]),
         smooth=smooth,
+        suspect=bool(fit.suspect[0]),
         misfit=float(fit.misfit[0]),
         bracket=Ends.of("bracketing questions", center, error, bracket.ends),
     )

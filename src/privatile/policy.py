@@ -50,8 +50,9 @@ PROBE_REACH = 0.45
 """Probes lie this many local spreads from the centre at most: the chord's slope is then off by 2% for a log-normal's
 median, 1% for a normal's, …"""
 
-PROBE_ERRORS = 20.0
-"""… and this many final standard errors: 10% of the records there know the slope within 1/(20·√0.10) = 16%."""
+PROBE_ERRORS = 17.0
+"""… and this many final standard errors: 10% of the records there know the slope within 1/(17·√0.10) = 19%, the window
+adds its own 26%. Further out a density that breaks off near the quantile would bend the slope."""
 
 LARGEST_SEARCH_ROUNDS = 0.35
 LARGEST_SEARCH_SHARE = 0.10
@@ -186,6 +187,11 @@ class Policy:
         share = np.where(np.isnan(tuning.share), 0.0, tuning.share)[:, None]
         short = np.clip(np.rint(share * records).astype(np.int64), 1, np.maximum(left - (rest - 1), 1))
         return np.where((tuning.stage == AVERAGE)[:, None], even, short)
+
+
+def probe_reach(level: float, noise: float, slope: float) -> float:
+    """How far from the quantile the probes lie, on the working scale."""
+    return min(PROBE_REACH * level * (1.0 - level), PROBE_ERRORS * math.sqrt(noise)) / slope
 
 
 def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:

@@ -1,6 +1,8 @@
-"""What the cells do not show: stopping by width, several levels at once, the paper's Table 2 settings, salaries.
+"""What the cells do not show: stopping by width, several levels at once, comparisons, other intervals, silent clients,
+populations with steps and gaps, the paper's Table 2 settings, salaries.
 
-python studies/coverage/extras.py [--runs N] [--results FILE] prints and writes kind, setting, name, value.
+python studies/coverage/extras.py [--runs N] [--device cuda] [--results FILE] prints and writes kind, setting, name,
+value. A part that the file holds already is replaced.
 """
 
 from __future__ import annotations
@@ -9,60 +11,160 @@ import argparse
 import csv
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from privatile.mechanism import RandomizedResponse
 from privatile.schedule import PRESETS
-from privatile.study import tuned
+from privatile.study import gpu
 from privatile.study.cells import Cell
 from privatile.study.columns import Empirical
 from privatile.study.coverage import FAMILIES, make_cell
 from privatile.study.dithered import DitheredLog
 from privatile.study.engine import run_cell
-from privatile.study.populations import Mixture
+from privatile.study.populations import Mixture, Normal
+from privatile.study.rounded import Rounded
 from privatile.study.salary import STATED_RANGE, read_salaries
-from privatile.study.tuned import TunedCell, simulate, stopping
-
-
-def arrays() -> Any:
-    """numpy, or CuPy while the study runs on a GPU."""
-    return vars(tuned)["np"]
-
+from privatile.study.scores import Simulate, on_processor, warnings
+from privatile.study.shown import self_normalized, shown
+from privatile.study.silence import silent_runs
+from privatile.study.tuned import TunedCell, TunedRuns, simulate
+from privatile.study.watching import Stopped, stopping
 
 HERE = Path(__file__).parent
-PAPER_RUNS = 1000
-"""Replications of the paper's schedules: their errors are far enough from ours."""
+BLOCK = 1000
+"""Runs in memory at a time on a processor."""
 Rows = Iterator[tuple[str, str, str, float]]
 
 
-def widths(runs: int) -> Rows:
-    """Runs that stop when the sequence is narrow enough, looked at every fourth round, at two widths."""
+def blocks(cell: TunedCell, runs: int, seed: int, simulated: Simulate) -> Iterator[TunedRuns]:
+    """All runs of a cell, some at a time on a processor, at once on a GPU."""
+    size = runs if simulated is gpu.simulate else BLOCK
+    for block, first in enumerate(range(0, runs, size)):
+        yield simulated(cell, min(size, runs - first), seed * 1000 + block)
+
+
+def widths(runs: int, simulated: Simulate) -> Rows:
+    """Runs that stop when the sequence is narrow enough, looked at after every round, at two widths."""
     for family, level, info in (("normal", 0.5, 6000), ("log-normal", 0.8, 6000), ("hete-d", 0.5, 3000)):
         cell = make_cell("stop", family=family, clients=10, truth_rate=0.5, level=level, information=info)
-        got = simulate(cell, runs, arrays().random.default_rng(31))
-        for errors in (4.5, 6.0):
-            found = stopping(cell, got, errors * cell.bound, every=4)
+        for errors in (4.0, 6.0):
+            found = watched(cell, runs, errors * cell.bound, simulated)
             for name, value in found._asdict().items():
                 yield "until-width", f"{family} τ={level:g} I={info} W={2 * errors:g} s.e.", name, value
 
 
-def joint(runs: int) -> Rows:
-    """Three levels of one run, each asked of a third of the records, intervals at Šidák's level."""
-    for family in ("normal", "hete-l", "t3"):
-        xp = arrays()
-        every = xp.ones(runs, dtype=xp.bool_)
-        for place, level in enumerate((0.3, 0.5, 0.8)):
-            cell = TunedCell(FAMILIES[family](10), (0.5,) * 10, (5000,) * 10, level)
-            got = simulate(cell, runs, xp.random.default_rng(41 + place))
-            every &= abs(got.fit.center - cell.truth) <= got.reach(0.95 ** (1 / 3))
-        yield "three levels", family, "joint coverage", float(every.mean())
+def watched(cell: TunedCell, runs: int, half_width: float, simulated: Simulate) -> Stopped:
+    """`stopping` on the GPU where the runs are simulated there."""
+    if simulated is gpu.simulate:
+        with gpu.gpu_arrays() as cupy:
+            return stopping(cell, simulate(cell, runs, cupy.random.default_rng(31)), half_width)
+    parts = [stopping(cell, got, half_width) for got in blocks(cell, runs, 31, simulated)]
+    return Stopped(*(float(np.mean(column)) for column in zip(*parts, strict=True)))
 
 
-def table2(runs: int) -> Rows:
+def joint(runs: int, simulated: Simulate) -> Rows:
+    """Several levels of one run, each asked of its share of the records, intervals at Šidák's level."""
+    for family, levels in itertools.product(
+        ("normal", "hete-l", "t3"), ((0.3, 0.5, 0.8), tuple(np.arange(1, 10) / 10))
+    ):
+        every = np.ones(runs, dtype=np.bool_)
+        for place, level in enumerate(levels):
+            # Enough records that the outermost level is inside the supported region.
+            cell = make_cell("joint", family=family, clients=10, truth_rate=0.5, level=0.1, information=2500)
+            cell = TunedCell(cell.populations, cell.truth_rates, cell.records, float(level))
+            confidence = 0.95 ** (1 / len(levels))
+            parts = [
+                shown(cell, got, (confidence,))[0].covers(cell.truth)
+                for got in blocks(cell, runs, 41 + place, simulated)
+            ]
+            every &= np.concatenate(parts)
+        yield "levels at once", f"{family}, {len(levels)} levels", "joint coverage", float(every.mean())
+
+
+def differences(runs: int, simulated: Simulate) -> Rows:
+    """The difference of two groups' quantiles, as `compare` shows it, where it is 0 and where it is not."""
+    settings = (
+        ("normal", "normal", 0.5, 2500, 2500),
+        ("normal", "log-normal", 0.5, 2500, 8000),
+        ("log-normal", "log-normal", 0.8, 2500, 20_000),
+        ("hete-d", "t3", 0.8, 4000, 2500),
+    )
+    for first, second, level, have, other in settings:
+        one = make_cell("a", family=first, clients=10, truth_rate=0.5, level=level, information=have)
+        two = make_cell("b", family=second, clients=1, truth_rate=0.5, level=level, information=other)
+        covered = []
+        pairs = zip(blocks(one, runs, 71, simulated), blocks(two, runs, 72, simulated), strict=True)
+        for a, b in ((shown(one, a)[0], shown(two, b)[0]) for a, b in pairs):
+            difference, truth = a.center - b.center, one.truth - two.truth
+            low = difference - np.hypot(a.center - a.low, b.high - b.center)
+            high = difference + np.hypot(a.high - a.center, b.center - b.low)
+            covered.append((low <= truth) & (truth <= high))
+        setting = f"{first} I={have} − {second} I={other} τ={level:g}"
+        yield "comparisons", setting, "coverage", float(np.concatenate(covered).mean())
+
+
+def others(runs: int, simulated: Simulate) -> Rows:
+    """The self-normalised interval with v(N̂) under design auto, where the plug-in's diagnostics hold."""
+    for family, clients, level in (("normal", 10, 0.5), ("log-normal", 1, 0.5), ("hete-l", 10, 0.8), ("t3", 100, 0.3)):
+        cell = make_cell("self", family=family, clients=clients, truth_rate=0.5, level=level, information=3000)
+        parts = [self_normalized(got) for got in blocks(cell, runs, 81, simulated)]
+        center, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
+        usable = np.isfinite(center)
+        covered = (low <= cell.truth) & (cell.truth <= high)
+        setting = f"{family} K={clients} τ={level:g} I=3000"
+        z = 1.959964 * cell.bound
+        yield "self-normalized", setting, "coverage", float(covered[usable].mean())
+        yield "self-normalized", setting, "width / Wald", float(((high - low) / 2)[usable].mean() / z)
+        error = float(np.abs(center - cell.truth)[usable].mean()) / (math.sqrt(2 / math.pi) * cell.bound)
+        yield "self-normalized", setting, "error / bound", error
+
+
+def steps(runs: int, simulated: Simulate) -> Rows:
+    """Populations that no smooth curve fits: the curve's interval alone, the one shown, and how many runs warn."""
+    ages, humps = Rounded(Normal(40.2, 12.0)), Mixture((Normal(30.0, 6.0), Normal(60.0, 6.0)))
+    laws = {
+        "whole years": (ages, 0.5),
+        "half rounded to 5": (Rounded(Normal(40.2, 12.0), 5.0, 0.5), 0.5),
+        "half rounded to 5, next to a heap": (Rounded(Normal(40.2, 12.0), 5.0, 0.5), 0.61),
+        "a deep trough at the median": (humps, 0.5),
+        "nothing at the median": (Mixture((Normal(20.0, 4.0), Normal(60.0, 4.0))), 0.5),
+    }
+    for (name, (law, level)), info in itertools.product(laws.items(), (2500, 6000, 60_000, 600_000)):
+        records = math.ceil(info / 10 / (level * (1 - level)) ** 2)  # I = (τ(1 − τ))²·4r²·Kn, r = ½, K = 10
+        cell = TunedCell((law,) * 10, (0.5,) * 10, (records,) * 10, level, low=0.0, high=120.0)
+        alone, covered, warned = [], [], []
+        for got in blocks(cell, runs, 101, simulated):
+            alone.append(np.abs(got.fit.center - cell.truth) <= got.reach())
+            covered.append(shown(cell, got)[0].covers(cell.truth))
+            warned.append(warnings(cell, got))
+        for what, column in (("curve alone", alone), ("shown", covered), ("warned", warned)):
+            yield "steps and gaps", f"{name} τ={level:g} I={info}", what, float(np.concatenate(column).mean())
+        silently = np.concatenate(warned) | np.concatenate(covered)
+        yield "steps and gaps", f"{name} τ={level:g} I={info}", "missed without a warning", 1.0 - float(silently.mean())
+
+
+def silences(runs: int, simulated: Simulate) -> Rows:
+    """Clients that fall silent for five rounds on average, through the estimator itself: a tenth, then three tenths."""
+    del simulated
+    with ProcessPoolExecutor() as pool:
+        for family, share in itertools.product(("normal", "hete-l"), (0.1, 0.3)):
+            cell = make_cell("silent", family=family, clients=10, truth_rate=0.5, level=0.5, information=4000)
+            size = math.ceil(runs / 64)
+            work = partial(silent_runs, cell, size, share=share, burst=5.0)
+            parts = np.concatenate(list(pool.map(work, range(64))))[:runs]
+            setting = f"{family} K=10 silent {100 * share:g}% of the rounds, 5 at a time"
+            for name, value in zip(
+                ("coverage", "width / Wald", "error / bound", "warned"), parts.mean(axis=0), strict=True
+            ):
+                yield "silent clients", setting, name, float(value)
+
+
+def table2(runs: int, simulated: Simulate) -> Rows:
     """The settings of the paper's Table 2 (ten clients that differ in location), beside its C5 and Log schedules."""
     rates: dict[str, tuple[float, ...]] = {
         "0.25": (0.25,) * 10,
@@ -72,16 +174,16 @@ def table2(runs: int) -> Rows:
     for records, level, name in itertools.product((10_000, 50_000), (0.3, 0.5, 0.8), rates):
         laws, setting = FAMILIES["hete-l"](10), f"t_T={records} τ={level:g} r={name}"
         cell = TunedCell(laws, rates[name], (records,) * 10, level)
-        got = simulate(cell, runs, arrays().random.default_rng(51))
-        off, reach = abs(got.fit.center - cell.truth), got.reach()
-        yield "table 2", setting, "auto error", float(off.mean())
-        yield "table 2", setting, "auto half-width", float(reach.mean())
-        yield "table 2", setting, "auto coverage", float((off <= reach).mean())
+        parts = [shown(cell, got)[0] for got in blocks(cell, runs, 51, simulated)]
+        center, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
+        yield "table 2", setting, "auto error", float(np.abs(center - cell.truth).mean())
+        yield "table 2", setting, "auto half-width", float(((high - low) / 2).mean())
+        yield "table 2", setting, "auto coverage", float(((low <= cell.truth) & (cell.truth <= high)).mean())
         for label, preset in (("C5", "paper-c5"), ("Log", "paper-log")):
             theirs = Cell(laws, (level,) * 10, rates[name], (0.1,) * 10, PRESETS[preset], (records,) * 10)
-            found = run_cell(theirs, PAPER_RUNS, seed=52)
+            found = run_cell(theirs, runs, seed=52)
             half = theirs.critical_value * found.normalizers**0.5
-            error = abs(found.estimates - theirs.truth)
+            error = np.abs(found.estimates - theirs.truth)
             yield "table 2", setting, f"{label} error", float(error.mean())
             yield "table 2", setting, f"{label} half-width", float(half.mean())
             yield "table 2", setting, f"{label} coverage", float((error <= half).mean())
@@ -97,38 +199,69 @@ def salaries(runs: int, path: Path) -> Rows:
         laws = tuple(DitheredLog(values, width) for values in table.values())
         ends = [math.log(end) for end in STATED_RANGE]
         cell = TunedCell(laws, (rate,) * len(table), records, level, low=ends[0], high=ends[1])
-        got = simulate(cell, runs, np.random.default_rng(61))
-        off, reach = np.abs(got.fit.center - cell.truth), got.reach()
+        parts = [shown(cell, got)[0] for got in blocks(cell, runs, 61, on_processor)]
+        _, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
+        there = math.log(float(raw.quantile(level)))
         setting = f"τ={level:g} dithered by {width:g}"
         yield "salaries", setting, "quantile", math.exp(cell.truth)
-        yield "salaries", setting, "raw quantile", float(raw.quantile(level))
-        yield "salaries", setting, "coverage", float((off <= reach).mean())
-        raw_off = np.abs(got.fit.center - math.log(float(raw.quantile(level))))
-        yield "salaries", setting, "coverage of the raw one", float((raw_off <= reach).mean())
-        yield "salaries", setting, "half-width, dollars", math.exp(cell.truth) * float(reach.mean())
+        yield "salaries", setting, "raw quantile", math.exp(there)
+        yield "salaries", setting, "coverage", float(((low <= cell.truth) & (cell.truth <= high)).mean())
+        yield "salaries", setting, "coverage of the raw one", float(((low <= there) & (there <= high)).mean())
+        yield "salaries", setting, "half-width, dollars", math.exp(cell.truth) * float(np.median(high - low) / 2)
 
 
-PARTS = {"joint": joint, "table2": table2, "widths": widths}
+PARTS: dict[str, Callable[[int, Simulate], Rows]] = {
+    "joint": joint,
+    "table2": table2,
+    "widths": widths,
+    "differences": differences,
+    "others": others,
+    "silences": silences,
+    "steps": steps,
+}
+KINDS = {
+    "joint": "levels at once",
+    "table2": "table 2",
+    "widths": "until-width",
+    "differences": "comparisons",
+    "others": "self-normalized",
+    "silences": "silent clients",
+    "steps": "steps and gaps",
+    "salaries": "salaries",
+}
+
+
+def kept(path: Path, parts: list[str]) -> list[list[str]]:
+    """Rows of the file that are not about to be replaced."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        replaced = {KINDS[name] for name in parts}
+        return [row for row in csv.reader(stream) if row[0] != "kind" and row[0] not in replaced]
 
 
 def main() -> None:
-    """Run all parts."""
+    """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--parts", nargs="*", default=[*PARTS, "salaries"], help="which parts to run")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--parts", nargs="*", default=[*PARTS, "salaries"], choices=list(KINDS), help="which to run")
     parser.add_argument("--data", type=Path, help="the salary table; without it that part is left out")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
+    simulated = gpu.simulate if chosen.device == "cuda" else on_processor
+    parts = [name for name in chosen.parts if name != "salaries" or chosen.data is not None]
+    before = kept(chosen.results, parts)
     with chosen.results.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["kind", "setting", "name", "value"])
-        parts = [part(chosen.runs) for name, part in PARTS.items() if name in chosen.parts]
-        if chosen.data is not None and "salaries" in chosen.parts:
-            parts.append(salaries(2000, chosen.data))
-        for kind, setting, name, value in itertools.chain(*parts):
-            print(f"{kind:14s} {setting:40s} {name:24s} {value:.6g}", flush=True)
-            writer.writerow([kind, setting, name, f"{value:.6g}"])
-            stream.flush()
+        writer.writerows(before)
+        for name in parts:
+            rows = PARTS[name](chosen.runs, simulated) if name in PARTS else salaries(chosen.runs, chosen.data)
+            for kind, setting, what, value in rows:
+                print(f"{kind:14s} {setting:50s} {what:24s} {value:.6g}", flush=True)
+                writer.writerow([kind, setting, what, f"{value:.6g}"])
+                stream.flush()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Score the cells of cells.toml and fill docs/intervals.md anew: python studies/coverage/run.py [--runs N].
+"""Score the cells of cells.toml and fill docs/intervals.md anew: python studies/coverage/run.py [--runs N]
+[--device cuda].
 
 A cell that results.csv holds already is not run again; --page only fills the page.
 """
@@ -9,10 +10,12 @@ import argparse
 import csv
 from pathlib import Path
 
+from privatile.study import gpu
 from privatile.study.calibration import read_table
 from privatile.study.coverage import read_cells, run_study, scored
 from privatile.study.coverage_page import calibrations, extras, filled, picture, tables, verdict
-from privatile.study.tuned import Score
+from privatile.study.scores import Score, on_processor
+from privatile.study.tuned import BLOCK
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent.parent / "docs"
@@ -31,6 +34,7 @@ def main() -> None:
     """Run what is missing, then fill the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on; fills no page")
     parser.add_argument("--results", type=Path, default=HERE / "results.csv")
     parser.add_argument("--page", action="store_true", help="run nothing, fill the page")
@@ -38,7 +42,16 @@ def main() -> None:
     cells = read_cells(HERE / "cells.toml")
     first, step = (int(text) for text in chosen.part.split("/"))
     if not chosen.page:
-        run_study(cells, chosen.runs, chosen.results, shown=show, part=(first, step))
+        on_gpu = chosen.device == "cuda"
+        run_study(
+            cells,
+            chosen.runs,
+            chosen.results,
+            shown=show,
+            part=(first, step),
+            block_size=chosen.runs if on_gpu else BLOCK,
+            simulated=gpu.simulate if on_gpu else on_processor,
+        )
     if step == 1:
         known = scored(chosen.results)
         scores = [known[cell.name] for cell in cells if cell.name in known]

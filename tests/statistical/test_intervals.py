@@ -14,7 +14,8 @@ from privatile.plug_in import plug_in, variance_share
 from privatile.scale import Identity
 from privatile.study.coverage import make_cell
 from privatile.study.populations import Normal
-from privatile.study.tuned import TunedCell, TunedRuns, ever_missed, fieller_reach, fit_runs, simulate
+from privatile.study.tuned import TunedCell, TunedRuns, fieller_reach, fit_runs, simulate
+from privatile.study.watching import ever_missed
 
 pytestmark = pytest.mark.statistical
 RUNS = 1500

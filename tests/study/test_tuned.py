@@ -10,7 +10,9 @@ from privatile.sequence import mixture_bound
 from privatile.study.coverage import FAMILIES, make_cell, read_cells, run_study, scored
 from privatile.study.coverage_page import filled, picture, table, verdict
 from privatile.study.dithered import DitheredLog
-from privatile.study.tuned import mixture_bounds, score, simulate, stopping
+from privatile.study.scores import score
+from privatile.study.tuned import simulate
+from privatile.study.watching import mixture_bounds, stopping
 
 
 def test_bounds_for_many_looks_are_those_for_one() -> None:

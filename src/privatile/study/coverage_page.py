@@ -9,7 +9,7 @@ from privatile.auto import SUPPORTED
 from privatile.diagnostics import supported
 from privatile.study.calibration import Calibration
 from privatile.study.coverage import coverage_error
-from privatile.study.tuned import Score
+from privatile.study.scores import Score
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")
 COVERAGE_BAND = (0.935, 0.965)

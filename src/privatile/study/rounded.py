@@ -1,0 +1,39 @@
+"""Heaped populations: a share of the records is rounded to multiples of a unit, as people round ages and salaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.study.populations import Population, check_positive
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rounded(Population):
+    """A population of which a `share` is rounded to the nearest multiple of `unit`: its CDF jumps there.
+
+    >>> from privatile.study.populations import Normal
+    >>> ages = Rounded(Normal(40.2, 12.0))
+    >>> round(ages.cdf(39.9), 4) == round(ages.cdf(39.1), 4) < ages.cdf(40.0)
+    True
+    """
+
+    inner: Population
+    unit: float = 1.0
+    share: float = 1.0
+    smooth = False
+
+    def __post_init__(self) -> None:
+        check_positive("unit", self.unit)
+
+    def _cdf(self, x: Floats) -> Floats:
+        heaped = self.inner._cdf((np.floor(x / self.unit) + 0.5) * self.unit)
+        return self.share * heaped + (1.0 - self.share) * self.inner._cdf(x)
+
+    def _density(self, x: Floats) -> Floats:
+        """Of the population before rounding: there is none at a jump."""
+        return self.inner._density(x)
