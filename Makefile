@@ -56,7 +56,7 @@ demo: $(VENV)/.base
 # Flower pins packages that the rest does not, so it lives in an environment of its own.
 $(FLOWER)/.test: pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt -e '.[flower]'
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt -e '.[flower,federation]'
 	touch $@
 
 flower: $(VENV)/.test $(FLOWER)/.test

@@ -9,12 +9,13 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from apps.flower import simulate
 from flwr.app import ConfigRecord, Context, Message, RecordDict  # type: ignore[import-not-found]
 from flwr.supercore.task_identity import TaskIdentity  # type: ignore[import-not-found]
 
@@ -24,9 +25,14 @@ from privatile.federation.over_flower import open_study_run, study_client_app
 from privatile.federation.study import Study, load_study, study_toml
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
-from tests.federation.flower_smoke import ledger_coins, node_settings, position, transcript
+from tests.federation.flower_smoke import ledger_coins, position, transcript
 
 PLANTED = 123456.789
+
+
+def node_settings(folder: Path, name: str) -> dict[str, Any]:
+    run = {"study": f"{folder}/study.toml", "store": f"{folder}/run.db"}
+    return dict(simulate.node(run, "value", name, f"{folder}/{name}.csv"))
 
 
 def context(settings: dict[str, Any], node: int = 1) -> Any:
@@ -35,7 +41,9 @@ def context(settings: dict[str, Any], node: int = 1) -> Any:
 
 
 def ask(app: Any, where: Any, questions: list[Question], given: int = 0) -> Any:
-    record = ConfigRecord({"questions": [one.to_json() for one in questions], "given": given})
+    lines = [one.to_json() for one in questions]
+    names = [where.node_config.get("client", "site0")] * len(lines)
+    record = ConfigRecord({"clients": names, "questions": lines, "given": [given] * len(lines)})
     message = Message(RecordDict({flower.RECORD: record}), dst_node_id=where.node_id, message_type="query")
     message.metadata.__dict__["_message_id"] = "1"
     return app(message, where).content[flower.RECORD]
@@ -82,7 +90,7 @@ def furnished(folder: Path, study: Study) -> Path:
     for k, (name, terms) in enumerate(study.clients.items()):
         values = np.random.default_rng(k).normal(50.0, 10.0, terms.records)
         (folder / f"{name}.csv").write_text("value\n" + "\n".join(map(repr, values.tolist())) + "\n")
-        shutil.copy(folder.parent / f"{name}.db", folder / f"{name}.db")
+        shutil.copy(folder.parent / f"{name}-ledger.db", folder / f"{name}-ledger.db")
     return folder
 
 
@@ -135,10 +143,8 @@ def one_client(folder: Path, study: Study) -> dict[str, Any]:
 def a_failure(study: Study) -> dict[str, Any]:
     """What a reader of data says stays at the site."""
 
-    @contextlib.contextmanager
-    def broken(where: Any) -> Iterator[Any]:
+    def broken(where: Any) -> contextlib.AbstractContextManager[Any]:
         raise ValueError(f"could not convert {PLANTED}")
-        yield
 
     asked = Question(study.run, 1, 0.5, 50.0, 6)
     return dict(ask(flower.client_app(broken, name=lambda where: "site0"), context({}), [asked]))
@@ -162,11 +168,11 @@ def run_over(folder: Path, study: Study, prepare: Callable[[Grid, dict[str, int]
 
 def whole_runs(folder: Path, study: Study) -> dict[str, Any]:
     """Runs with restarts, stale messages, silence and impostors, beside a quiet one."""
-    flower.PAUSE = 0.01  # type: ignore[misc]
+    flower.PAUSE = 0.01
     names = list(study.clients)
 
     def book(where: Path) -> list[Any]:
-        entries = [position(where / f"{name}.db") for name in names]
+        entries = [position(where / f"{name}-ledger.db") for name in names]
         return [transcript(where / "run.db"), *((sequence, head.hex()) for sequence, head in entries)]
 
     def restarting(grid: Grid, homes: dict[str, int]) -> None:
@@ -181,10 +187,10 @@ def whole_runs(folder: Path, study: Study) -> dict[str, Any]:
         grid.twice = True
 
     def fading(grid: Grid, homes: dict[str, int]) -> None:
-        grid.before = lambda grid: grid.silent.update({homes[names[1]]} if grid.sent > 4 else ())
+        grid.before = lambda grid: grid.silent.update({homes[names[1]]} if grid.sent > 3 else ())
 
     def impostor(grid: Grid, homes: dict[str, int]) -> None:
-        # After it was met, one node answers with the other's data and in the other's name.
+        # After the first round one node answers with the other's data and in the other's name.
         grid.as_node = lambda node: homes[names[0]] if grid.sent > 2 else node
 
     quiet = furnished(folder / "quiet", study)
@@ -199,11 +205,12 @@ def whole_runs(folder: Path, study: Study) -> dict[str, Any]:
     # Started again with the client back, the run goes on and ends.
     facts["resumed"] = [run_over(where, study, lambda grid, homes: None), len(transcript(where / "run.db"))]
     where = furnished(folder / "impostor", study)
-    facts["impostor"] = [run_over(where, study, impostor), transcript(where / "run.db")]
+    facts["impostor"] = [run_over(where, study, impostor), [row[6][1] for row in transcript(where / "run.db")]]
+    facts["impostor"].append([row[6][1] for row in transcript(quiet / "run.db")][:1])
     # The ledger is put back to its beginning in mid-run: the client refuses, and nothing is asked twice.
     where = furnished(folder / "gone back", study)
     run_over(where, study, fading)
-    shutil.copy(folder / f"{names[0]}.db", where / f"{names[0]}.db")
+    shutil.copy(folder / f"{names[0]}-ledger.db", where / f"{names[0]}-ledger.db")
     facts["gone back"] = run_over(where, study, lambda grid, homes: None)
     return facts
 

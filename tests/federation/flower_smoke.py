@@ -1,8 +1,8 @@
-"""A study over Flower's simulation runtime, with draws that a test knows.
+"""apps/flower/simulate.py with draws that a test knows.
 
 Runs in an environment of its own, because Flower pins packages that this project does not:
     python -m tests.federation.flower_smoke FOLDER
-The folder holds study.toml and, for each client, NAME.csv and the ledger NAME.db; the run goes to run.db.
+The folder holds study.toml and, for each client, NAME.csv and NAME-ledger.db; the run goes to run.db.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from apps.flower import simulate
 from numpy.typing import NDArray
 
 from privatile.client.ledger import Ledger
-from privatile.federation.over_flower import study_client_app, study_server_app
+from privatile.federation.over_flower import MakeCoins
 from privatile.federation.study import load_study
 from privatile.server.store import RunStore
 
@@ -39,8 +40,8 @@ class RoundCoins:
         return coins
 
 
-def ledger_coins(names: list[str]) -> Any:
-    """`make_coins` for a client that is opened anew for every message: its ledger says how far it is."""
+def ledger_coins(names: list[str]) -> MakeCoins:
+    """For a client that is opened anew for every message: its ledger says how far it is."""
     return lambda client, ledger: RoundCoins(names.index(client), ledger.position.sequence)
 
 
@@ -59,31 +60,12 @@ def position(path: Path) -> tuple[int, bytes]:
         return ledger.position.sequence, ledger.position.head
 
 
-def node_settings(folder: Path, name: str) -> dict[str, Any]:
-    return {
-        "client": name,
-        "study": str(folder / "study.toml"),
-        "source": str(folder / f"{name}.csv"),
-        "value": "value",
-        "ledger": str(folder / f"{name}.db"),
-        "max-epsilon": 1.0,
-    }
-
-
 def main(folder: Path) -> None:
-    from flwr.simulation import run_simulation  # type: ignore[import-not-found]
-
     names = list(load_study(folder / "study.toml").clients)
-    here = str(folder)
-
-    def settings(context: Any) -> dict[str, Any]:
-        return node_settings(Path(here), names[int(context.node_config["partition-id"])])
-
-    run_simulation(
-        study_server_app(lambda context: {"study": f"{here}/study.toml", "store": f"{here}/run.db"}),
-        study_client_app(ledger_coins(names), settings=settings),
-        num_supernodes=len(names),
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 1, "_node_ip_address": "127.0.0.1"}},
+    sources = [f"{name}={folder / name}.csv" for name in names]
+    simulate.main(
+        [str(folder / "study.toml"), *sources, "--value", "value", "--store", str(folder / "run.db")],
+        ledger_coins(names),
     )
 
 

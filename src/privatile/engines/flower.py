@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from privatile.client.responder import Responder, answer_all
-from privatile.errors import LedgerError, PrivatileError, ProtocolError, RunPaused, SiteRefusal, require
+from privatile.errors import LedgerError, PrivatileError, RunPaused, SiteRefusal, require
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
 
@@ -55,13 +55,9 @@ def client_app(
         try:
             if name is not None:
                 fields["client"] = name(context)
-            questions = [Question.from_json(text) for text in message.content[RECORD]["questions"]]
-            for question in questions:
-                agree(context, question)
             with open_responder(context) as responder:
                 client = fields.setdefault("client", responder.client)
-                _refuse_older_ledger(responder, int(message.content[RECORD]["given"]))
-                answers = answer_all((responder, question) for question in questions)
+                answers = _answer(responder, client, message.content[RECORD], lambda one: agree(context, one))
             fields["answers"] = [replace(answer, client=client).to_json() for answer in answers]
         except PrivatileError as error:
             log.error("refused: %s", error)
@@ -76,11 +72,17 @@ def client_app(
     return app
 
 
-class Pace(NamedTuple):
-    """How long a round waits for its answers, in seconds, and for how many rounds a silent client is stood in for."""
-
-    deadline: float = 600.0
-    patience: int = 20
+def _answer(
+    responder: Responder, client: str, asked: Mapping[str, Any], agree: Callable[[Question], None]
+) -> list[Answer]:
+    """Answer what is addressed to this client, all of it or nothing."""
+    questions = []
+    for addressee, text, given in zip(asked["clients"], asked["questions"], asked["given"], strict=True):
+        if addressee == client:
+            _refuse_older_ledger(responder, given)
+            questions.append(Question.from_json(text))
+            agree(questions[-1])
+    return answer_all((responder, question) for question in questions)
 
 
 def _refuse_older_ledger(responder: Responder, given: int) -> None:
@@ -92,6 +94,13 @@ def _refuse_older_ledger(responder: Responder, given: int) -> None:
             f"{asked}. It was restored from a backup, or another one is in use: records could answer twice. Give the "
             "ledger that answered; if it is lost, this client can take no further part in the run."
         )
+
+
+class Pace(NamedTuple):
+    """How long a round waits for its answers, in seconds, and for how many rounds a silent client is stood in for."""
+
+    deadline: float = 600.0
+    patience: int = 20
 
 
 def server_app(
@@ -158,14 +167,12 @@ class _Rounds:
         found: dict[str, list[int]] = {}
         until = time.monotonic() + self._deadline
         while True:
-            online = self._meet()
-            missing = {name: asked for name, asked in questions.items() if name not in found and name in online}
-            for name, answers in self._ask(missing, until):
-                try:
-                    asked = questions[name]
-                    found[name] = [answer.check(one).ones for answer, one in zip(answers, asked, strict=True)]
-                except (ValueError, ProtocolError):
-                    log.warning("an answer of client %r was rejected", name)
+            asked = self._addresses([name for name in questions if name not in found])
+            for node, fields in self._send(asked, questions, max(PAUSE, until - time.monotonic())):
+                name = self._sender(node, fields, asked[node])
+                counts = None if name is None else _counts(name, fields, questions[name])
+                if name is not None and counts is not None:
+                    self._nodes[name], found[name] = node, counts
             silent = [name for name in questions if name not in found]
             if found and all(self._may_stand_in(name) for name in silent):
                 return found
@@ -181,48 +188,44 @@ class _Rounds:
         used = [track.state.used[place] for track in self._coordinator.tracks if track.ask is not None]
         return all(0 < one <= self._patience for one in used)
 
-    # -- nodes ---------------------------------------------------------------------------------------------------
+    def _addresses(self, names: Sequence[str]) -> dict[int, list[str]]:
+        """Which nodes to ask, each for the clients it is or may be.
 
-    def _meet(self) -> dict[str, int]:
-        """The clients that are there, and their nodes. A client that was restarted may come as another node."""
+        A client that has not been met, or was restarted, may be any node that is nobody yet.
+        """
         there = set(self._grid.get_node_ids())
         self._strangers &= there
-        unknown = there - set(self._nodes.values()) - self._strangers
-        if unknown and any(self._nodes.get(name) not in there for name in self._names):
-            for node, fields in self._send({node: ([], 0) for node in unknown}, self._deadline):
-                name = str(fields.get("client", ""))
-                if "failed" in fields:
-                    continue  # it is greeted again
-                if name not in self._names or self._nodes.get(name) in there:
-                    log.warning("node %s, client %r, is none of this run's, or is there already", node, name)
-                    self._strangers.add(node)
-                    continue
-                _refuse_refusal(name, fields)
-                self._nodes[name] = node
-        return {name: node for name, node in self._nodes.items() if node in there}
+        self._nodes = {name: node for name, node in self._nodes.items() if node in there}
+        asked = {self._nodes[name]: [name] for name in names if name in self._nodes}
+        lost = [name for name in names if name not in self._nodes]
+        if lost:
+            asked |= dict.fromkeys(there - set(self._nodes.values()) - self._strangers, lost)
+        return asked
 
-    def _ask(self, questions: Mapping[str, Sequence[Question]], until: float) -> Iterable[tuple[str, list[Answer]]]:
-        """(client, answers) of those that reply in time, in form and in their own name."""
-        names = {self._nodes[name]: name for name in questions}
-        asked = {self._nodes[name]: (each, self._given[name]) for name, each in questions.items()}
-        for node, fields in self._send(asked, max(PAUSE, until - time.monotonic())):
-            name = names[node]
-            _refuse_refusal(name, fields)
-            try:
-                if fields["client"] != name:
-                    raise ProtocolError("a node answers for another client.")
-                answers = [Answer.from_json(text) for text in fields["answers"]]
-            except (KeyError, TypeError, ProtocolError):
-                log.warning("a reply of client %r was malformed", name)
-                continue
-            yield name, answers
+    def _sender(self, node: int, fields: Any, expected: Sequence[str]) -> str | None:
+        """Who replies; nobody where it is none of those that were asked there, or where it failed."""
+        known = node in self._nodes.values()
+        name = str(fields.get("client", expected[0] if known else ""))
+        if name not in expected or self._nodes.get(name, node) != node:
+            log.warning("node %s, client %r, is not one that was asked there", node, name)
+            self._strangers |= {node} if name and not known else set()
+            return None
+        if "refused" in fields:
+            raise SiteRefusal(f"client {name} refuses ({fields['refused']}). Its own log says why.")
+        if "failed" in fields:
+            log.warning("client %r failed (%s); its own log says more", name, fields["failed"])
+            return None
+        return name
 
-    def _send(self, asked: Mapping[int, tuple[Sequence[Question], int]], timeout: float) -> Iterable[tuple[int, Any]]:
-        """Send each node its questions, and what it has given; (node, fields) of those that reply in time."""
+    def _send(
+        self, asked: Mapping[int, Sequence[str]], questions: Mapping[str, Sequence[Question]], timeout: float
+    ) -> Iterable[tuple[int, Any]]:
+        """Send each node what is addressed to its clients; (node, fields) of those that reply in time."""
         messages = []
-        for node, (questions, given) in asked.items():
-            lines = [question.to_json() for question in questions]
-            record = self._flwr.ConfigRecord({"questions": lines, "given": given})
+        for node, names in asked.items():
+            lines = [(name, one.to_json(), self._given[name]) for name in names for one in questions[name]]
+            clients, texts, given = (list(column) for column in zip(*lines, strict=True))
+            record = self._flwr.ConfigRecord({"clients": clients, "questions": texts, "given": given})
             content = self._flwr.RecordDict({RECORD: record})
             messages.append(self._flwr.Message(content=content, message_type="query", dst_node_id=node))
         if not messages:
@@ -235,7 +238,11 @@ class _Rounds:
             yield node, reply.content[RECORD]
 
 
-def _refuse_refusal(name: str, fields: Any) -> None:
-    """A client that refuses ends the run here; asking again is no cure."""
-    if "refused" in fields:
-        raise SiteRefusal(f"client {name} refuses ({fields['refused']}). Its own log says why.")
+def _counts(name: str, fields: Any, questions: Sequence[Question]) -> list[int] | None:
+    """The counts of a reply; nothing where they are not what was asked for."""
+    try:
+        answers = [Answer.from_json(text) for text in fields["answers"]]
+        return [answer.check(one).ones for answer, one in zip(answers, questions, strict=True)]
+    except (KeyError, TypeError, ValueError):
+        log.warning("a reply of client %r was rejected", name)
+        return None
