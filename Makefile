@@ -53,10 +53,12 @@ site: $(VENV)/.test
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
 
-# Flower pins packages that the rest does not, so it lives in an environment of its own.
+# Flower pins packages that the rest does not, so it lives in an environment of its own. Most of its modules are
+# never imported here: compiling them all would take as long as installing them.
 $(FLOWER)/.test: pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt -e '.[flower,federation]'
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -c constraints-flower.txt -e '.[flower,federation]'
 	touch $@
 
 flower: $(VENV)/.test $(FLOWER)/.test
