@@ -9,7 +9,7 @@ server has counts of; a ledger that knows of fewer has gone back, or is new, and
 Flower sends the text of an exception to the server. So none leaves a client here: the text is logged at the site, and
 its kind alone crosses.
 
-Telemetry: start every Flower process with FLWR_TELEMETRY_ENABLED=0. This is the only file that imports flwr.
+Telemetry: start every Flower process with FLWR_TELEMETRY_ENABLED=0. No other file of the package imports flwr.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from privatile.server.coordinator import Coordinator
 log = logging.getLogger("privatile.engines.flower")
 
 RECORD = "privatile"
-"""The one record of a message; it holds questions, or counts, as lines of JSON."""
+"""The one record of a message. To a client, three lists of equal length: `clients`, `questions` (lines of JSON) and
+`given` (records that the server has that client's counts of). Back: `client`, and `answers` (lines of JSON), or
+`refused` or `failed` with the kind of error."""
 
 PAUSE = 1.0
 """Seconds before nodes are looked for again; Flower itself looks for messages every three."""
