@@ -32,7 +32,7 @@ from tests.federation.flower_smoke import RoundCoins, position, transcript
 from tests.federation.kit import REPOSITORY, Federation, make_study
 
 BIN = REPOSITORY / ".venv-flower" / "bin"
-LONGEST = 300.0
+LONGEST = 400.0
 """Seconds: a run over Flower that takes longer has hung."""
 
 
@@ -105,7 +105,7 @@ def furnish_ledgers(study: Study, *folders: Path) -> None:
 
 
 def test_in_process_broker_and_flower_runs_agree_bit_for_bit(tmp_path: Path, environment: dict[str, str]) -> None:
-    study = make_study(2, rounds=4, length=6)
+    study = make_study(2, rounds=4, length=6, deadline=LONGEST)
     names = list(study.clients)
     federation = Federation(tmp_path / "federation", study)
     over_flower, local, changed = (tmp_path / name for name in ("flower", "local", "changed"))
