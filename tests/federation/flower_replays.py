@@ -58,7 +58,6 @@ class Grid:
         self.before: Callable[[Grid], None] = lambda grid: None
         self.twice = False
         self.silent: set[int] = set()
-        self.as_node: Callable[[int], int] = lambda node: node
         self.kept: list[Any] = []
 
     def get_node_ids(self) -> Iterable[int]:
@@ -71,7 +70,7 @@ class Grid:
             self.sent += 1
             node = message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = str(self.sent)
-            app, settings = self.nodes[self.as_node(node)]
+            app, settings = self.nodes[node]
             if node in self.silent:
                 continue
             for stale in self.kept if self.twice else []:
@@ -190,8 +189,18 @@ def whole_runs(folder: Path, study: Study) -> dict[str, Any]:
         grid.before = lambda grid: grid.silent.update({homes[names[1]]} if grid.sent > 3 else ())
 
     def impostor(grid: Grid, homes: dict[str, int]) -> None:
-        # After the first round one node answers with the other's data and in the other's name.
-        grid.as_node = lambda node: homes[names[0]] if grid.sent > 2 else node
+        honest, settings = grid.nodes[homes[names[1]]]
+
+        def forging(message: Any, where: Any) -> Any:
+            # After the first round this node answers in the other's name, and says yes for everybody.
+            asked = [Question.from_json(text) for text in message.content[flower.RECORD]["questions"]]
+            if asked[0].round == 1:
+                return honest(message, where)
+            answers = [Answer(one.run, one.round, names[0], one.level, one.length).to_json() for one in asked]
+            record = ConfigRecord({"client": names[0], "answers": answers})
+            return Message(RecordDict({flower.RECORD: record}), reply_to=message)
+
+        grid.nodes[homes[names[1]]] = forging, settings
 
     quiet = furnished(folder / "quiet", study)
     facts: dict[str, Any] = {"quiet": run_over(quiet, study, lambda grid, homes: None)}
@@ -205,8 +214,8 @@ def whole_runs(folder: Path, study: Study) -> dict[str, Any]:
     # Started again with the client back, the run goes on and ends.
     facts["resumed"] = [run_over(where, study, lambda grid, homes: None), len(transcript(where / "run.db"))]
     where = furnished(folder / "impostor", study)
-    facts["impostor"] = [run_over(where, study, impostor), [row[6][1] for row in transcript(where / "run.db")]]
-    facts["impostor"].append([row[6][1] for row in transcript(quiet / "run.db")][:1])
+    facts["impostor"] = [run_over(where, study, impostor), [row[6] for row in transcript(where / "run.db")]]
+    facts["quiet counts"] = [row[6] for row in transcript(quiet / "run.db")]
     # The ledger is put back to its beginning in mid-run: the client refuses, and nothing is asked twice.
     where = furnished(folder / "gone back", study)
     run_over(where, study, fading)
