@@ -1,12 +1,18 @@
 # `make test` and `make demo` need only a Python of 3.11 or newer: everything else is set up in .venv.
 PYTHON ?= python3
 VENV := .venv
+FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
 EXTRAS := tables,study,dask,report,dashboard,federation,broker,docs,test
 
-.PHONY: test demo browser screenshots site constraints lint types contract unit flower format clean
+.PHONY: test checks demo browser screenshots site constraints lint types contract unit flower format clean
 
-test: lint types contract unit
+# Flower's environment is made while the others are and while the checks run; the tests start when all is there.
+test:
+	$(MAKE) --no-print-directory -j2 checks $(FLOWER)/.test
+	$(MAKE) --no-print-directory unit
+
+checks: lint types contract
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privatile needs Python 3.11 or newer")'
@@ -28,8 +34,8 @@ types: $(VENV)/.test
 contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
-unit: $(VENV)/.test browser
-	PRIVATILE_BROWSER=required $(RUN) -m pytest
+unit: $(VENV)/.test $(FLOWER)/.test browser
+	PRIVATILE_BROWSER=required PRIVATILE_FLOWER=required $(RUN) -m pytest
 
 # Debian's chromium, for tests that look at pages as people do.
 browser:
@@ -47,19 +53,26 @@ site: $(VENV)/.test
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
 
-# Flower pins packages that the rest does not, so it lives in an environment of its own.
-flower: $(VENV)/.test
-	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
-	.venv-flower/bin/pip install --quiet --disable-pip-version-check -e '.[flower]'
-	$(RUN) -m pytest tests/federation/test_flower.py -rs
+# Flower pins packages that the rest does not, so it lives in an environment of its own. Most of its modules are
+# never imported here: compiling them all would take as long as installing them.
+$(FLOWER)/.test: pyproject.toml constraints-flower.txt
+	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -c constraints-flower.txt -e '.[flower,federation]'
+	touch $@
+
+flower: $(VENV)/.test $(FLOWER)/.test
+	PRIVATILE_FLOWER=required $(RUN) -m pytest tests/federation/test_flower.py
 
 format: $(VENV)/.test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
 
-constraints: $(VENV)/.test
-	( echo "# Versions this project was tested with. Regenerate with: make constraints"; \
-	  $(RUN) -m pip freeze --exclude-editable --exclude privatile | grep -v ' @ ' ) > constraints.txt
+constraints: $(VENV)/.test $(FLOWER)/.test
+	for each in "$(VENV) constraints.txt" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \
+	  ( echo "# Versions this project was tested with. Regenerate with: make constraints"; \
+	    $$1/bin/python -m pip freeze --exclude-editable --exclude privatile | grep -v ' @ ' ) > $$2; \
+	done

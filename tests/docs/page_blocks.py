@@ -8,6 +8,7 @@ first failure. A code block with a caption is written to the file that the capti
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import subprocess
@@ -20,12 +21,13 @@ FENCE = re.compile(
     re.S | re.M,
 )
 CAPTION = re.compile(r":caption: (?P<name>[\w.-]+)\n+(?P<content>.*)", re.S)
-NOT_HERE = ("pip install", "make ", "apt-get ")
-"""Commands that set up the very environment the tests run in: `make test` itself has run them before."""
+NOT_HERE = ("pip install", "make ", "apt-get ", "python apps/flower/simulate.py")
+"""Commands that set up the very environment the tests run in (`make test` itself has run them before), and one that
+`tests/federation/test_flower.py` runs with draws it knows."""
 
 
-PORT = "47222"
-"""The port that pages name; here any free one, so that two test runs on one machine do not meet."""
+PORTS = ("47222", "47223", "47224")
+"""The ports that pages name; here any free ones, so that two test runs on one machine do not meet."""
 
 
 class Block(NamedTuple):
@@ -66,16 +68,23 @@ def commands(body: str) -> str:
     return "\n".join(kept)
 
 
-def free_port() -> str:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+def free_ports(count: int) -> list[str]:
+    """Ports that nobody listens on, no two the same."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [str(probe.getsockname()[1]) for probe in probes]
+
+
+def with_ports(script: str, ports: dict[str, str]) -> str:
+    """The script, with free ports in place of those the page names; one pass, so that none is replaced twice."""
+    return re.sub("|".join(ports), lambda match: ports[match[0]], script)
 
 
 def main(page: Path) -> None:
     """Run them; the first failure ends it with the block's line."""
-    port = free_port()
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     namespace: dict[str, object] = {"__name__": "__page__"}
     for block in blocks(page.read_text(encoding="utf-8")):
         where = f"{page}:{block.line}"
@@ -84,7 +93,7 @@ def main(page: Path) -> None:
             Path(block.language.removeprefix("file ")).write_text(block.body, encoding="utf-8")
         elif block.language == "python":
             exec(compile(block.body, where, "exec"), namespace)
-        elif script := commands(block.body).replace(PORT, port):
+        elif script := with_ports(commands(block.body), ports):
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], stdin=subprocess.DEVNULL, check=False)
             if done.returncode:
                 sys.exit(f"{where}: ended with {done.returncode}:\n{script}")

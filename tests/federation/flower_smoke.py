@@ -1,101 +1,72 @@
-"""A few rounds over Flower's simulation runtime, and the same in process with the same draws: bit for bit.
+"""apps/flower/simulate.py with draws that a test knows.
 
 Runs in an environment of its own, because Flower pins packages that this project does not:
-    python tests/federation/flower_smoke.py FOLDER
+    python -m tests.federation.flower_smoke FOLDER
+The folder holds study.toml and, for each client, NAME.csv and NAME-ledger.db; the run goes to run.db.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-
 import numpy as np
+from apps.flower import simulate
 from numpy.typing import NDArray
 
 from privatile.client.ledger import Ledger
-from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import MappingSource
-from privatile.engines import flower, in_process
-from privatile.mechanism import RandomizedResponse
-from privatile.server.coordinator import Coordinator
+from privatile.federation.over_flower import MakeCoins
+from privatile.federation.study import load_study
 from privatile.server.store import RunStore
-from privatile.spec import ClientSpec, RunSpec
-
-NAMES = ("north", "south")
-ROUNDS, LENGTH = 4, 6
 
 
-class LedgerCoins:
-    """Draws that depend on the client and on where its ledger stands, not on the process that answers."""
+class RoundCoins:
+    """Draws that depend on the client and on how many answers came before, not on the process that answers.
 
-    def __init__(self, ledger: Ledger, place: int) -> None:
-        self._ledger, self._place = ledger, place
+    `turned` = (answer, record, threshold): that one draw takes the other side, so that one report turns.
+    """
+
+    def __init__(self, place: int, answers: int = 0, turned: tuple[int, int, int] | None = None) -> None:
+        self._place, self._answers, self._turned = place, answers, turned
 
     def draw(self, count: int) -> NDArray[np.uint64]:
-        rng = np.random.default_rng([7, self._place, self._ledger.position.sequence])
-        return rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
+        rng = np.random.default_rng([7, self._place, self._answers])
+        coins = rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
+        if self._turned is not None and self._turned[0] == self._answers:
+            _, record, threshold = self._turned
+            coins[record] = 0 if coins[record] >= threshold else (1 << 64) - 1
+        self._answers += 1
+        return coins
 
 
-def specification() -> RunSpec:
-    mechanism = RandomizedResponse.from_epsilon(1.0)
-    clients = tuple(ClientSpec(name, mechanism.threshold, 0.5, ROUNDS * LENGTH) for name in NAMES)
-    return RunSpec("x", (0.5,), clients, "linear", 0.0, 100.0, design="rounds", rounds=ROUNDS)
+def ledger_coins(names: list[str]) -> MakeCoins:
+    """For a client that is opened anew for every message: its ledger says how far it is."""
+    return lambda client, ledger: RoundCoins(names.index(client), ledger.position.sequence)
 
 
-@contextlib.contextmanager
-def responder(book: Path, name: str) -> Iterator[Responder]:
-    place = NAMES.index(name)
-    values = np.random.default_rng(place).normal(50.0, 10.0, ROUNDS * LENGTH)
-    with Ledger.open(book) as ledger:
-        column = shuffle(MappingSource({name: values}, "x"), ledger)[name]
-        yield Responder("smoke", column, RandomizedResponse.from_epsilon(1.0), ledger, LedgerCoins(ledger, place))
-
-
-def transcript(path: Path) -> list[Any]:
+def transcript(path: Path) -> list[tuple[Any, ...]]:
+    """Every stored number of a run, to the last bit; the clock alone is left out."""
     store = RunStore.open(path, read_only=True)
-    rows = [[one.round, one.query, list(one.lengths), list(one.ones), one.after] for one in store.rounds()]
+    rows = [tuple(one)[:-1] for one in store.rounds()]
     store.close()
     return rows
 
 
+def position(path: Path) -> tuple[int, bytes]:
+    """Entries of a ledger, and the head of the hash chain over all of them: questions, spans, counts."""
+    with Ledger.open(path, read_only=True) as ledger:
+        ledger.verify()
+        return ledger.position.sequence, ledger.position.head
+
+
 def main(folder: Path) -> None:
-    from flwr.simulation import run_simulation  # type: ignore[import-not-found]
-
-    for name in NAMES:
-        with Ledger.open(folder / f"{name}.db") as ledger, ledger.transaction():
-            pass
-        shutil.copy(folder / f"{name}.db", folder / f"{name}.copy.db")
-
-    def open_responder(context: Any) -> contextlib.AbstractContextManager[Responder]:
-        name = NAMES[int(context.node_config["partition-id"])]
-        return responder(folder / f"{name}.db", name)
-
-    def open_coordinator(context: Any) -> Coordinator:
-        return Coordinator(RunStore.create(folder / "flower.db", "smoke", specification()))
-
-    run_simulation(
-        flower.server_app(open_coordinator, deadline=120.0, done=lambda coordinator: coordinator.store.close()),
-        flower.client_app(open_responder),
-        num_supernodes=len(NAMES),
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 1}},
+    names = list(load_study(folder / "study.toml").clients)
+    sources = [f"{name}={folder / name}.csv" for name in names]
+    simulate.main(
+        [str(folder / "study.toml"), *sources, "--value", "value", "--store", str(folder / "run.db")],
+        ledger_coins(names),
     )
-    local = Coordinator(RunStore.create(folder / "local.db", "smoke", specification()))
-    with contextlib.ExitStack() as stack:
-        sides = [stack.enter_context(responder(folder / f"{name}.copy.db", name)) for name in NAMES]
-        in_process.run(local, sides)
-    local.store.close()
-    one, two = transcript(folder / "flower.db"), transcript(folder / "local.db")
-    print(json.dumps({"rounds": len(one), "same": one == two}))
 
 
 if __name__ == "__main__":

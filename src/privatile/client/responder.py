@@ -115,6 +115,10 @@ class Responder:
             return limit - start
         return sum(len(stretch.values) for stretch in self._walk(start, limit, CHUNK))
 
+    def asked(self) -> int:
+        """How many records have answered this run, by the ledger."""
+        return self._account.asked()
+
     def _somebody(self) -> bool:
         """Whether anybody may answer."""
         start, limit = self._account.window()

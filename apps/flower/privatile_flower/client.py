@@ -1,0 +1,5 @@
+"""A site's side. Node config: `client`, `study`, `source`, `value`, `ledger`, `max-epsilon`."""
+
+from privatile.federation.over_flower import study_client_app
+
+app = study_client_app()

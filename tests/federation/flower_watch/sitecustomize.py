@@ -1,0 +1,54 @@
+"""Every Python process that finds this on its path writes down, and is denied, what it would send off this machine.
+
+Python imports a module of this name at start. $PRIVATILE_WATCH names a folder: `started` gets a line a process,
+`outside` one a host that a process looked up or connected to. Connecting a datagram socket sends nothing (Ray does it
+to learn this machine's own address) and is let be.
+"""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+FOLDER = Path(os.environ["PRIVATILE_WATCH"])
+HERE = {None, "", "localhost", "0.0.0.0", "::", "::1", socket.gethostname()}
+
+
+def note(name: str, text: str) -> None:
+    with (FOLDER / name).open("a") as file:
+        file.write(f"{Path([*sys.orig_argv, '', ''][1]).name} {text}\n")
+
+
+def own_addresses() -> set[str]:
+    """What this machine is called from outside, found without sending."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return set()
+        return {probe.getsockname()[0]}
+
+
+def watch(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"):
+        host = arguments[0]
+    elif event in ("socket.connect", "socket.sendto"):
+        link, address = arguments[:2]
+        if not isinstance(link, socket.socket) or link.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        if event == "socket.connect" and link.type & socket.SOCK_DGRAM:
+            return
+        host = address[0] if isinstance(address, tuple) else address
+    else:
+        return
+    text = host.decode(errors="replace") if isinstance(host, bytes) else host
+    plain = text.removeprefix("::ffff:") if isinstance(text, str) else text
+    if plain in HERE or (isinstance(plain, str) and plain.startswith("127.")):
+        return
+    note("outside", f"{event} {plain}")
+    raise OSError("the tests let nothing off this machine")
+
+
+HERE |= own_addresses()
+note("started", "")
+sys.addaudithook(watch)
