@@ -16,10 +16,11 @@ from privatile.errors import StoreError
 from privatile.estimator import Ask, Plan, RoundState, begin, step
 from privatile.inference import Trajectory
 from privatile.protocol import Question
+from privatile.rearrangement import rearranged
 from privatile.result import QuantileResult
 from privatile.server.store import RunStore, Statement, StoredRound
 from privatile.spec import RunSpec
-from privatile.summary import narrow_enough, rearranged, summarize
+from privatile.summary import narrow_enough, summarize
 
 
 class Round(NamedTuple):
