@@ -11,13 +11,13 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from privatile.client.accounts import Terms
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey
 from privatile.client.responder import Responder
 from privatile.client.shuffle import ShuffledColumn, shuffle
 from privatile.client.source import open_source
+from privatile.client.terms import Terms
 from privatile.engines.in_process import Progress, run
 from privatile.errors import InputError, LedgerError, StoreError
 from privatile.options import Options

@@ -74,8 +74,8 @@ def show(path: Path | None, as_json: bool) -> None:
 def release(run: str, path: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
     from privatile.api import state_folder
-    from privatile.client.accounts import release as give_back
     from privatile.client.ledger import Ledger
+    from privatile.client.reservations import release as give_back
     from privatile.errors import InputError
 
     with Ledger.open(path or state_folder() / "ledger.db", create=False) as book, book.transaction():

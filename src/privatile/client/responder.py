@@ -21,11 +21,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.accounts import Account, Stored, Terms
+from privatile.client.accounts import Account, Stored
 from privatile.client.coins import Coins
 from privatile.client.ledger import Ledger
 from privatile.client.shuffle import MISSING, Missing, ShuffledColumn
 from privatile.client.spill import Words
+from privatile.client.terms import Terms
 from privatile.errors import InputError, ProtocolError
 from privatile.mechanism import COINS, RandomizedResponse
 from privatile.protocol import Answer, Question
