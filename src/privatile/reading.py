@@ -25,9 +25,10 @@ from privatile.inference import (
 )
 from privatile.plug_in import Curve, plug_in
 from privatile.policy import information
-from privatile.scale import working_range
+from privatile.protocol import Missing
+from privatile.scale import clip, working_range
 from privatile.sequence import SequenceLaw
-from privatile.spec import IntervalName, Missing, Target
+from privatile.spec import IntervalName, Target
 
 NOTHING_KNOWN = 25.0
 """Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
@@ -157,7 +158,7 @@ def kept_inside(inference: Inference, plan: Plan) -> Inference:
     no spread to measure, so nothing bounds it.
     """
     low, high = working_range(plan.scale)
-    center = min(max(inference.center, low), high)
+    center = clip(plan.scale, inference.center)
     if inference.unit == 0.0 and center in (low, high):
         return replace(inference, center=center, unit=1.0, quantile=lambda level: math.inf, tail=lambda distance: 1.0)
     if center == inference.center:
