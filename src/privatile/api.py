@@ -147,13 +147,19 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     store = None if rng is not None and options.save is None else _unfinished(prepared)
     if store is not None:
         return replace(prepared, spec=store.spec.read_as(request), store=store)
+    _check_plans(request)  # what the whole file could not fill is refused before the ledger is asked
     # What is left to answer may be less than the file holds: earlier runs have asked the rest.
     counts = [responder.available() for responder in prepared.responders(new_run_name())]
     clients = tuple(replace(client, records=count) for client, count in zip(request.clients, counts, strict=True))
     spec = replace(request, clients=clients)
-    for index in range(len(spec.levels)):
-        spec.plan(index)  # a schedule that does not fit the data is refused before anyone is asked
+    _check_plans(spec)
     return replace(prepared, spec=spec)
+
+
+def _check_plans(spec: RunSpec) -> None:
+    """Refuse a schedule that does not fit the data, before anyone is asked."""
+    for index in range(len(spec.levels)):
+        spec.plan(index)
 
 
 def _store_path(prepared: Prepared) -> Path:
