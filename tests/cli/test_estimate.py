@@ -81,6 +81,22 @@ def test_a_weights_file_and_several_levels(home: Path) -> None:
     assert low["clients"][1]["weight"] == 0.75
 
 
+def test_a_weights_file_named_in_a_toml_study_lies_beside_it(home: Path) -> None:
+    (home / "studies").mkdir()
+    (home / "studies" / "weights.toml").write_text("north = 0.333333\nsouth = 0.666667\n")
+    study = home / "studies" / "study.toml"
+    study.write_text(
+        'data = "../data.csv"\nvalue = "score"\nclient = "region"\nepsilon = 4\nrange = [0, 100]\n'
+        'weights = "weights.toml"\n'
+    )
+    facts = json.loads(privatile(home, "estimate", study, "--json").stdout)
+    assert [client["weight"] for client in facts["clients"]] == pytest.approx([1 / 3, 2 / 3], abs=1e-6)
+    study.write_text(study.read_text().replace("weights.toml", "nothing.csv"))
+    done = privatile(home, "estimate", study, "--json")
+    assert done.returncode == 2
+    assert "'nothing.csv' is none of these" in done.stderr
+
+
 def test_a_second_run_is_refused_and_can_be_accepted(home: Path) -> None:
     assert privatile(home, *BASE, "--epsilon", 1).returncode == 0
     again = privatile(home, *BASE, "--epsilon", 1)
@@ -160,6 +176,9 @@ BAD = [
     (("--epsilon", "north=1", "--epsilon", "east=1", "--epsilon", "south=1"), "names 'east'"),
     (("--epsilon", "north=1", "--epsilon", 2), "not both"),
     (("--epsilon", 1, "--weights", "nothing.csv"), "none of these"),
+    (("--epsilon", 1, "--weights", "torn.csv"), "torn.csv cannot be read"),
+    (("--epsilon", 1, "--weights", "words.csv"), "words.csv cannot be read"),
+    (("--epsilon", 1, "--weights", "twice.csv"), "more than once"),
     (("--epsilon", 1, "--weights", "negative.toml"), "positive"),
     (("--epsilon", 1, "--weights", "long.toml"), "sum to 1; they sum to 1.2"),
     (("--epsilon", 1, "--weights", "short.toml"), "missing for client 'south'"),
@@ -188,6 +207,9 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
     (home / "negative.toml").write_text("north = 1.5\nsouth = -0.5\n")
     (home / "long.toml").write_text("north = 0.6\nsouth = 0.6\n")
     (home / "short.toml").write_text("north = 1.0\n")
+    (home / "torn.csv").write_text("client\nnorth\nsouth\n")
+    (home / "words.csv").write_text("client,weight\nnorth,half\nsouth,half\n")
+    (home / "twice.csv").write_text("client,weight\nnorth,0.5\nnorth,0.5\n")
     done = privatile(home, *BASE, *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.search(text, done.stderr), done.stderr
@@ -205,6 +227,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
         ("torn.parquet", "PAR1 and then the disk was full", "torn.parquet"),
         ("study.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
         ("broken.toml", "data = ", "is not TOML"),
+        ("shown.toml", 'data = "data.csv"\ndry_run = true\n', "estimate shown.toml --dry-run"),
         ("seed.toml", 'data = "data.csv"\nseed = 5\n', "no option 'seed'"),
     ],
 )

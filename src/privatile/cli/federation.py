@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -207,7 +207,10 @@ def status(folder: Path, as_json: bool) -> None:
     from privatile.federation.status import read_status
 
     report = read_status(Directory(folder))
-    click.echo(json.dumps(report.to_dict(), indent=2) if as_json else report.to_text())
+    if as_json:
+        echo_json(report.to_dict())
+    else:
+        click.echo(report.to_text())
 
 
 @federation.command()

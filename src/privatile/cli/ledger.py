@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+
+from privatile.cli.printing import echo_json
 
 
 @click.group()
@@ -37,7 +38,7 @@ def show(path: Path | None, as_json: bool) -> None:
         # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it.
         lines = [{**asdict(line), "epsilon": finite(line.epsilon)} for line in said.datasets]
         content = {**asdict(said), "datasets": lines, "person_epsilon": finite(said.person_epsilon)}
-        click.echo(json.dumps({"ledger": where, **content}, indent=2, ensure_ascii=False, allow_nan=False))
+        echo_json({"ledger": where, **content})
         return
     click.echo(f"{where}: {said.entries} entries")
     heads = ("client", "column", "records", "answers", "unasked", "runs", "largest ε spent")

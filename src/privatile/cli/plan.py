@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 
@@ -74,7 +74,7 @@ def plan(
         check = check_plan(made, law, runs)
     if as_json:
         facts = made.to_dict() | ({} if check is None else {"simulated": check})
-        click.echo(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False))
+        echo_json(facts)
         return
     click.echo(made.to_text())
     if check is not None:
