@@ -218,8 +218,10 @@ def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({type(error).__name__}).") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {(error.strerror or 'it failed').lower()}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text. Save it so.") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     data = content.pop("data", None)

@@ -104,7 +104,23 @@ class RunSpec:
                 raise InputError(f"{name} must be one of {shown}; got {getattr(self, name)!r}.")
         if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
             raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
+        if self.until_width is not None and not (math.isfinite(self.until_width) and self.until_width > 0):
+            raise InputError(f"until_width must be a positive width, in units of the data; got {self.until_width!r}.")
+        # Said now: once everybody has answered it would be too late.
+        for wanted, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
+            if wanted and self.round_mode == "local":
+                raise InputError(
+                    f"{what} needs cohort mode, where all records of a round answer about the same q; this run is "
+                    "local. Take --mode cohort, or do without."
+                )
         check_clients(self.at_level(0))
+
+    @property
+    def round_mode(self) -> Mode:
+        """What a client does inside a round, by the design where it is not chosen."""
+        if self.mode is not None or self.design in ("auto", "rounds"):
+            return self.mode or "cohort"
+        return parse_design(self.design).mode
 
     @property
     def questions(self) -> RunSpec:

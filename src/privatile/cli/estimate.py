@@ -229,6 +229,7 @@ def estimate(
         )
     from privatile.options import read_study, read_weights
 
+    look = Look(dashboard, dashboard_at, dashboard_tls)
     given: dict[str, Any] = {}
     if data.suffix == ".toml":
         data, given = read_study(data)
@@ -244,7 +245,6 @@ def estimate(
         "weights": None if weights is None else read_weights(weights),
     }
     chosen |= {key: value for key, value in parsed.items() if value is not None}
-    look = Look(dashboard, dashboard_at, dashboard_tls)
     _estimate(data, {**given, **chosen}, dry_run, explained, as_json, look)
 
 

@@ -64,7 +64,7 @@ class Terms:
     >>> Terms(max_epsilon=-1)
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: max_epsilon must be a positive number; got -1.
+    privatile.errors.InputError: max_epsilon must be a positive number; got -1. Leave it out for no limit.
     """
 
     spend_again: bool = False
@@ -74,4 +74,4 @@ class Terms:
     def __post_init__(self) -> None:
         limit = self.max_epsilon
         if limit is not None and not limit > 0:
-            raise InputError(f"max_epsilon must be a positive number; got {limit!r}.")
+            raise InputError(f"max_epsilon must be a positive number; got {limit!r}. Leave it out for no limit.")
