@@ -136,7 +136,7 @@ class QuantileResult:
         if "unbounded" in known:
             return (
                 f"{self.estimand} is not located by these answers: at {percent} it may lie anywhere in the stated "
-                f"range, {first} to {last}."
+                f"range, {first} to {last}" + (", and probably lies outside." if "range" in known else ".")
             )
         if "range" in known:
             return (

@@ -9,6 +9,14 @@ import click
 
 from privatile.cli.printing import echo_json
 
+LEDGER = click.option(
+    "--ledger",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The ledger; yours in your state folder unless given.",
+)
+
 
 @click.group()
 def ledger() -> None:
@@ -16,13 +24,7 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.option(
-    "--ledger",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The ledger; yours in your state folder unless given.",
-)
+@LEDGER
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def show(path: Path | None, as_json: bool) -> None:
     """Per client and column: records, answers given, records left, runs, the most any record has spent."""
@@ -65,13 +67,7 @@ def show(path: Path | None, as_json: bool) -> None:
 
 @ledger.command()
 @click.argument("run")
-@click.option(
-    "--ledger",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The ledger; yours in your state folder unless given.",
-)
+@LEDGER
 def release(run: str, path: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
     from privatile.api import state_folder

@@ -17,6 +17,9 @@ PATHS = {
 """What is wrong with a path rather than with the machine."""
 
 
+DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
 def show_any_text() -> None:
     """Put a question mark for letters that stdout or stderr cannot write (an old locale): better than none at all."""
     for stream in (sys.stdout, sys.stderr):
@@ -33,14 +36,12 @@ def said_by_the_system(error: OSError) -> tuple[str, int]:
     1
     """
     why = (error.strerror or type(error).__name__).lower()
-    if error.filename is None:
+    if error.filename is None and error.errno in DISKS:
         return f"the output could not be written: {why}. Give the same command again with an output that works.", 1
-    if error.errno in PATHS:
-        return (
-            f"{error.filename} cannot be used: {why}. Give another path, in a folder that is there.",
-            2,
-        )
-    return f"{error.filename} cannot be used: {why}. Give the same command again once that is mended.", 1
+    if error.filename is not None and error.errno in PATHS:
+        return f"{error.filename} cannot be used: {why}. Give another path, in a folder that is there.", 2
+    what = "the operating system refused" if error.filename is None else f"{error.filename} cannot be used"
+    return f"{what}: {why}. Give the same command again once that is mended.", 1
 
 
 def echo_json(facts: object) -> None:
