@@ -221,9 +221,13 @@ def open_store(prepared: Prepared) -> RunStore:
         if path.exists():
             raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (path.parent.parent, path.parent):  # the mode is the last folder's only
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise StoreError(f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}).") from None
+            raise StoreError(
+                f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you "
+                "may write to, or name the files with --ledger and --save."
+            ) from None
     return RunStore.create(path, new_run_name(), prepared.spec)
 
 

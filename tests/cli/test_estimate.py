@@ -258,6 +258,30 @@ def test_no_environment_variable_or_hash_seed_fixes_the_coins(home: Path) -> Non
     assert runs[0]["estimate"] != runs[1]["estimate"]
 
 
+def test_state_is_for_its_owner_only(home: Path) -> None:
+    assert privatile(home, *BASE, "--epsilon", 1).returncode == 0
+    state = home / "state" / "privatile"
+    assert {path.name: path.stat().st_mode & 0o777 for path in (state, *state.iterdir())} == {
+        "privatile": 0o700,
+        "runs": 0o700,
+        "ledger.db": 0o600,
+    }
+    lost = privatile(home, *BASE, "--epsilon", 1, XDG_STATE_HOME=str(home / "data.csv"))
+    assert lost.returncode == 2
+    assert "Set XDG_STATE_HOME" in lost.stderr
+
+
+def test_a_ledger_in_use_is_said(home: Path) -> None:
+    assert privatile(home, *BASE, "--epsilon", 1, "--ledger", "ledger.db").returncode == 0
+    holder = sqlite3.connect(home / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    done = privatile(home, *BASE, "--epsilon", 1, "--spend-again", "--ledger", "ledger.db")
+    holder.close()
+    assert done.returncode == 2
+    assert "is in use by another process. Wait" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def counted_once(ledger: Path) -> dict[str, list[tuple[int, int]]]:
     """Stretches of the permutation that each client's answers used, in order."""
     with sqlite3.connect(ledger) as book:
@@ -280,6 +304,49 @@ def stored_rounds(path: Path) -> dict[int, str]:
         return {}
     finally:
         store.close()
+
+
+@pytest.mark.faults
+def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_goes_on(home: Path) -> None:
+    options = [
+        *map(str, BASE),
+        "--epsilon",
+        "1",
+        "--rounds",
+        "1200",
+        "--design",
+        "rounds",
+        "--json",
+        "--save",
+        "run.db",
+    ]
+    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+    # Nothing stored: while modules are imported or data are read. Then in mid-run.
+    for wanted in (0, 1, 300):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "privatile", *options],
+            cwd=home,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + TIMEOUT
+        while len(stored_rounds(home / "run.db")) < wanted and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(0.0 if wanted else 0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode in (130, -signal.SIGINT), (out, err)
+        assert out == ""
+        if wanted:
+            assert "interrupted; what was answered is kept" in err
+            assert "Traceback" not in err
+    done = privatile(home, *options)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 4500
+    for stretches in counted_once(home / "state" / "privatile" / "ledger.db").values():
+        assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(stretches))
 
 
 @pytest.mark.faults

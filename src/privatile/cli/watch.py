@@ -38,8 +38,8 @@ def watch(run: Path, once: bool, every: float) -> None:
     from privatile.dashboard.live import LiveRun, find_run
     from privatile.server.store import missing_run
 
-    if not 0.05 <= every <= 3600.0:
-        raise InputError(f"--every takes 0.05 to 3600 seconds; got {every:g}.")
+    if not 0.01 <= every <= 3600.0:
+        raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")
     live = LiveRun(find_run(run))
     if once:
         live.refresh()
