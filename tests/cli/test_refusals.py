@@ -18,6 +18,21 @@ from tests.cli.test_estimate import privatile
 
 SECRET = "47114711.25"
 
+TINY = """
+title = "tiny"
+clients = 2
+replications = 4
+seed = 3
+populations.same = "normal"
+methods.one = { lengths = 1 }
+[[grid]]
+population = ["same"]
+level = [0.5]
+truth_rate = [0.5]
+method = ["one"]
+records = [500]
+"""
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,6 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.csv").write_text(f"region,who,pay\nn,a,{SECRET}\nn,b,{SECRET}oops\n")
     (folder / "latin.csv").write_bytes("région,pay\nn\xe9,5\n".encode("latin-1"))
     (folder / "junk.db").write_bytes(bytes(5000))
+    (folder / "tiny.toml").write_text(TINY)
     (folder / "folder").mkdir()
     done = privatile(folder, "estimate", "data.csv", *DATA, "--save", "run.db")
     assert done.returncode == 0, done.stderr
@@ -118,6 +134,9 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("plan", "--client", "a=1000,1", "--client", "a=1000,1"), "more than once"),
     (("plan", "--client", "a=1000,1,nan"), "NAME=RECORDS,EPSILON"),
     (("study", "run", "gone.toml", "--store", "s.db"), "gone.toml"),
+    (("study", "run", "tiny.toml", "--store", "run.db"), "not the store of a study"),
+    (("study", "run", "tiny.toml", "--store", "gone/s.db"), "cannot be written"),
+    (("study", "run", "tiny.toml", "--store", "s.db", "--out", "rows.txt"), "must end in .csv"),
     (("study", "show", "run.db"), "not the store of a study"),
     (("study", "show", "gone.db"), "there is no store"),
     (("paper", "salary", "--data", "gone.csv"), "gone.csv cannot be read"),
@@ -168,6 +187,19 @@ def test_a_finished_run_is_one_file_and_stays_one_when_it_is_read(here: Path) ->
     for arguments in (("watch", "run.db", "--once"), ("report", "run.db"), ("compare", "run.db", "run.db")):
         run(*arguments)
         assert sorted(path.name for path in Path().glob("run.db*")) == ["run.db"]
+
+
+def test_a_damaged_store_and_a_scheduler_that_is_not_there(here: Path) -> None:
+    assert run("study", "run", "tiny.toml", "--store", "s.db", "--quiet").exit_code == 0
+    change(Path("s.db"), "UPDATE result SET summary = '{'")
+    for arguments in (("study", "show", "s.db"), ("report", "s.db", "-o", "page.html")):
+        done = run(*arguments)
+        assert done.exit_code == 2
+        assert "s.db is damaged. Restore" in done.stderr
+    pytest.importorskip("distributed")
+    done = run("study", "run", "tiny.toml", "--store", "new.db", "--workers", "dask", "--scheduler", "nowhere")
+    assert done.exit_code == 2
+    assert "no Dask scheduler answers at 'nowhere'" in done.stderr
 
 
 def test_whoever_stops_reading_is_no_error_and_a_full_disk_is_one_line(here: Path) -> None:
