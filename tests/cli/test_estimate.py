@@ -30,10 +30,20 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def surroundings(home: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+
+
 def privatile(home: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config"), **environment}
+    env = {**surroundings(home), **environment}
     command = [sys.executable, "-m", "privatile", *map(str, arguments)]
     return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def started(home: Path, *arguments: object) -> subprocess.Popen[str]:
+    """The same, while it goes on."""
+    command, pipe = [sys.executable, "-m", "privatile", *map(str, arguments)], subprocess.PIPE
+    return subprocess.Popen(command, cwd=home, env=surroundings(home), stdout=pipe, stderr=pipe, text=True)
 
 
 BASE = ("estimate", "data.csv", "--value", "score", "--client", "region", "--range", 0, 100)
@@ -122,7 +132,7 @@ def test_a_saved_run_is_shown_again_without_asking(home: Path) -> None:
 
 
 def test_a_result_that_cannot_be_printed_is_not_lost(home: Path) -> None:
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+    env = surroundings(home)
     command = [sys.executable, "-m", "privatile", *map(str, BASE), "--epsilon", "1", "--json"]
     with Path("/dev/full").open("w") as full:
         lost = subprocess.run(command, cwd=home, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -320,17 +330,9 @@ def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_goes_on(home: Pat
         "--save",
         "run.db",
     ]
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
     # Nothing stored: while modules are imported or data are read. Then in mid-run.
     for wanted in (0, 1, 300):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "privatile", *options],
-            cwd=home,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = started(home, *options)
         deadline = time.monotonic() + TIMEOUT
         while len(stored_rounds(home / "run.db")) < wanted and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -355,7 +357,6 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
     """kill -9 at random moments; the same command goes on until it is done, as one and the same run."""
     options = [*map(str, BASE), "--epsilon", "1", "--rounds", "1200", "--design", "rounds", "--json"]
     options += ["--ledger", "ledger.db", *(["--save", "run.db"] if saved else [])]
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
     rng = np.random.default_rng(3)
     acknowledged: dict[int, str] = {}
     kills = 20 if saved else 6
@@ -365,13 +366,7 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
         return found[0] if found else home / "nothing.db"
 
     for kill in range(kills + 1):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "privatile", *options],
-            cwd=home,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        process = started(home, *options)
         if kill < kills:
             # Some rounds further, at a moment nobody chose, the first time before anything was asked.
             wanted = len(acknowledged) + int(rng.integers(1, 50)) if kill else 0
@@ -382,7 +377,7 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
             assert process.poll() is None, "the run was over before it could be killed often enough"
             process.send_signal(signal.SIGKILL)
         out, err = process.communicate(timeout=TIMEOUT)
-        assert process.returncode == (-signal.SIGKILL if kill < kills else 0), err.decode()
+        assert process.returncode == (-signal.SIGKILL if kill < kills else 0), err
         seen = stored_rounds(store())
         # Whatever was stored before is still there, unchanged.
         if kill < kills or saved:
