@@ -152,5 +152,15 @@ def test_choices_and_files_are_checked_before_anyone_is_asked(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_schedule_that_cannot_fit_is_said_before_what_the_ledger_refuses(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=40)}
+    options: dict[str, Any] = {"epsilon": 1, "range": (-5, 5), "ledger": tmp_path / "l.db"}
+    privatile.estimate(data, **options)
+    with pytest.raises(InputError, match="records of the smallest client, 40; got 41"):
+        privatile.estimate(data, rounds=41, **options)
+    with pytest.raises(AlreadyAnswered, match="0 records left"):
+        privatile.estimate(data, rounds=40, **options)
+
+
 def test_every_option_has_a_kind_in_a_toml_study() -> None:
     assert set(KINDS) == {field.name for field in fields(Options)}

@@ -7,8 +7,8 @@ import pytest
 
 from privatile.api import estimate
 from privatile.errors import InputError
+from privatile.rearrangement import rearranged
 from privatile.result import ConfidenceInterval, QuantileResult
-from privatile.summary import rearranged
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),

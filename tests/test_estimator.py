@@ -15,6 +15,7 @@ from privatile.estimator import (
     plan_from_design,
     replay,
     round_weight,
+    shares,
     step,
 )
 from privatile.mechanism import RandomizedResponse
@@ -174,12 +175,32 @@ def test_local_ranks_come_from_the_averaged_rounds_only() -> None:
 
 @pytest.mark.parametrize(
     ("weights", "text"),
-    [([0.5, 0.4], "sum to 0.9"), ([1.5, -0.5], "positive"), ([math.nan, 1.0], "positive"), ([0.0, 1.0], "positive")],
+    [
+        ([0.5, 0.4], "sum to 0.9"),
+        ([0.5, 0.50000001], "sum to 1.00000001"),
+        ([1.5, -0.5], "positive"),
+        ([math.nan, 1.0], "positive"),
+        ([0.0, 1.0], "positive"),
+    ],
 )
 def test_weights_are_checked(weights: list[float], text: str) -> None:
     clients = [Client(f"c{k}", RandomizedResponse(0.5), w, 0.5, 10) for k, w in enumerate(weights)]
     with pytest.raises(InputError, match=text):
         check_clients(clients)
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=40))
+def test_weights_written_with_six_decimals_become_exact_shares(raw: list[float]) -> None:
+    written = {f"c{k}": round(weight / math.fsum(raw), 6) for k, weight in enumerate(raw)}
+    exact = shares(written)
+    assert abs(math.fsum(exact.values()) - 1.0) <= 2.0**-50
+    check_clients([Client(name, RandomizedResponse(0.5), weight, 0.5, 10) for name, weight in exact.items()])
+
+
+@pytest.mark.parametrize("weights", [{"a": 0.5, "b": 0.49999}, {"a": 1.5, "b": -0.5}, {"a": math.inf}, {"a": 0.0}])
+def test_what_is_no_share_is_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="weights must"):
+        shares(weights)
 
 
 def test_names_and_levels_are_checked() -> None:

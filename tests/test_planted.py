@@ -2,7 +2,11 @@
 
 import gzip
 import json
+import os
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +84,76 @@ def test_a_planted_bad_row_is_refused_without_being_shown(tmp_path: Path, kind: 
     assert "Traceback" not in done.stderr
     written = everything_written(tmp_path, data)
     check_nothing_leaked({**written, "stdout": done.stdout.encode(), "stderr": done.stderr.encode()})
+
+
+# The command, with little memory, killed when the column is shuffled; all that it had on the disk by then is kept.
+CRASH = r"""
+import os, shutil, signal, sys
+from privatile import api
+from privatile.cli import main
+from privatile.client import spill
+shuffle = api.shuffle
+def shuffle_and_crash(*arguments, **options):
+    columns = shuffle(*arguments, memory_rows=100, **options)
+    if os.environ.get("CRASH"):
+        keep_copies()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return columns
+def keep_copies():
+    for handle in os.listdir("/proc/self/fd"):
+        link = f"/proc/self/fd/{handle}"
+        if os.path.islink(link) and "(deleted)" in os.readlink(link):
+            shutil.copyfile(link, f"spilled-{len(os.listdir('.'))}")
+close = spill.SpillFile.close
+def keep_and_close(self):
+    if os.environ.get("CRASH"):
+        keep_copies()
+    close(self)
+spill.SpillFile.close = keep_and_close
+if os.environ.get("PLAIN"):
+    spill.words_at = lambda key, start, count: 0
+api.shuffle = shuffle_and_crash
+main(sys.argv[1:])
+"""
+
+
+def spilling(home: Path, data: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (home / "tmp").mkdir(exist_ok=True)
+    places = {"XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config", "TMPDIR": "tmp"}
+    env = {**os.environ, **{name: str(home / folder) for name, folder in places.items()}, **environment}
+    command = [sys.executable, "-c", CRASH, "estimate", data.name, *map(str, OPTIONS), *options]
+    return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are looked at through /proc")
+@pytest.mark.parametrize("person", [(), ("--person", "who")])
+def test_a_planted_value_is_nowhere_on_the_disk_after_a_crash_while_spilling(
+    tmp_path: Path, person: tuple[str, ...]
+) -> None:
+    data = write(tmp_path, "csv", bad_row=False)
+    lines = data.read_text().splitlines()
+    data.write_text("\n".join([f"{lines[0]},who", *(f"{line},p{k}" for k, line in enumerate(lines[1:]))]) + "\n")
+    crashed = spilling(tmp_path, data, *person, CRASH="1")
+    assert crashed.returncode == -signal.SIGKILL, crashed.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
+    copies = sorted(tmp_path.glob("spilled-*"))
+    # A tag and a value of each record; with people the order in which they were read besides, six words each.
+    assert sum(path.stat().st_size for path in copies) >= 400 * (48 + 32 if person else 16)
+    check_nothing_leaked(everything_written(tmp_path, data))
+    resumed = spilling(tmp_path, data, *person, "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["records"] == 400
+    written = everything_written(tmp_path, data)
+    check_nothing_leaked({**written, "stdout": resumed.stdout.encode(), "stderr": resumed.stderr.encode()})
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are looked at through /proc")
+def test_a_spill_file_that_hid_nothing_would_be_found(tmp_path: Path) -> None:
+    """Negative control: the same crash with values as they are."""
+    data = write(tmp_path, "csv", bad_row=False)
+    spilling(tmp_path, data, CRASH="1", PLAIN="1")
+    with pytest.raises(AssertionError, match="spilled-"):
+        check_nothing_leaked(everything_written(tmp_path, data))
 
 
 def test_the_search_itself_finds_what_it_looks_for(tmp_path: Path) -> None:

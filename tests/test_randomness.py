@@ -53,6 +53,30 @@ def test_no_option_is_a_seed() -> None:
         Options(epsilon=1, range=(0, 1), seed=3)  # type: ignore[call-arg]
 
 
+def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
+    """Every mention of the environment, by file: places of files, what a child process needs, a dashboard's token."""
+    mentions: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call | ast.Subscript | ast.Dict | ast.comprehension) and any(
+                name in ast.unparse(node) for name in ("environ", "getenv")
+            ):
+                found = {
+                    text.value
+                    for text in ast.walk(node)
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str) and text.value.isupper()
+                }
+                mentions.setdefault(path.relative_to(SOURCE).as_posix(), set()).update(found)
+    assert mentions == {
+        "api.py": {"XDG_STATE_HOME", "XDG_CONFIG_HOME"},
+        "client/spill.py": {"TMPDIR"},
+        "dashboard/__main__.py": set(),
+        "dashboard/serving.py": set(),
+        "federation/audit.py": {"PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR"},
+        "federation/broker.py": {"PATH"},
+    }
+
+
 @pytest.mark.parametrize("variable", ["SEED", "PRIVATILE_SEED", "PYTHONHASHSEED", "PRIVATILE_RNG"])
 def test_no_variable_changes_where_coins_come_from(
     variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from privatile.api import estimate
 from privatile.estimator import Client
 from privatile.mechanism import RandomizedResponse
-from privatile.result import QuantileResult, lying_rank, significant
+from privatile.result import Caveat, QuantileResult, lying_rank, significant
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,24 @@ def test_estimand_is_named_in_words(result: QuantileResult) -> None:
     assert result.estimand == "The 0.5 quantile (the median) of score in the mixture of 2 clients with equal weight"
     assert result.sentence.startswith(result.estimand)
     assert result.simulated
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("unbounded", "is not located by these answers"),
+        ("range", "probably lies outside the stated range"),
+        ("not-located", "was not located"),
+    ],
+)
+def test_the_sentence_itself_says_that_the_quantile_was_not_found(
+    result: QuantileResult, code: str, words: str
+) -> None:
+    assert words not in result.sentence
+    assert "is estimated at" in result.sentence
+    lost = replace(result, caveats=(*result.caveats, Caveat(code, "Whatever.")))
+    assert words in lost.sentence
+    assert "is estimated at" not in lost.sentence
 
 
 def test_the_test_of_a_value_inverts_the_displayed_interval(result: QuantileResult) -> None:

@@ -11,13 +11,13 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from privatile.client.accounts import Terms
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey
 from privatile.client.responder import Responder
 from privatile.client.shuffle import ShuffledColumn, shuffle
 from privatile.client.source import open_source
+from privatile.client.terms import Terms
 from privatile.engines.in_process import Progress, run
 from privatile.errors import InputError, LedgerError, StoreError
 from privatile.options import Options
@@ -147,13 +147,19 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     store = None if rng is not None and options.save is None else _unfinished(prepared)
     if store is not None:
         return replace(prepared, spec=store.spec.read_as(request), store=store)
+    _check_plans(request)  # what the whole file could not fill is refused before the ledger is asked
     # What is left to answer may be less than the file holds: earlier runs have asked the rest.
     counts = [responder.available() for responder in prepared.responders(new_run_name())]
     clients = tuple(replace(client, records=count) for client, count in zip(request.clients, counts, strict=True))
     spec = replace(request, clients=clients)
-    for index in range(len(spec.levels)):
-        spec.plan(index)  # a schedule that does not fit the data is refused before anyone is asked
+    _check_plans(spec)
     return replace(prepared, spec=spec)
+
+
+def _check_plans(spec: RunSpec) -> None:
+    """Refuse a schedule that does not fit the data, before anyone is asked."""
+    for index in range(len(spec.levels)):
+        spec.plan(index)
 
 
 def _store_path(prepared: Prepared) -> Path:
@@ -215,9 +221,13 @@ def open_store(prepared: Prepared) -> RunStore:
         if path.exists():
             raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (path.parent.parent, path.parent):  # the mode is the last folder's only
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise StoreError(f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}).") from None
+            raise StoreError(
+                f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you "
+                "may write to, or name the files with --ledger and --save."
+            ) from None
     return RunStore.create(path, new_run_name(), prepared.spec)
 
 

@@ -16,7 +16,7 @@ the noise it repeats is counted (used c times in a row, its noise weighs c² ins
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
@@ -26,7 +26,7 @@ import numpy as np
 from privatile.averaging import Averages, add
 from privatile.errors import InputError, ProtocolError
 from privatile.mechanism import RandomizedResponse
-from privatile.scale import Scale, working_range
+from privatile.scale import Scale, clip, working_range
 from privatile.schedule import Design, Lengths, Mode, Steps
 
 LocalLevel = Literal["global", "own"]
@@ -140,6 +140,40 @@ class Plan(Protocol):
         ...
 
 
+def check_level(level: float) -> None:
+    """A quantile's level lies inside (0, 1)."""
+    if not 0.0 < level < 1.0:
+        raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+
+
+ROUNDED = 1e-6
+"""How far from 1 the sum of written weights may be, a client: with six decimals each is off by half of this."""
+
+UNITY = 1e-9
+"""How far from 1 the sum of a run's weights may be: the rounding of the sum itself, of up to 10⁶ clients."""
+
+
+def shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Weights as people write them, divided by their sum; refused where they are no shares.
+
+    The run's level is Σp_kτ_k: what rounding leaves over would move it.
+
+    >>> shares({"north": 0.333333, "east": 0.333333, "south": 0.333333})["south"] == 1 / 3
+    True
+    >>> shares({"north": 0.5, "south": 0.4})
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: weights must sum to 1; they sum to 0.9. Divide each by 0.9.
+    """
+    for name, weight in weights.items():
+        if not (math.isfinite(weight) and weight > 0):
+            raise InputError(f"weights must be positive; got {weight!r} for {name!r}. Leave a client out instead.")
+    total = math.fsum(weights.values())
+    if abs(total - 1.0) > ROUNDED * len(weights):
+        raise InputError(f"weights must sum to 1; they sum to {total:.8g}. Divide each by {total:.8g}.")
+    return {name: weight / total for name, weight in weights.items()}
+
+
 def check_clients(clients: Sequence[Client]) -> None:
     """Names differ, weights are shares that sum to one, levels lie inside (0, 1)."""
     if not clients:
@@ -154,9 +188,8 @@ def check_clients(clients: Sequence[Client]) -> None:
         if not 0.0 < client.level < 1.0:
             raise InputError(f"level of client {client.name} must lie inside (0, 1); got {client.level!r}.")
     total = math.fsum(client.weight for client in clients)
-    # Weights written with six decimals for a thousand clients still sum to 1 within this.
-    if abs(total - 1.0) > 1e-3 / 2:
-        raise InputError(f"weights must sum to 1; they sum to {total:.6g}. Divide each by {total:.6g}.")
+    if abs(total - 1.0) > UNITY:
+        raise InputError(f"weights must sum to 1; they sum to {total:.12g}. Divide each by {total:.12g}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,8 +361,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         state.averages,
         state.memory,
     )
-    low, high = working_range(plan.scale)
-    query = min(max(ask.query + ask.step * drift(after, plan), low), high)
+    query = clip(plan.scale, ask.query + ask.step * drift(after, plan))
     # Averaging starts where the burn-in ends: centre its sums there.
     averages = add(state.averages, query, round_weight(after)) if ask.averaged else Averages(center=query)
     after = after._replace(query=query, averages=averages)

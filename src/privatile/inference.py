@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privatile.averaging import half_width, normalizer, normalizer_of
-from privatile.critical import Normalizer, statistic_law
+from privatile.critical import Normalizer, checked_level, statistic_law
 from privatile.errors import InputError
 from privatile.estimator import Ask, Plan, RoundState, drift, local_ranks, round_weight
 from privatile.linear_model import linear_law
@@ -35,7 +35,7 @@ class Inference:
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
         """centre ± quantile·unit."""
-        check_confidence(confidence_level)
+        checked_level(confidence_level)
         reach = self.quantile(confidence_level) * self.unit
         return self.center - reach, self.center + reach
 
@@ -74,7 +74,7 @@ class Ends(Inference):
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
         """Both ends."""
-        check_confidence(confidence_level)
+        checked_level(confidence_level)
         return self.ends(confidence_level)
 
     def test(self, value: float) -> tuple[float, float]:
@@ -139,12 +139,6 @@ def jointly(inference: Inference, members: int) -> Inference:
         quantile=lambda level: inference.quantile(level ** (1.0 / members)),
         tail=tail,
     )
-
-
-def check_confidence(confidence_level: float) -> None:
-    """Refuse what is no confidence level."""
-    if not 0.0 < confidence_level < 1.0:
-        raise InputError(f"confidence_level must lie inside (0, 1); got {confidence_level!r}. 0.95 is usual.")
 
 
 LONGEST_LEAD = 20_000

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from privatile.critical import Normalizer
 from privatile.errors import InputError
-from privatile.estimator import Ask, Client, LocalLevel, RoundState, begin, check_clients, step
+from privatile.estimator import Ask, Client, LocalLevel, RoundState, begin, check_clients, check_level, shares, step
 from privatile.inference import Trajectory
 from privatile.mechanism import RandomizedResponse
+from privatile.protocol import Missing
 from privatile.result import QuantileResult
 from privatile.scale import Scale, make_scale, working_range
 from privatile.schedule import Mode
-from privatile.spec import IntervalName, Missing, Target
+from privatile.spec import IntervalName, Target
 from privatile.summary import summarize
 
 
@@ -88,20 +89,14 @@ class OnlineQuantile:
         value: str = "the value",
         burn_in: int = 100,
     ) -> None:
-        if not 0.0 < q < 1.0:
-            raise InputError(f"q must lie inside (0, 1); got {q!r}. The median is q = 0.5.")
+        check_level(q)
         if not epsilon:
             raise InputError("epsilon must name at least one client: epsilon={'north': 1.0}.")
         if weights is not None and set(weights) != set(epsilon):
             raise InputError("weights must name the same clients as epsilon.")
+        parts = dict.fromkeys(epsilon, 1.0 / len(epsilon)) if weights is None else shares(weights)
         clients = tuple(
-            Client(
-                name,
-                RandomizedResponse.from_epsilon(budget),
-                1.0 / len(epsilon) if weights is None else weights[name],
-                q,
-                records=1,
-            )
+            Client(name, RandomizedResponse.from_epsilon(budget), parts[name], q, records=1)
             for name, budget in epsilon.items()
         )
         check_clients(clients)

@@ -5,7 +5,9 @@ One frozen value; it is checked when it is made, before any record is read.
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -13,16 +15,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from privatile.critical import Normalizer
+from privatile.critical import Normalizer, checked_level
 from privatile.errors import InputError
-from privatile.estimator import LocalLevel
-from privatile.inference import check_confidence
+from privatile.estimator import LocalLevel, check_level, shares
 from privatile.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.protocol import Missing
 from privatile.scale import Scale, make_scale
 from privatile.schedule import Mode
-from privatile.spec import IntervalName, Missing, Target
+from privatile.spec import IntervalName, Target
 
-Weights = Literal["equal", "size", "precision"]
 PerClient = Mapping[str, float]
 
 CURVE = tuple(step / 10 for step in range(1, 10))
@@ -79,9 +80,8 @@ class Options:
     def __post_init__(self) -> None:
         levels = list(self.q.values()) if isinstance(self.q, Mapping) else list(self.levels)
         for level in levels:
-            if not 0.0 < level < 1.0:
-                raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
-        check_confidence(self.confidence_level)
+            check_level(level)
+        checked_level(self.confidence_level)
         if self.epsilon is None and not self.not_private:
             raise InputError(WHAT_EPSILON_IS)
         if self.epsilon is not None and self.not_private:
@@ -97,7 +97,7 @@ class Options:
             and Path(self.save).absolute() == Path(self.ledger).absolute()
         ):
             raise InputError(f"save and ledger must be two files; both are {str(self.save)!r}.")
-        if isinstance(self.weights, str) and self.weights not in ("equal", "size", "precision"):
+        if isinstance(self.weights, str) and self.weights not in WEIGHTINGS:
             raise InputError(f"weights must be equal, size, precision or one number a client; got {self.weights!r}.")
         if self.weights == "precision" and not self.one_distribution:
             raise InputError(
@@ -160,16 +160,10 @@ class Options:
     def client_weights(self, records: Mapping[str, int]) -> dict[str, float]:
         """Weights that sum to one, by client."""
         if isinstance(self.weights, Mapping):
-            weights = {name: float(self.weights[name]) for name in records}
-            total = math.fsum(weights.values())
-            if any(not (math.isfinite(weight) and weight > 0) for weight in weights.values()):
-                raise InputError(f"weights must be positive; got {min(weights.values())!r}.")
-            if abs(total - 1.0) > 1e-6:
-                raise InputError(f"weights must sum to 1; they sum to {total:.8g}. Divide each by {total:.8g}.")
-            return weights
+            return shares({name: float(self.weights[name]) for name in records})
         if self.weights == "size":
-            total = sum(records.values())
-            return {name: count / total for name, count in records.items()}
+            everybody = sum(records.values())
+            return {name: count / everybody for name, count in records.items()}
         if self.weights == "precision":
             # p ∝ n/σ², σ² ≈ 1/(4r²) whatever the data (Theorem 3.1's variance at rank ½).
             parts = {name: count * self.mechanism(name).truth_rate ** 2 for name, count in records.items()}
@@ -188,6 +182,35 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
 
 
+WEIGHTINGS = ("equal", "size", "precision")
+
+
+def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
+    """A way of weighting by name, or a file in `folder` with one weight a client (TOML, or CSV with a header)."""
+    if given in WEIGHTINGS:
+        return given
+    path = folder / given
+    kinds = "equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: client,weight)"
+    if not path.is_file():
+        raise InputError(f"weights takes {kinds}; {given!r} is none of these.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".toml":
+            pairs = list(tomllib.loads(text).items())
+        else:
+            pairs = [(row["client"], row["weight"]) for row in csv.DictReader(io.StringIO(text))]
+        weights = {str(name): float(weight) for name, weight in pairs}
+    except (OSError, KeyError, TypeError, ValueError):
+        raise InputError(f"the weights file {path} cannot be read. weights takes {kinds}.") from None
+    if len(weights) < len(pairs):
+        raise InputError(f"the weights file {path} names a client more than once.")
+    return weights
+
+
+ON_THE_COMMAND_LINE = ("json", "dry_run", "explain", "dashboard", "dashboard_at", "dashboard_tls")
+"""What is shown and how: not part of a study."""
+
+
 def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
     """A TOML file with every option; `data` names the file, relative to the TOML's own folder.
 
@@ -195,8 +218,10 @@ def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({type(error).__name__}).") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {(error.strerror or 'it failed').lower()}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text. Save it so.") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     data = content.pop("data", None)
@@ -205,7 +230,9 @@ def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
         problems.append('data must name a file: data = "salaries.csv".')
     known = {field.name: field for field in fields(Options)}
     for key, given in content.items():
-        if key not in known:
+        if key in ON_THE_COMMAND_LINE:
+            problems.append(f"{key} goes on the command line: privatile estimate {path} --{key.replace('_', '-')}.")
+        elif key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             problems.append(f"there is no option {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         elif not _fits(key, given):
@@ -218,6 +245,8 @@ def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
     for key in ("ledger", "save", "person_key"):
         if key in content:
             content[key] = path.parent / content[key]
+    if isinstance(content.get("weights"), str):
+        content["weights"] = read_weights(content["weights"], path.parent)
     return path.parent / str(data), content
 
 
@@ -226,7 +255,7 @@ KINDS = {
     "q": "a number, a list of numbers or a table of client = number",
     "epsilon": "a number or a table of client = number",
     "range": "a list of two numbers",
-    "weights": "equal, size or a table of client = number",
+    "weights": "equal, size, precision, a file's name or a table of client = number",
     **dict.fromkeys(
         ("scale", "value", "client", "person", "query", "design", "mode", "local_level", "normalizer", "target"), TEXT
     ),

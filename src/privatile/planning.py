@@ -19,8 +19,9 @@ from statistics import NormalDist
 from typing import Any
 
 from privatile.auto import SUPPORTED, chosen_rounds
+from privatile.critical import checked_level
 from privatile.errors import InputError
-from privatile.inference import check_confidence
+from privatile.estimator import check_level
 from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
 from privatile.policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
 
@@ -184,9 +185,8 @@ def plan_study(
     >>> round(plan_study(0.5, clients).rank_half_width, 4)
     0.0103
     """
-    if not 0.0 < level < 1.0:
-        raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
-    check_confidence(confidence_level)
+    check_level(level)
+    checked_level(confidence_level)
     if not clients:
         raise InputError("a plan needs at least one client.")
     for name, value in (("density", density), ("half_width", half_width)):

@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from privatile.errors import ProtocolError
+
+Missing = Literal["noise", "drop", "fail"]
+MISSING: tuple[Missing, ...] = ("noise", "drop", "fail")
+"""What a record without a value does: answers at random, is left out, or stops the run before it begins."""
 
 LONGEST_NAME = 200
 LARGEST_LENGTH = 1 << 53

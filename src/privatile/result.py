@@ -130,16 +130,25 @@ class QuantileResult:
     def sentence(self) -> str:
         """The result in one sentence."""
         low, high = self.confidence_interval
-        shown = significant(self.estimate, high - low)
-        if any(caveat.code == "unbounded" for caveat in self.caveats):
+        percent = f"{100 * self.confidence_level:g}%"
+        shown, first, last = (significant(value, high - low) for value in (self.estimate, low, high))
+        known = {caveat.code for caveat in self.caveats}
+        if "unbounded" in known:
             return (
-                f"{self.estimand} is not located by these answers: at {100 * self.confidence_level:g}% it may lie "
-                f"anywhere in the stated range, {significant(low, high - low)} to {significant(high, high - low)}."
+                f"{self.estimand} is not located by these answers: at {percent} it may lie anywhere in the stated "
+                f"range, {first} to {last}" + (", and probably lies outside." if "range" in known else ".")
             )
-        return (
-            f"{self.estimand} is estimated at {shown}; the {100 * self.confidence_level:g}%"
-            f" interval runs from {significant(low, high - low)} to {significant(high, high - low)}."
-        )
+        if "range" in known:
+            return (
+                f"{self.estimand} probably lies outside the stated range: the answers point to its end, {shown}, so "
+                f"the {percent} interval, {first} to {last}, is not to be relied on."
+            )
+        if "not-located" in known:
+            return (
+                f"{self.estimand} was not located: the search had not settled when it ended, near {shown}, so the "
+                f"{percent} interval, {first} to {last}, is not to be relied on."
+            )
+        return f"{self.estimand} is estimated at {shown}; the {percent} interval runs from {first} to {last}."
 
     def rows(self) -> list[Row]:
         """Every scalar fact, in the order people want them."""

@@ -12,16 +12,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from privatile.auto import AutoPlan
-from privatile.critical import NORMALIZERS, Normalizer
+from privatile.critical import NORMALIZERS, Normalizer, checked_level
 from privatile.errors import InputError
-from privatile.estimator import Client, LocalLevel, Plan, check_clients, plan_from_design
-from privatile.inference import check_confidence
+from privatile.estimator import Client, LocalLevel, Plan, check_clients, check_level, plan_from_design
 from privatile.mechanism import RandomizedResponse
+from privatile.protocol import MISSING, Missing
 from privatile.scale import Scale, make_scale
 from privatile.schedule import Constant, Design, Mode, parse_design
 
 Target = Literal["population", "file"]
-Missing = Literal["noise", "drop", "fail"]
 IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
 INTERVALS: tuple[IntervalName, ...] = ("default", "plug-in", "self-normalized", "paper")
 VERSION = 1
@@ -29,7 +28,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "target": ("population", "file"),
     "mode": (None, "cohort", "local"),
     "local_level": ("global", "own"),
-    "missing": ("noise", "drop", "fail"),
+    "missing": MISSING,
 }
 READING = ("confidence_level", "interval", "simultaneous", "normalizer", "target")
 """Fields that change how answers are read, but no question."""
@@ -82,12 +81,11 @@ class RunSpec:
     version: int = VERSION
 
     def __post_init__(self) -> None:
-        check_confidence(self.confidence_level)
+        checked_level(self.confidence_level)
         if not self.levels:
             raise InputError("a run needs at least one level.")
         for level in self.levels:
-            if not 0.0 < level < 1.0:
-                raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+            check_level(level)
         if len(set(self.levels)) < len(self.levels):
             raise InputError("every level may be asked for once only.")
         if len(self.levels) > 1 and any(client.level is not None for client in self.clients):
@@ -106,7 +104,23 @@ class RunSpec:
                 raise InputError(f"{name} must be one of {shown}; got {getattr(self, name)!r}.")
         if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
             raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
+        if self.until_width is not None and not (math.isfinite(self.until_width) and self.until_width > 0):
+            raise InputError(f"until_width must be a positive width, in units of the data; got {self.until_width!r}.")
+        # Said now: once everybody has answered it would be too late.
+        for wanted, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
+            if wanted and self.round_mode == "local":
+                raise InputError(
+                    f"{what} needs cohort mode, where all records of a round answer about the same q; this run is "
+                    "local. Take --mode cohort, or do without."
+                )
         check_clients(self.at_level(0))
+
+    @property
+    def round_mode(self) -> Mode:
+        """What a client does inside a round, by the design where it is not chosen."""
+        if self.mode is not None or self.design in ("auto", "rounds"):
+            return self.mode or "cohort"
+        return parse_design(self.design).mode
 
     @property
     def questions(self) -> RunSpec:

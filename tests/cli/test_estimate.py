@@ -30,10 +30,20 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def surroundings(home: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+
+
 def privatile(home: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config"), **environment}
+    env = {**surroundings(home), **environment}
     command = [sys.executable, "-m", "privatile", *map(str, arguments)]
     return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def started(home: Path, *arguments: object) -> subprocess.Popen[str]:
+    """The same, while it goes on."""
+    command, pipe = [sys.executable, "-m", "privatile", *map(str, arguments)], subprocess.PIPE
+    return subprocess.Popen(command, cwd=home, env=surroundings(home), stdout=pipe, stderr=pipe, text=True)
 
 
 BASE = ("estimate", "data.csv", "--value", "score", "--client", "region", "--range", 0, 100)
@@ -81,6 +91,22 @@ def test_a_weights_file_and_several_levels(home: Path) -> None:
     assert low["clients"][1]["weight"] == 0.75
 
 
+def test_a_weights_file_named_in_a_toml_study_lies_beside_it(home: Path) -> None:
+    (home / "studies").mkdir()
+    (home / "studies" / "weights.toml").write_text("north = 0.333333\nsouth = 0.666667\n")
+    study = home / "studies" / "study.toml"
+    study.write_text(
+        'data = "../data.csv"\nvalue = "score"\nclient = "region"\nepsilon = 4\nrange = [0, 100]\n'
+        'weights = "weights.toml"\n'
+    )
+    facts = json.loads(privatile(home, "estimate", study, "--json").stdout)
+    assert [client["weight"] for client in facts["clients"]] == pytest.approx([1 / 3, 2 / 3], abs=1e-6)
+    study.write_text(study.read_text().replace("weights.toml", "nothing.csv"))
+    done = privatile(home, "estimate", study, "--json")
+    assert done.returncode == 2
+    assert "'nothing.csv' is none of these" in done.stderr
+
+
 def test_a_second_run_is_refused_and_can_be_accepted(home: Path) -> None:
     assert privatile(home, *BASE, "--epsilon", 1).returncode == 0
     again = privatile(home, *BASE, "--epsilon", 1)
@@ -106,7 +132,7 @@ def test_a_saved_run_is_shown_again_without_asking(home: Path) -> None:
 
 
 def test_a_result_that_cannot_be_printed_is_not_lost(home: Path) -> None:
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+    env = surroundings(home)
     command = [sys.executable, "-m", "privatile", *map(str, BASE), "--epsilon", "1", "--json"]
     with Path("/dev/full").open("w") as full:
         lost = subprocess.run(command, cwd=home, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -160,6 +186,9 @@ BAD = [
     (("--epsilon", "north=1", "--epsilon", "east=1", "--epsilon", "south=1"), "names 'east'"),
     (("--epsilon", "north=1", "--epsilon", 2), "not both"),
     (("--epsilon", 1, "--weights", "nothing.csv"), "none of these"),
+    (("--epsilon", 1, "--weights", "torn.csv"), "torn.csv cannot be read"),
+    (("--epsilon", 1, "--weights", "words.csv"), "words.csv cannot be read"),
+    (("--epsilon", 1, "--weights", "twice.csv"), "more than once"),
     (("--epsilon", 1, "--weights", "negative.toml"), "positive"),
     (("--epsilon", 1, "--weights", "long.toml"), "sum to 1; they sum to 1.2"),
     (("--epsilon", 1, "--weights", "short.toml"), "missing for client 'south'"),
@@ -188,6 +217,9 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
     (home / "negative.toml").write_text("north = 1.5\nsouth = -0.5\n")
     (home / "long.toml").write_text("north = 0.6\nsouth = 0.6\n")
     (home / "short.toml").write_text("north = 1.0\n")
+    (home / "torn.csv").write_text("client\nnorth\nsouth\n")
+    (home / "words.csv").write_text("client,weight\nnorth,half\nsouth,half\n")
+    (home / "twice.csv").write_text("client,weight\nnorth,0.5\nnorth,0.5\n")
     done = privatile(home, *BASE, *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.search(text, done.stderr), done.stderr
@@ -205,6 +237,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
         ("torn.parquet", "PAR1 and then the disk was full", "torn.parquet"),
         ("study.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
         ("broken.toml", "data = ", "is not TOML"),
+        ("shown.toml", 'data = "data.csv"\ndry_run = true\n', "estimate shown.toml --dry-run"),
         ("seed.toml", 'data = "data.csv"\nseed = 5\n', "no option 'seed'"),
     ],
 )
@@ -235,6 +268,30 @@ def test_no_environment_variable_or_hash_seed_fixes_the_coins(home: Path) -> Non
     assert runs[0]["estimate"] != runs[1]["estimate"]
 
 
+def test_state_is_for_its_owner_only(home: Path) -> None:
+    assert privatile(home, *BASE, "--epsilon", 1).returncode == 0
+    state = home / "state" / "privatile"
+    assert {path.name: path.stat().st_mode & 0o777 for path in (state, *state.iterdir())} == {
+        "privatile": 0o700,
+        "runs": 0o700,
+        "ledger.db": 0o600,
+    }
+    lost = privatile(home, *BASE, "--epsilon", 1, XDG_STATE_HOME=str(home / "data.csv"))
+    assert lost.returncode == 2
+    assert "Set XDG_STATE_HOME" in lost.stderr
+
+
+def test_a_ledger_in_use_is_said(home: Path) -> None:
+    assert privatile(home, *BASE, "--epsilon", 1, "--ledger", "ledger.db").returncode == 0
+    holder = sqlite3.connect(home / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    done = privatile(home, *BASE, "--epsilon", 1, "--spend-again", "--ledger", "ledger.db")
+    holder.close()
+    assert done.returncode == 2
+    assert "is in use by another process. Wait" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def counted_once(ledger: Path) -> dict[str, list[tuple[int, int]]]:
     """Stretches of the permutation that each client's answers used, in order."""
     with sqlite3.connect(ledger) as book:
@@ -260,12 +317,46 @@ def stored_rounds(path: Path) -> dict[int, str]:
 
 
 @pytest.mark.faults
+def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_goes_on(home: Path) -> None:
+    options = [
+        *map(str, BASE),
+        "--epsilon",
+        "1",
+        "--rounds",
+        "1200",
+        "--design",
+        "rounds",
+        "--json",
+        "--save",
+        "run.db",
+    ]
+    # Nothing stored: while modules are imported or data are read. Then in mid-run.
+    for wanted in (0, 1, 300):
+        process = started(home, *options)
+        deadline = time.monotonic() + TIMEOUT
+        while len(stored_rounds(home / "run.db")) < wanted and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(0.0 if wanted else 0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode in (130, -signal.SIGINT), (out, err)
+        assert out == ""
+        if wanted:
+            assert "interrupted; what was answered is kept" in err
+            assert "Traceback" not in err
+    done = privatile(home, *options)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 4500
+    for stretches in counted_once(home / "state" / "privatile" / "ledger.db").values():
+        assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(stretches))
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("saved", [True, False])
 def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool) -> None:
     """kill -9 at random moments; the same command goes on until it is done, as one and the same run."""
     options = [*map(str, BASE), "--epsilon", "1", "--rounds", "1200", "--design", "rounds", "--json"]
     options += ["--ledger", "ledger.db", *(["--save", "run.db"] if saved else [])]
-    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
     rng = np.random.default_rng(3)
     acknowledged: dict[int, str] = {}
     kills = 20 if saved else 6
@@ -275,13 +366,7 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
         return found[0] if found else home / "nothing.db"
 
     for kill in range(kills + 1):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "privatile", *options],
-            cwd=home,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        process = started(home, *options)
         if kill < kills:
             # Some rounds further, at a moment nobody chose, the first time before anything was asked.
             wanted = len(acknowledged) + int(rng.integers(1, 50)) if kill else 0
@@ -292,7 +377,7 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
             assert process.poll() is None, "the run was over before it could be killed often enough"
             process.send_signal(signal.SIGKILL)
         out, err = process.communicate(timeout=TIMEOUT)
-        assert process.returncode == (-signal.SIGKILL if kill < kills else 0), err.decode()
+        assert process.returncode == (-signal.SIGKILL if kill < kills else 0), err
         seen = stored_rounds(store())
         # Whatever was stored before is still there, unchanged.
         if kill < kills or saved:

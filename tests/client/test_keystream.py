@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privatile.client.keystream import BLOCK, KeyStream, derive
+from privatile.client.keystream import BLOCK, KeyStream, derive, words_at
 
 
 def test_tags_are_what_the_docstring_says() -> None:
@@ -29,6 +29,11 @@ def test_pieces_join_to_the_whole(sizes: list[int]) -> None:
     pieces = [stream.take(size) for size in sizes]
     whole = KeyStream(b"k" * 32).take(sum(sizes))
     assert np.array_equal(np.concatenate([*pieces, np.empty(0, np.uint64)]), whole)
+
+
+@given(st.integers(0, 3 * BLOCK), st.integers(0, 3 * BLOCK))
+def test_words_are_the_same_from_wherever_they_are_read(start: int, count: int) -> None:
+    assert np.array_equal(words_at(b"k" * 32, start, count), KeyStream(b"k" * 32).take(start + count)[start:])
 
 
 def test_keys_are_apart() -> None:

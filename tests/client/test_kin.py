@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatile.client.accounts import Terms
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey
@@ -16,6 +15,7 @@ from privatile.client.responder import Responder
 from privatile.client.shuffle import shuffle
 from privatile.client.source import open_source
 from privatile.client.statement import statement
+from privatile.client.terms import Terms
 from privatile.errors import AlreadyAnswered, OtherContent
 from privatile.mechanism import RandomizedResponse
 from privatile.protocol import Question

@@ -27,7 +27,7 @@ def hook(event, arguments):
         print(event, [repr(each) for each in arguments], file=trace)
 sys.addaudithook(hook)
 from pathlib import Path
-from privatile.client.accounts import Terms
+from privatile.client.terms import Terms
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privatile.cli.ledger import ledger
-from privatile.client.accounts import Terms
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey
@@ -20,6 +19,7 @@ from privatile.client.responder import Responder
 from privatile.client.shuffle import shuffle
 from privatile.client.source import open_source
 from privatile.client.statement import statement
+from privatile.client.terms import Terms
 from privatile.errors import AlreadyAnswered
 from privatile.mechanism import RandomizedResponse
 from privatile.protocol import Question

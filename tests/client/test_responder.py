@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger import Ledger
 from privatile.client.responder import CHUNK, Responder, answer_all
-from privatile.client.shuffle import Missing, shuffle
+from privatile.client.shuffle import shuffle
 from privatile.client.source import open_source
 from privatile.errors import AlreadyAnswered, InputError, ProtocolError
 from privatile.mechanism import COINS, RandomizedResponse
-from privatile.protocol import Question
+from privatile.protocol import Missing, Question
 from privatile.scale import Linear, Log
 
 COIN = RandomizedResponse.from_epsilon(1.0)

@@ -24,6 +24,7 @@ from privatile.client.ledger import Ledger
 from privatile.client.shuffle import ShuffledColumn, shuffle
 from privatile.client.source import open_source
 from privatile.errors import DataError, InputError
+from privatile.protocol import Missing
 
 MASTER = bytes(range(32))
 
@@ -151,7 +152,7 @@ def test_all_kinds_of_nan_are_one() -> None:
         ({"north": [4711.0, np.nan, 1.0]}, "fail", "--missing fail refuses"),
     ],
 )
-def test_columns_that_cannot_be_used(data: dict[str, list[float]], missing: shuffling.Missing, words: str) -> None:
+def test_columns_that_cannot_be_used(data: dict[str, list[float]], missing: Missing, words: str) -> None:
     with pytest.raises(DataError, match=words) as caught:
         shuffle(open_source(data), Ledger.in_memory(), missing=missing)
     assert "4711" not in str(caught.value)

@@ -52,6 +52,27 @@ def test_columns_of_every_library(name: str) -> None:
     assert str(values_of(open_source({"north": COLUMNS[name]}))) == str({"north": [1.0, float("nan"), 3.0]})
 
 
+class Waiting:
+    """A query of a library that is not installed here; it looks like a table."""
+
+    columns = ("wage",)
+
+    def compute(self) -> None:
+        raise AssertionError("nobody asked for this")
+
+
+@pytest.mark.parametrize("query", [pl.LazyFrame({"wage": [1, SECRET]}), Waiting()])
+def test_a_query_that_has_not_run_is_refused_with_the_way_out(query: object) -> None:
+    with pytest.raises(InputError, match=r"has not run yet.*\.collect\(\)") as caught:
+        open_source(query, value="wage")
+    assert str(SECRET) not in str(caught.value)
+
+
+def test_a_column_may_be_named_like_a_method() -> None:
+    table = pd.DataFrame({"collect": [1.0, 2.0]})
+    assert values_of(open_source(table, value="collect")) == {"all": [1.0, 2.0]}
+
+
 FIELDS: dict[str, list[Any]] = {"wage": [1, 2, 3], "region": ["n", "s", "n"], "who": ["a", "b", "a"]}
 TABLES = {
     "pandas": pd.DataFrame(FIELDS),

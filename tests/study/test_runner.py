@@ -154,7 +154,7 @@ def test_the_store_of_another_design_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     path.write_text("these are my notes, do not touch them, they are long enough to be no database\n" * 20)
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="not the store of a study"):
         StudyStore.open_for(path, STUDY)
     assert path.read_text().startswith("these are my notes")
     other = tmp_path / "other.db"

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from privatile import __version__
+from privatile.cli.printing import said_by_the_system, show_any_text
 from privatile.errors import PrivatileError
 
 COMMANDS = {
@@ -54,6 +55,11 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run, on whatever terminal this is."""
+        show_any_text()
+        return super().main(*arguments, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Turn our errors into one clear paragraph on stderr and their exit code."""
         try:
@@ -61,11 +67,12 @@ class LazyGroup(click.Group):
         except PrivatileError as error:
             click.echo(f"privatile: {error}", err=True)
             ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # whoever read along has had enough: click ends quietly
         except OSError as error:
-            click.echo(
-                f"privatile: {error.strerror or 'the output could not be written'}: {error.filename or ''}", err=True
-            )
-            ctx.exit(1)
+            text, code = said_by_the_system(error)
+            click.echo(f"privatile: {text}", err=True)
+            ctx.exit(code)
         except KeyboardInterrupt:
             click.echo("\nprivatile: interrupted; what was answered is kept. The same command goes on.", err=True)
             ctx.exit(130)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 
 import click
 
-from privatile.errors import PrivatileError
+from privatile.errors import InputError, PrivatileError
 
 
 @click.command()
@@ -21,9 +22,21 @@ def audit(epsilon: float, off: float, command: str | None) -> None:
     """
     from privatile.federation.audit import audit as measure
 
-    found = measure(
-        epsilon, shlex.split(command) if command else None, off=off, say=lambda line: click.echo(line, err=True)
-    )
+    if not 0.0 < off < 1.0:
+        raise InputError(f"--off is a share and must lie inside (0, 1); got {off:g}. 0.02 finds a rate wrong by 2%.")
+    found = measure(epsilon, _words(command), off=off, say=lambda line: click.echo(line, err=True))
     click.echo(found.to_text())
     if not found.passed:
         raise PrivatileError("the audit found something; see above.")
+
+
+def _words(command: str | None) -> list[str] | None:
+    if command is None:
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words or shutil.which(words[0]) is None:
+        raise InputError(f"--command takes a program and its first arguments; {command!r} starts no program here.")
+    return words

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def compare(
     from privatile.compare import compare as compared
 
     made = compared(_result(first, level), _result(second, level), disjoint=disjoint, confidence_level=confidence_level)
-    click.echo(json.dumps(made.to_dict(), indent=2, ensure_ascii=False) if as_json else made.to_text())
+    if as_json:
+        echo_json(made.to_dict())
+    else:
+        click.echo(made.to_text())
 
 
 def _result(path: Path, level: float | None) -> QuantileResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -19,6 +18,7 @@ from typing import Literal, NamedTuple
 import click
 
 from privatile import __version__
+from privatile.cli.printing import echo_json
 
 Verdict = Literal["fine", "absent", "wrong"]
 
@@ -49,7 +49,7 @@ def doctor(as_json: bool) -> None:
     """
     checks = list(examine())
     if as_json:
-        click.echo(json.dumps([check._asdict() for check in checks], indent=2, ensure_ascii=False))
+        echo_json([check._asdict() for check in checks])
     else:
         gap = max(len(check.what) for check in checks)
         marks = {"fine": "✓", "absent": "·", "wrong": "✗"}

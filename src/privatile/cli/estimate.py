@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.look import Look, dashboard_options
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,25 +48,6 @@ def _number(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(f"--{option} takes a number; got {text!r}.") from None
-
-
-def _weights(text: str) -> str | dict[str, float]:
-    """`equal`, `size`, or a file: TOML with client = weight, or CSV with columns client and weight."""
-    if text in ("equal", "size", "precision"):
-        return text
-    path = Path(text)
-    try:
-        if path.suffix == ".toml":
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        else:
-            with path.open(newline="", encoding="utf-8") as lines:
-                table = {row["client"]: row["weight"] for row in csv.DictReader(lines)}
-        return {str(name): float(weight) for name, weight in table.items()}
-    except (OSError, KeyError, TypeError, ValueError):
-        raise InputError(
-            f"--weights takes equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: "
-            f"columns client and weight); {text!r} is none of these."
-        ) from None
 
 
 @click.command()
@@ -248,10 +227,11 @@ def estimate(
             "a seed is for simulation: with a known seed every randomized answer could be undone. This command answers "
             "for real people and takes its randomness from the operating system only."
         )
+    from privatile.options import read_study, read_weights
+
+    look = Look(dashboard, dashboard_at, dashboard_tls)
     given: dict[str, Any] = {}
     if data.suffix == ".toml":
-        from privatile.options import read_study
-
         data, given = read_study(data)
     chosen = {key: value for key, value in rest.items() if value is not None}
     if log_:
@@ -262,10 +242,9 @@ def estimate(
         "q": _numbers("q", q, several=True),
         "epsilon": _numbers("epsilon", epsilon, several=False),
         "range": range_,
-        "weights": None if weights is None else _weights(weights),
+        "weights": None if weights is None else read_weights(weights),
     }
     chosen |= {key: value for key, value in parsed.items() if value is not None}
-    look = Look(dashboard, dashboard_at, dashboard_tls)
     _estimate(data, {**given, **chosen}, dry_run, explained, as_json, look)
 
 
@@ -282,7 +261,10 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool
             done = "finished" if prepared.store.finished else "unfinished"
             click.echo(f"run {prepared.store.run} over these records is {done}: this shows all of it.", err=True)
         shown = preview(prepared.spec)
-        click.echo(json.dumps(shown.to_dict(), indent=2, ensure_ascii=False) if as_json else shown.to_text())
+        if as_json:
+            echo_json(shown.to_dict())
+        else:
+            click.echo(shown.to_text())
         return
     if prepared.store is not None:
         state = "is finished: shown again, no one is asked" if prepared.store.finished else "goes on where it stopped"
@@ -294,9 +276,7 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool
             results = complete(prepared, progress, keep=True)
         if as_json:
             facts = [result.to_dict() for result in results]
-            click.echo(
-                json.dumps(facts[0] if len(facts) == 1 else facts, indent=2, ensure_ascii=False, allow_nan=False)
-            )
+            echo_json(facts[0] if len(facts) == 1 else facts)
         else:
             click.echo("\n\n".join(_text(result, explained) for result in results))
         sys.stdout.flush()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -30,6 +30,15 @@ def by_client(option: str, given: tuple[str, ...], clients: tuple[str, ...]) -> 
             raise InputError(f"--{option} names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
         values.update({name: value} if equals else dict.fromkeys(clients, value))
     return {client: values[client] for client in clients if client in values}
+
+
+def whole(number: float) -> int | float:
+    """A whole number as one; anything else as it is, for the study to refuse.
+
+    >>> whole(5000.0), whole(99.5)
+    (5000, 99.5)
+    """
+    return int(number) if number.is_integer() else number
 
 
 @click.group()
@@ -67,7 +76,9 @@ def federation() -> None:
 @click.option("--value", default="value", show_default=True, help="What a record's value is, in words.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Name or address of the broker; first is invited.")
 @click.option("--listen", default="127.0.0.1", show_default=True, help="Address the embedded broker listens on.")
-@click.option("--port", type=int, default=4222, show_default=True, help="Port of the embedded broker.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=4222, show_default=True, help="Port of the embedded broker."
+)
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own, for the invitations.")
 def init(
     folder: Path,
@@ -97,7 +108,7 @@ def init(
         name: {
             **({"epsilon": budgets[name]} if name in budgets else {}),
             **({"weight": weights[name]} if name in weights else {}),
-            **({"records": int(counts[name])} if name in counts else {}),
+            **({"records": whole(counts[name])} if name in counts else {}),
         }
         for name in clients
     }
@@ -172,7 +183,7 @@ def add(folder: Path, client: str, epsilon: float, records: int, weight: float) 
 @federation.command()
 @FOLDER
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Names of the broker from now on.")
-@click.option("--port", type=int, help="Port from now on; the invitations change with it.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port from now on; the invitations change with it.")
 @click.option("--listen", help="Address to listen on from now on.")
 def renew(folder: Path, hosts: tuple[str, ...], port: int | None, listen: str | None) -> None:
     """Issue the broker's certificate again, for the same or other names; clients trust it as they did."""
@@ -207,7 +218,10 @@ def status(folder: Path, as_json: bool) -> None:
     from privatile.federation.status import read_status
 
     report = read_status(Directory(folder))
-    click.echo(json.dumps(report.to_dict(), indent=2) if as_json else report.to_text())
+    if as_json:
+        echo_json(report.to_dict())
+    else:
+        click.echo(report.to_text())
 
 
 @federation.command()

@@ -25,7 +25,7 @@ from privatile.errors import InputError
 @click.option("--new-people", is_flag=True, help="This file holds other people than the last one of this column.")
 @click.option("--yes", is_flag=True, help="The study shown is agreed to; do not ask.")
 @click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
-@click.option("--ops-port", type=int, help="Serve /metrics and /health here (0: any free port).")
+@click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
 @click.option("--ops-host", default="127.0.0.1", show_default=True)
 @click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
 @click.option("--verbose", is_flag=True, help="Log every answer.")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+
+from privatile.cli.printing import echo_json
+
+LEDGER = click.option(
+    "--ledger",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The ledger; yours in your state folder unless given.",
+)
 
 
 @click.group()
@@ -15,13 +24,7 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.option(
-    "--ledger",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The ledger; yours in your state folder unless given.",
-)
+@LEDGER
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def show(path: Path | None, as_json: bool) -> None:
     """Per client and column: records, answers given, records left, runs, the most any record has spent."""
@@ -37,7 +40,7 @@ def show(path: Path | None, as_json: bool) -> None:
         # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it.
         lines = [{**asdict(line), "epsilon": finite(line.epsilon)} for line in said.datasets]
         content = {**asdict(said), "datasets": lines, "person_epsilon": finite(said.person_epsilon)}
-        click.echo(json.dumps({"ledger": where, **content}, indent=2, ensure_ascii=False, allow_nan=False))
+        echo_json({"ledger": where, **content})
         return
     click.echo(f"{where}: {said.entries} entries")
     heads = ("client", "column", "records", "answers", "unasked", "runs", "largest ε spent")
@@ -64,18 +67,12 @@ def show(path: Path | None, as_json: bool) -> None:
 
 @ledger.command()
 @click.argument("run")
-@click.option(
-    "--ledger",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The ledger; yours in your state folder unless given.",
-)
+@LEDGER
 def release(run: str, path: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
     from privatile.api import state_folder
-    from privatile.client.accounts import release as give_back
     from privatile.client.ledger import Ledger
+    from privatile.client.reservations import release as give_back
     from privatile.errors import InputError
 
     with Ledger.open(path or state_folder() / "ledger.db", create=False) as book, book.transaction():

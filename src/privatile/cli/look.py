@@ -59,11 +59,17 @@ class Look:
             click.echo(f"dashboard: {page.url}", err=True)
             yield
 
+    def __post_init__(self) -> None:
+        self._address()  # a wrong one is refused before anyone is asked
+        for path in self.tls or ():
+            if not path.is_file():
+                raise InputError(f"--dashboard-tls takes the files of a certificate and its key; {path} is none.")
+
     def _address(self) -> tuple[str, int]:
         if self.at is None:
             return "127.0.0.1", 0
         host, _, port = self.at.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not (port.isdecimal() and int(port) < 1 << 16):
             raise InputError(f"--dashboard-at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
         return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 
@@ -31,7 +31,7 @@ from privatile.errors import InputError
     help="normal, lognormal, laplace, cauchy, uniform:LOW,HIGH, …: gives the density, and the plan is checked by "
     "simulation.",
 )
-@click.option("--runs", type=int, default=400, show_default=True, help="Simulated runs of that check.")
+@click.option("--runs", type=click.IntRange(2), default=400, show_default=True, help="Simulated runs of that check.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
 def plan(
@@ -74,7 +74,7 @@ def plan(
         check = check_plan(made, law, runs)
     if as_json:
         facts = made.to_dict() | ({} if check is None else {"simulated": check})
-        click.echo(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False))
+        echo_json(facts)
         return
     click.echo(made.to_text())
     if check is not None:
@@ -91,7 +91,12 @@ def _clients(count: int, records: int | None, epsilon: float | None, named: tupl
     if named:
         if records is not None or epsilon is not None:
             raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
-        return [_client(text) for text in named]
+        clients = [_client(text) for text in named]
+        names = [client.name for client in clients]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"--client names {name!r} more than once.")
+        return clients
     if records is None or epsilon is None:
         raise InputError(
             "a plan needs the clients' records and budgets: --records N --epsilon E (and --clients K), or --client "
@@ -112,7 +117,7 @@ def _client(text: str) -> Any:
             raise ValueError
         records, epsilon = int(parts[0]), float(parts[1])
         weight = float(parts[2]) if len(parts) == 3 else 1.0
-        if records < 1 or weight <= 0:
+        if records < 1 or not 0.0 < weight < float("inf"):
             raise ValueError
     except ValueError:
         raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.") from None

@@ -82,12 +82,14 @@ def find(source: Path) -> tuple[Kind, Path]:
         if is_paper_folder(source):
             return "paper", source
         raise StoreError(f"{source} is a folder without a run.db and without the paper's tables.")
+    from privatile.server.store import missing_run, no_run
+
     if not source.is_file():
-        raise StoreError(f"there is no run file {source}.")
+        raise missing_run(source)
     try:
         connection = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         connection.close()
     except sqlite3.DatabaseError:
-        raise StoreError(f"{source} is no run file, or a damaged one.") from None
+        raise no_run(source) from None
     return ("study", source) if "study" in tables else ("run", source)

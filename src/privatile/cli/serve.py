@@ -12,8 +12,8 @@ from privatile.cli.look import Look, dashboard_options
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="tls://host:port of a broker of your own.")
-@click.option("--replicas", type=int, default=1, show_default=True, help="Copies a broker cluster keeps.")
-@click.option("--ops-port", type=int, help="Serve /metrics and /health here (0: any free port).")
+@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies a broker cluster keeps.")
+@click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
 @click.option("--ops-host", default="127.0.0.1", show_default=True)
 @dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
@@ -37,10 +37,11 @@ def serve(
     from privatile.federation.ops import start_logging
     from privatile.federation.running import ServeOptions, serve_run
 
+    look = Look(dashboard, dashboard_at, dashboard_tls)
     start_logging(as_json=json_logs, verbose=verbose)
     options = ServeOptions(brokers, ops_host, ops_port, exit_when_paused, replicas=replicas)
     directory = Directory(folder)
-    with Look(dashboard, dashboard_at, dashboard_tls).beside(directory.store_file):
+    with look.beside(directory.store_file):
         end = serve_run(directory, options, lambda line: click.echo(line, err=True))
     if end == "finished":
         from privatile.federation.status import run_result

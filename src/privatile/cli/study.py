@@ -44,10 +44,12 @@ def run(
     """
     from privatile.study.cuda import open_device
     from privatile.study.design import read_study
-    from privatile.study.output import write_rows
+    from privatile.study.output import check_output, write_rows
     from privatile.study.runner import run_study
     from privatile.study.store import StudyStore
 
+    if out is not None:
+        check_output(out)
     gpu = open_device(device)
     planned = read_study(design, protocol=protocol, replications=replications)  # type: ignore[arg-type]
     with StudyStore.open_for(store, planned) as kept:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.errors import StoreError
+from privatile.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,12 +36,15 @@ def watch(run: Path, once: bool, every: float) -> None:
     from rich.live import Live
 
     from privatile.dashboard.live import LiveRun, find_run
+    from privatile.server.store import missing_run
 
+    if not 0.01 <= every <= 3600.0:
+        raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")
     live = LiveRun(find_run(run))
     if once:
         live.refresh()
         if live.state["waiting"]:
-            raise StoreError(f"there is no run file {find_run(run)}.")
+            raise missing_run(find_run(run))
         Console(highlight=False).print(picture(live.state))
         return
     with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:

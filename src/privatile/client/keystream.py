@@ -1,4 +1,4 @@
-"""Keyed streams: the secret tags from which an order is made.
+"""Keyed streams: the secret tags from which an order is made, and the words that hide what is spilled.
 
 Tag i of a key is word i of SHAKE-128(key ‖ block number), block by block. The same key gives the same tags for
 ever, on every machine and with every version of every library, which a generator's `permutation` does not promise:
@@ -32,6 +32,25 @@ def derive(master: bytes, purpose: str, *names: str) -> bytes:
     return digest.digest()
 
 
+def _blocks(key: bytes, first: int, stop: int) -> NDArray[np.uint64]:
+    """The words of blocks `first` up to `stop`."""
+    text = b"".join(
+        hashlib.shake_128(key + number.to_bytes(8, "little")).digest(8 * BLOCK) for number in range(first, stop)
+    )
+    return np.frombuffer(text, dtype="<u8").astype(np.uint64, copy=False)
+
+
+def words_at(key: bytes, start: int, count: int) -> NDArray[np.uint64]:
+    """The words of a key from number `start` on, wherever that is.
+
+    >>> key = b"k" * 32
+    >>> bool((words_at(key, 1000, 2000) == KeyStream(key).take(3000)[1000:]).all())
+    True
+    """
+    first, stop = start // BLOCK, -(-(start + count) // BLOCK)
+    return _blocks(key, first, stop)[start - first * BLOCK :][:count]
+
+
 class KeyStream:
     """The tags of a key, in sequence.
 
@@ -53,12 +72,8 @@ class KeyStream:
         missing = count - len(parts[0])
         blocks = -(-missing // BLOCK)
         if blocks:
-            text = b"".join(
-                hashlib.shake_128(self._key + number.to_bytes(8, "little")).digest(8 * BLOCK)
-                for number in range(self._block, self._block + blocks)
-            )
+            words = _blocks(self._key, self._block, self._block + blocks)
             self._block += blocks
-            words = np.frombuffer(text, dtype="<u8").astype(np.uint64, copy=False)
             parts.append(words[:missing])
             # A copy, lest a few words keep the whole text alive.
             self._rest = words[missing:].copy()

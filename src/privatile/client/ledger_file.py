@@ -98,14 +98,13 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         raise LedgerError(DAMAGED.format(path=path))
     connection: sqlite3.Connection | None = None
     try:
-        if not read_only:
-            path.chmod(0o600)
         address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         connection = sqlite3.connect(
             address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
         )
         _check(connection, path)
         if not read_only:
+            path.chmod(0o600)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")

@@ -16,34 +16,24 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.accounts import Account, Stored, Terms
+from privatile.client.accounts import Account, Stored
 from privatile.client.coins import Coins
 from privatile.client.ledger import Ledger
-from privatile.client.shuffle import MISSING, Missing, ShuffledColumn
+from privatile.client.shuffle import ShuffledColumn
 from privatile.client.spill import Words
+from privatile.client.terms import Terms
 from privatile.errors import InputError, ProtocolError
 from privatile.mechanism import COINS, RandomizedResponse
-from privatile.protocol import Answer, Question
+from privatile.protocol import MISSING, Answer, Missing, Question
+from privatile.scale import Scale
 
 CHUNK = 1 << 14
 """Records randomized at once: their values and coins (256 KiB) stay in the second-level cache."""
-
-
-class Scale(Protocol):
-    """A monotone map between the data's units and the working scale."""
-
-    def to_working(self, value: float, /) -> float:
-        """From the data's units."""
-        ...
-
-    def to_units(self, value: float, /) -> float:
-        """Back to the data's units."""
-        ...
 
 
 class Outcome(NamedTuple):

@@ -12,7 +12,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ from privatile.client.kin import Cut
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey, sieve
 from privatile.client.source import Batch, Source
-from privatile.client.spill import Buckets, Columns, Shelf, Words
+from privatile.client.spill import Buckets, Shelf, Words
 from privatile.errors import DataError, InputError
-
-Missing = Literal["noise", "drop", "fail"]
-MISSING: tuple[Missing, ...] = ("noise", "drop", "fail")
+from privatile.protocol import MISSING, Missing
 
 BATCH_ROWS = 1 << 18
 """Rows scattered at once: 4 MiB of tags and values, and as much again while they are sorted."""
@@ -319,6 +317,3 @@ def _merged(batches: list[Batch]) -> Batch:
         np.concatenate(codes) if codes else None,
         [person for group in people for person in group] if people else None,
     )
-
-
-__all__ = ["BATCH_ROWS", "MEMORY_ROWS", "MISSING", "Block", "Columns", "Missing", "ShuffledColumn", "shuffle"]

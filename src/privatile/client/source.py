@@ -308,6 +308,12 @@ def open_source(
         from privatile.client.files import FileSource
 
         return FileSource(Path(data), _named(value), client, person)
+    # Asked of the type: a table may have a column of that name.
+    if hasattr(type(data), "collect") or hasattr(type(data), "compute"):
+        raise InputError(
+            f"a {type(data).__name__} is a query that has not run yet, and might give its rows in another order next "
+            "time. Run it (.collect() or .compute()) and give the table, or give the path of the file it reads."
+        )
     is_table = hasattr(data, "columns") or hasattr(data, "column_names")
     if isinstance(data, np.ndarray) and data.dtype.names:
         is_table = True

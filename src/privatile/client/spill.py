@@ -1,13 +1,16 @@
 """Parts of a table on their way through a shuffle: rows of 64-bit words, in memory or on disk.
 
 A spill file is private: made with mode 0600 in a fresh folder of mode 0700, unlinked with its folder as soon as it
-is open, so that no name remains and the space comes back when the process ends, however it ends.
+is open, so that no name remains and the space comes back when the process ends, however it ends. Keys of rows are
+random tags or keyed hashes and lie there as they are; everything else is hidden under a key stream whose key never
+leaves memory, so that what a disk keeps of the file after a crash tells no value.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.keystream import KEY_BYTES, words_at
 from privatile.errors import DataError
 
 Words = NDArray[np.uint64]
@@ -83,7 +87,7 @@ class SpilledPart:
         low, high = 0, self._rows
         while low < high:
             middle = (low + high) // 2
-            if int(self._file.read(self._offset + 8 * middle, 1)[0]) >> (64 - HEAD_BITS) < head:
+            if int(self._file.read(self._offset + 8 * middle, 1, hidden=False)[0]) >> (64 - HEAD_BITS) < head:
                 low = middle + 1
             else:
                 high = middle
@@ -92,7 +96,7 @@ class SpilledPart:
     def read(self, start: int, stop: int) -> Columns:
         """The rows from `start` up to `stop`."""
         return tuple(
-            self._file.read(self._offset + 8 * (self._rows * column + start), stop - start)
+            self._file.read(self._offset + 8 * (self._rows * column + start), stop - start, hidden=column > 0)
             for column in range(self._width)
         )
 
@@ -111,6 +115,7 @@ class SpillFile:
     def __init__(self, folder: Path | None = None) -> None:
         self._handle = -1
         self._end = 0
+        self._key = secrets.token_bytes(KEY_BYTES)
         self._where = folder or spill_folder()
         problem: OSError | None = None
         try:
@@ -137,11 +142,13 @@ class SpillFile:
         )
 
     def write(self, columns: Columns) -> int:
-        """Append columns; the offset of the first."""
+        """Append columns, all but the first hidden; the offset of the first."""
         start = self._end
         problem: OSError
         try:
-            for column in columns:
+            for place, column in enumerate(columns):
+                if place:
+                    column = column ^ words_at(self._key, self._end // 8, len(column))
                 view = np.ascontiguousarray(column).view(np.uint8).data
                 while view:
                     written = os.pwrite(self._handle, view, self._end)
@@ -153,8 +160,9 @@ class SpillFile:
         self.close()
         raise self._failure(problem)
 
-    def read(self, offset: int, count: int) -> Words:
-        """`count` words from `offset`."""
+    def read(self, offset: int, count: int, *, hidden: bool) -> Words:
+        """`count` words from `offset`, which were hidden or not."""
+        first = offset // 8
         words = np.empty(count, dtype=np.uint64)
         view = words.view(np.uint8).data
         problem: OSError
@@ -165,7 +173,7 @@ class SpillFile:
                     raise OSError(errno.EIO, "short read")
                 offset += got
                 view = view[got:]
-            return words
+            return words ^ words_at(self._key, first, count) if hidden else words
         except OSError as error:
             problem = error
         raise self._failure(problem)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from privatile.client.accounts import Terms
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger import Ledger, Position
 from privatile.client.people import PersonKey
 from privatile.client.responder import Responder
 from privatile.client.shuffle import shuffle
 from privatile.client.source import Source
+from privatile.client.terms import Terms
 from privatile.errors import InputError
 from privatile.federation.invitation import Invitation
 from privatile.federation.policy import Policy

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,14 +169,22 @@ def serve_run(directory: Directory, options: ServeOptions, say: Callable[[str], 
     return end
 
 
+@contextlib.asynccontextmanager
+async def _operations(
+    service: CoordinatorService | ClientService, options: ServeOptions | JoinOptions, say: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """The page for operators, where one is wanted."""
+    if options.ops_port is None:
+        yield
+        return
+    async with ops_page(options.ops_host, options.ops_port, service.metrics, service.health) as port:
+        say(f"operations  http://{options.ops_host}:{port}/metrics and /health")
+        yield
+
+
 async def _serve(service: CoordinatorService, options: ServeOptions, say: Callable[[str], None], linger: float) -> str:
     _on_signals(service.stop)
-    async with contextlib.AsyncExitStack() as stack:
-        if options.ops_port is not None:
-            port = await stack.enter_async_context(
-                ops_page(options.ops_host, options.ops_port, service.metrics, service.health)
-            )
-            say(f"operations  http://{options.ops_host}:{port}/metrics and /health")
+    async with _operations(service, options, say):
         end = await service.run()
         if end in ("finished", "aborted") and linger:
             await asyncio.sleep(linger)
@@ -245,12 +253,7 @@ def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptio
     async def serve() -> str:
         service = prepare_client(invitation, site, rows, options)
         _on_signals(service.stop)
-        async with contextlib.AsyncExitStack() as stack:
-            if options.ops_port is not None:
-                port = await stack.enter_async_context(
-                    ops_page(options.ops_host, options.ops_port, service.metrics, service.health)
-                )
-                say(f"operations  http://{options.ops_host}:{port}/metrics and /health")
+        async with _operations(service, options, say):
             return await service.run()
 
     return asyncio.run(serve())

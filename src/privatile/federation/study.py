@@ -19,8 +19,9 @@ from typing import Any
 
 from privatile.errors import InputError
 from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.protocol import MISSING, Missing
 from privatile.schedule import Mode
-from privatile.spec import ClientSpec, Missing, RunSpec
+from privatile.spec import ClientSpec, RunSpec
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a broker subject: no dots, blanks or wildcards."""
@@ -30,7 +31,6 @@ IDENTITY = re.compile(r"[0-9a-f]{12}")
 
 SCALES = ("identity", "linear", "log", "logit")
 MODES = ("cohort", "local")
-MISSING = ("noise", "drop", "fail")
 MOST_CLIENTS = 100_000
 
 

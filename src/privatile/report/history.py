@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.averaging import Averages
-from privatile.errors import StoreError
+from privatile.errors import ProtocolError, StoreError
 from privatile.estimator import Plan, RoundState, TablePlan, begin
 from privatile.inference import Trajectory
 from privatile.report.thinning import bucket_ends
@@ -171,11 +171,16 @@ class LevelHistory:
         start = self._floats["after"][-1] if len(self) else self.plan.start
         follows = asked == np.concatenate([[start], after[:-1]])
         if self._track is not None:
-            for entry in chunk:
-                self._track.advance(entry.ones)
+            try:
+                for entry in chunk:
+                    self._track.advance(entry.ones)
+            except ProtocolError as error:
+                raise StoreError(f"{path} does not replay: {error} Restore it from a backup.") from None
             follows = np.array([after[-1] == self._track.state.query])
         if np.abs(led - after).max() > 1e-9 * (high - low) or not follows.all():
-            raise StoreError(f"{path} does not replay: its counts do not lead to its questions.")
+            raise StoreError(
+                f"{path} does not replay: its counts do not lead to its questions. Restore it from a backup."
+            )
         self._counts["records"].extend((before + np.cumsum(np.where(here, lengths, 0).sum(axis=1))).tolist())
         self._counts["silent"].extend((~here).sum(axis=1).tolist())
         self._counts["averaged"].extend(averaged.astype(np.int64).tolist())

@@ -40,6 +40,7 @@ def reproduce(
             "(2018 American Community Survey), as CSV with the columns economic_region and salary."
         )
     gpu = open_device(device)
+    clients = read_salaries(data) if data is not None and part in (*NEEDS_DATA, "all") else None
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -48,7 +49,6 @@ def reproduce(
     tables = [name for name in TABLES if part in (name, "tables", "all")]
     if tables:
         files += _tables(tables, out, protocol, replications, threads, gpu, progress, say)
-    clients = read_salaries(data) if data is not None and part in (*NEEDS_DATA, "all") else None
     if part in ("salary", "all") and clients is not None:
         files += _salary(clients, out, threads or cores())
     if part in ("figure1", "all") and clients is not None:

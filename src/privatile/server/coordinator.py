@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from privatile.averaging import normalizer
-from privatile.errors import StoreError
+from privatile.errors import ProtocolError, StoreError
 from privatile.estimator import Ask, Plan, RoundState, begin, step
 from privatile.inference import Trajectory
 from privatile.protocol import Question
+from privatile.rearrangement import rearranged
 from privatile.result import QuantileResult
 from privatile.server.store import RunStore, Statement, StoredRound
 from privatile.spec import RunSpec
-from privatile.summary import narrow_enough, rearranged, summarize
+from privatile.summary import narrow_enough, summarize
 
 
 class Round(NamedTuple):
@@ -67,8 +68,14 @@ class Coordinator:
         for index, track in enumerate(self.tracks):
             for stored in store.rounds(index):
                 if track.ask is not None and stored.query != track.ask.query:
-                    raise StoreError(f"{store.path} does not replay: round {stored.round} asked another question.")
-                track.advance(stored.ones)
+                    raise StoreError(
+                        f"{store.path} does not replay: round {stored.round} asked another question. Restore it from a "
+                        "backup."
+                    )
+                try:
+                    track.advance(stored.ones)
+                except ProtocolError as error:
+                    raise StoreError(f"{store.path} does not replay: {error} Restore it from a backup.") from None
 
     @property
     def done(self) -> int:

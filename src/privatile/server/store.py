@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -54,8 +54,9 @@ class StoredRound(NamedTuple):
 class RunStore:
     """A run in SQLite: append only, safe to read while it is written."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str, *, writes: bool = True) -> None:
         self._connection = connection
+        self._writes = writes
         self.path = path
         try:
             row = connection.execute("SELECT id, spec, digest, created, finished FROM run").fetchone()
@@ -95,16 +96,21 @@ class RunStore:
     def open(cls, path: str | Path, *, durable: bool = False, read_only: bool = False) -> Self:
         """An existing file, to go on or to read."""
         if not Path(path).is_file():
-            raise StoreError(f"there is no run file {path}.")
+            raise missing_run(path)
         # Look before touching: another program's database must stay as it is.
         with closing(_connect(path, durable, read_only=True)) as look:
             try:
                 row = look.execute("SELECT format FROM run").fetchone()
             except sqlite3.DatabaseError:
-                raise StoreError(f"{path} is no run file, or a damaged one.") from None
-        if row is None or row[0] != FORMAT:
-            raise StoreError(f"{path} holds a run of another format; this version reads format {FORMAT}.")
-        return cls(_connect(path, durable, read_only=read_only), str(path))
+                raise no_run(path) from None
+        if row is None:
+            raise no_run(path)
+        if row[0] != FORMAT:
+            raise StoreError(
+                f"{path} holds a run of another format; this version reads format {FORMAT}. Use the privatile that "
+                "wrote it, or restore the file from a backup where it is damaged."
+            )
+        return cls(_connect(path, durable, read_only=read_only), str(path), writes=not read_only)
 
     @staticmethod
     def is_blank(path: str | Path) -> bool:
@@ -191,8 +197,26 @@ class RunStore:
             raise self._unwritable(error) from None
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it."""
+        """Fold the log into the file and let go of it; a finished run is one file, which readers leave alone."""
+        if self.finished is not None and self._writes:
+            with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 0")  # who still reads along keeps the log
+                self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
+
+
+def missing_run(path: str | Path) -> StoreError:
+    """The error for a file that is not there."""
+    if Path(path).is_dir():
+        return StoreError(f"{path} is a folder, no run file. Give the path of a file.")
+    return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
+
+
+def no_run(path: str | Path) -> StoreError:
+    """The error for a file that is something else."""
+    return StoreError(
+        f"{path} is no run file, or a damaged one. Give a file that --save made, or restore it from a backup."
+    )
 
 
 def _connect(path: str | Path, durable: bool, read_only: bool = False) -> sqlite3.Connection:
@@ -206,5 +230,6 @@ def _connect(path: str | Path, durable: bool, read_only: bool = False) -> sqlite
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     except (sqlite3.OperationalError, OSError) as error:
-        raise StoreError(f"{path} cannot be opened ({error}). Is the folder there, and may it be written?") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise StoreError(f"{path} cannot be opened ({why}). Is the folder there, and may it be written?") from None
     return connection

@@ -150,12 +150,12 @@ def cost_study(
     return rows
 
 
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def rows_markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
     """Any flat rows as a Markdown table."""
-
-    def text(value: Any) -> str:
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
-
     names = list(rows[0])
     lines = [
         f"### {title}",
@@ -163,16 +163,12 @@ def rows_markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
         f"| {' | '.join(name.replace('_', ' ') for name in names)} |",
         "|" + "---|" * len(names),
     ]
-    lines += [f"| {' | '.join(text(row[name]) for name in names)} |" for row in rows]
+    lines += [f"| {' | '.join(_text(row[name]) for name in names)} |" for row in rows]
     return "\n".join([*lines, ""])
 
 
 def rows_latex(title: str, rows: Sequence[dict[str, Any]]) -> str:
     """Any flat rows as a LaTeX table (booktabs)."""
-
-    def text(value: Any) -> str:
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
-
     names = list(rows[0])
     lines = [
         r"\begin{table}[htbp]\centering\small",
@@ -181,7 +177,7 @@ def rows_latex(title: str, rows: Sequence[dict[str, Any]]) -> str:
         r"\toprule",
         " & ".join(name.replace("_", " ") for name in names) + r" \\",
         r"\midrule",
-        *(" & ".join(text(row[name]) for name in names) + r" \\" for row in rows),
+        *(" & ".join(_text(row[name]) for name in names) + r" \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",

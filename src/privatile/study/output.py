@@ -10,13 +10,19 @@ from typing import Any
 from privatile.errors import InputError, require
 
 
-def write_rows(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Write flat rows, one a cell; the suffix decides: .csv, or .parquet (extra `tables`)."""
+def check_output(path: str | Path) -> Path:
+    """A path for rows, by its suffix; asked before hours of work are lost over it."""
     file = Path(path)
-    if not rows:
-        raise InputError("there is no finished cell to write yet.")
     if file.suffix not in (".csv", ".parquet"):
         raise InputError(f"the output must end in .csv or .parquet; got {file.name!r}.")
+    return file
+
+
+def write_rows(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
+    """Write flat rows, one a cell; the suffix decides: .csv, or .parquet (extra `tables`)."""
+    file = check_output(path)
+    if not rows:
+        raise InputError("there is no finished cell to write yet.")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".parquet":

@@ -117,7 +117,13 @@ def _backend(name: str, address: str | None, threads: int | None) -> Iterator[An
     if name == "dask":
         distributed = require("distributed", "dask")
         if address is not None:
-            client = distributed.Client(address)
+            try:
+                client = distributed.Client(address)
+            except (OSError, ValueError):
+                raise InputError(
+                    f"no Dask scheduler answers at {address!r}. --scheduler takes its address, as in "
+                    "tcp://127.0.0.1:8786; without it a local cluster is started."
+                ) from None
         else:
             client = distributed.Client(n_workers=threads or cores(), threads_per_worker=1, dashboard_address=None)
         with client, joblib.parallel_config(backend="dask"):

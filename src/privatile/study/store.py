@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +28,20 @@ CREATE TABLE result (place INTEGER PRIMARY KEY, labels TEXT NOT NULL, summary TE
 """
 
 
+def _no_store(path: str) -> StoreError:
+    return StoreError(f"{path} is not the store of a study. Give another file for --store.")
+
+
+def _blank_or_study(path: Path) -> bool:
+    """Whether a file is a study's, or one that is being made this moment."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)) as look:
+            tables = {name for (name,) in look.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            return not tables or "study" in tables
+    except sqlite3.DatabaseError:
+        return False
+
+
 class StudyStore:
     """Results in SQLite; safe to read while it is written."""
 
@@ -41,13 +56,15 @@ class StudyStore:
             row = None
         if row is None or row[0] != FORMAT:
             connection.close()
-            raise StoreError(f"{path} is not the store of a study. Give another file for --store.")
+            raise _no_store(path)
         _, self.title, self.digest, self.protocol, self.replications, self.seed, self.cells, self.created = row
 
     @classmethod
     def open_for(cls, path: str | Path, study: Study) -> Self:
         """The store of this study, made when there is none; the store of another design is refused."""
         name = str(path)
+        if Path(path).is_file() and not _blank_or_study(Path(path)):
+            raise _no_store(name)  # another program's file is left as it is
         try:
             connection = sqlite3.connect(name, timeout=30.0, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
@@ -77,7 +94,8 @@ class StudyStore:
         """A store to be read."""
         if not Path(path).is_file():
             raise StoreError(f"there is no store {path}. `privatile study run DESIGN --store {path}` makes one.")
-        return cls(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30.0), str(path))
+        address = f"{Path(path).resolve().as_uri()}?mode=ro"
+        return cls(sqlite3.connect(address, uri=True, timeout=30.0), str(path))
 
     def close(self) -> None:
         """Close the file."""
@@ -106,7 +124,12 @@ class StudyStore:
     def rows(self) -> list[dict[str, Any]]:
         """Finished cells in the order of the design: labels, then the summary, then seconds, one flat row each."""
         query = "SELECT labels, summary, seconds FROM result ORDER BY place"
-        return [
-            {**json.loads(labels), **json.loads(summary), "seconds": seconds}
-            for labels, summary, seconds in self._connection.execute(query)
-        ]
+        try:
+            return [
+                {**json.loads(labels), **json.loads(summary), "seconds": seconds}
+                for labels, summary, seconds in self._connection.execute(query)
+            ]
+        except (sqlite3.DatabaseError, ValueError, TypeError):
+            raise StoreError(
+                f"the store {self.path} is damaged. Restore it from a backup, or run the design into a new file."
+            ) from None

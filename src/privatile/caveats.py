@@ -1,0 +1,124 @@
+"""Caveats: what a careful reader of a result must know, from the run as a whole.
+
+What the answers themselves show (drift, fit, support) is said by `diagnostics`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from privatile.estimator import Plan, RoundState
+from privatile.inference import Inference
+from privatile.mechanism import WEAK_EPSILON
+from privatile.reading import Reading
+from privatile.result import Caveat, ConfidenceInterval
+from privatile.scale import working_range
+
+NEAR_END = 0.01
+"""An estimate within this share of the working range from an end is as good as stuck there."""
+
+
+def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
+    """What a careful reader of this result must know."""
+    found = []
+    low, high = working_range(plan.scale)
+    near = NEAR_END * (high - low)
+    for stuck, word in ((inference.center <= low + near, "lower"), (inference.center >= high - near, "upper")):
+        if stuck:
+            found.append(
+                Caveat(
+                    "range",
+                    f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
+                    "Ask other people with a wider --range.",
+                )
+            )
+    largest = max(client.mechanism.epsilon for client in plan.clients)
+    if math.isinf(largest):
+        found.append(Caveat("not-private", "At least one client told every truth: this result is not private."))
+    elif largest > WEAK_EPSILON:
+        found.append(Caveat("weak", f"ε = {largest:.3g} protects next to nothing."))
+    if spec.missing == "noise":
+        found.append(
+            Caveat(
+                "missing",
+                "Missing values, if any, answered at random: a client with a share π of them counts with weight "
+                "p(1 − π) instead of p.",
+            )
+        )
+    elif spec.missing == "drop":
+        found.append(
+            Caveat(
+                "missing",
+                "Missing values were dropped: how many are missing is not protected, and shows in the counts.",
+            )
+        )
+    if spec.dither:
+        found.append(
+            Caveat("dither", f"This is the quantile of values dithered by ±{spec.dither / 2:g}, not of the raw ones.")
+        )
+    if spec.target == "file":
+        found.append(Caveat("file", "The interval is about the file's own records; it is too narrow for a population."))
+    silent = sum(used > 1 for used in state.used)
+    if silent:
+        found.append(
+            Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
+        )
+    return found
+
+
+def unbounded(plan: Plan, interval: ConfidenceInterval) -> list[Caveat]:
+    """An interval as wide as the range says only what was known before."""
+    if interval != (plan.scale.low, plan.scale.high):
+        return []
+    return [
+        Caveat(
+            "unbounded",
+            "The answers do not locate the quantile: at this confidence the interval is the whole stated range. More "
+            "records or a larger ε would help.",
+        )
+    ]
+
+
+def reachable(spec: Reading, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
+    """Whether the width asked for was met; if not, what it would take."""
+    width = interval.high - interval.low
+    if spec.until_width is None or width <= spec.until_width or state.round < plan.rounds:
+        return []
+    more = (width / spec.until_width) ** 2
+    rates = [client.mechanism.truth_rate for client in plan.clients]
+    need = math.sqrt(more) * max(rates)
+    cure = f"{more:.2g} times the records"
+    if need < 1.0:
+        cure += f", or ε near {2 * math.atanh(need):.2g}"
+    return [
+        Caveat(
+            "out-of-reach", f"The asked precision, a width of {spec.until_width:g}, is out of reach: it takes {cure}."
+        )
+    ]
+
+
+def heaped(spec: Reading, interval: ConfidenceInterval) -> list[Caveat]:
+    """The answers cannot show an atom smaller than their noise: a round value inside the interval is all there is."""
+    if spec.dither or (value := round_value_inside(*interval)) is None:
+        return []
+    return [
+        Caveat(
+            "atom",
+            f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
+            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: then estimate "
+            "with --dither, as wide as the values are apart.",
+        )
+    ]
+
+
+def round_value_inside(low: float, high: float) -> float | None:
+    """A number of two significant digits inside the interval; none where zero is inside, or none is round there.
+
+    >>> round_value_inside(48_700.0, 50_100.0), round_value_inside(55_100.0, 55_900.0)
+    (49000.0, None)
+    """
+    if low <= 0.0 <= high or not math.isfinite(high - low):
+        return None
+    unit = 10.0 ** (math.floor(math.log10(max(abs(low), abs(high)))) - 1)
+    first = math.ceil(low / unit) * unit
+    return first if first <= high else None

@@ -1,0 +1,50 @@
+"""Facts on stdout for programs, and texts that every terminal can show."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import json
+import sys
+
+import click
+
+PATHS = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+}
+"""What is wrong with a path rather than with the machine."""
+
+
+DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def show_any_text() -> None:
+    """Put a question mark for letters that stdout or stderr cannot write (an old locale): better than none at all."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def said_by_the_system(error: OSError) -> tuple[str, int]:
+    """What the operating system refused, with the way out, and the exit code: 2 where another path is the cure.
+
+    >>> said_by_the_system(FileNotFoundError(2, "No such file or directory", "far/r.html"))
+    ('far/r.html cannot be used: no such file or directory. Give another path, in a folder that is there.', 2)
+    >>> said_by_the_system(OSError(28, "No space left on device"))[1]
+    1
+    """
+    why = (error.strerror or type(error).__name__).lower()
+    if error.filename is None and error.errno in DISKS:
+        return f"the output could not be written: {why}. Give the same command again with an output that works.", 1
+    if error.filename is not None and error.errno in PATHS:
+        return f"{error.filename} cannot be used: {why}. Give another path, in a folder that is there.", 2
+    what = "the operating system refused" if error.filename is None else f"{error.filename} cannot be used"
+    return f"{what}: {why}. Give the same command again once that is mended.", 1
+
+
+def echo_json(facts: object) -> None:
+    """Facts as JSON, without NaN or infinity; in plain ASCII where stdout does not take every letter."""
+    ascii_only = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name != "utf-8"
+    click.echo(json.dumps(facts, indent=2, ensure_ascii=ascii_only, allow_nan=False))

@@ -1,0 +1,44 @@
+"""Reservations: the span of the order that a run keeps for itself, so that runs side by side ask different records.
+
+A run reserves what it will ask before its first question; other runs walk behind it. What was reserved and not asked
+is given back at the run's end, or when it is given up.
+"""
+
+from __future__ import annotations
+
+from privatile.client.ledger import Ledger
+
+
+def reserve(ledger: Ledger, run: str, client: str, start: int, stop: int) -> None:
+    """Keep the positions from `start` up to `stop` for a run that is in the books; call inside a transaction."""
+    ledger.execute("UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?", (start, stop, run, client))
+    ledger.execute(
+        "UPDATE datasets SET cursor = max(cursor, ?)"
+        " WHERE id = (SELECT dataset FROM runs WHERE run = ? AND client = ?)",
+        (stop, run, client),
+    )
+
+
+def release(ledger: Ledger, run: str, client: str) -> None:
+    """Give back a run's reserved records that were not asked; call inside a transaction.
+
+    The cursor returns to the last position that is answered or still reserved. Records before it that nobody asked
+    stay unasked: no order of events makes a record answer twice.
+    """
+    ledger.execute("UPDATE runs SET reserved = next WHERE run = ? AND client = ? AND reserved > next", (run, client))
+    ledger.execute(
+        "UPDATE datasets SET cursor = max("
+        " (SELECT coalesce(max(r.reserved), 0) FROM runs r WHERE r.dataset = datasets.id),"
+        " (SELECT coalesce(max(a.stop), 0) FROM runs r JOIN answers a ON a.run = r.run AND a.client = r.client"
+        "  WHERE r.dataset = datasets.id))"
+        " WHERE id = (SELECT dataset FROM runs WHERE run = ? AND client = ? AND reserved IS NOT NULL)",
+        (run, client),
+    )
+
+
+def held_by_others(ledger: Ledger, run: str, dataset: int | None) -> list[tuple[str, int]]:
+    """Other runs that have reserved records of a data set and not asked them: their names, and how many."""
+    rows = ledger.execute(
+        "SELECT run, reserved - next FROM runs WHERE dataset = ? AND run <> ? AND reserved > next", (dataset, run)
+    )
+    return [(str(name), int(count)) for name, count in rows]

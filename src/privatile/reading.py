@@ -1,0 +1,174 @@
+"""Reading the answers: which interval a run is given, and the law behind it.
+
+The same counts may be read at another confidence level, with another interval or for another target; no question
+depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Protocol
+
+from privatile.auto import AutoPlan, pooled_noise, remembered
+from privatile.critical import Normalizer
+from privatile.errors import InputError
+from privatile.estimator import Plan, RoundState
+from privatile.inference import (
+    Ends,
+    Inference,
+    Trajectory,
+    endpoint_variance,
+    finite_self_normalized,
+    self_normalized,
+    wider,
+)
+from privatile.plug_in import Curve, plug_in
+from privatile.policy import information
+from privatile.protocol import Missing
+from privatile.scale import clip, working_range
+from privatile.sequence import SequenceLaw
+from privatile.spec import IntervalName, Target
+
+NOTHING_KNOWN = 25.0
+"""Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
+local spread, so the path has not settled anywhere. `--interval self-normalized` shows the asymptotic interval still."""
+
+
+class Reading(Protocol):
+    """How the answers are to be read: the part of a specification that a result needs."""
+
+    @property
+    def value(self) -> str:
+        """What the numbers are."""
+        ...
+
+    @property
+    def design(self) -> str:
+        """Name of the design."""
+        ...
+
+    @property
+    def confidence_level(self) -> float:
+        """Of the displayed interval."""
+        ...
+
+    @property
+    def interval(self) -> IntervalName:
+        """Which interval is shown."""
+        ...
+
+    @property
+    def until_width(self) -> float | None:
+        """Width, in units, at which the run stops; none: never early."""
+        ...
+
+    @property
+    def joint(self) -> int:
+        """How many levels the confidence holds for at once; 1: each by itself."""
+        ...
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """Of the self-normalised interval."""
+        ...
+
+    @property
+    def weighting(self) -> str:
+        """How the weights were chosen."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """Population or file."""
+        ...
+
+    @property
+    def missing(self) -> Missing:
+        """What missing values did."""
+        ...
+
+    @property
+    def dither(self) -> float:
+        """Width of the dither, in units."""
+        ...
+
+    @property
+    def simulated(self) -> bool:
+        """Whether draws were seeded."""
+        ...
+
+
+def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> tuple[Inference, Curve | None]:
+    """The inference asked for: by default the plug-in one where its diagnostics hold, else the hull of both.
+
+    Self-normalisation alone does not stand in: where the slope is hardly known the path has had few relaxations, and
+    its law is then too narrow. A slope that may be zero leaves the whole range.
+    """
+    file = spec.target == "file"
+    curve = None
+    if plan.mode == "cohort" and state.averages.rounds >= 2:
+        guess = float(remembered(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
+        curve = plug_in(state, trajectory, plan, guess=guess, file=file)
+    if spec.until_width is not None:
+        if curve is None:
+            raise InputError("a run that stops by its width needs cohort mode; leave out --mode local.")
+        return watched(curve, plan, state), curve
+    chosen = spec.interval
+    if chosen == "default":
+        usable = curve is not None and curve.holds and spec.normalizer == "l2"
+        chosen = "plug-in" if usable else "self-normalized"
+        if curve is not None and not curve.holds and spec.normalizer == "l2":
+            share = endpoint_variance(state, plan, trajectory) if file else 1.0
+            other = self_normalized(state, trajectory, variance_share=share)
+            center = other.center if curve.held else curve.inference.center
+            if curve.smooth and not curve.held:
+                return wider(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
+            every = (curve.inference, other, curve.bracket)
+            return wider(center, every, "bracketing questions, plug-in and self-normalized: the widest"), curve
+        if curve is None and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN:
+            path = self_normalized(state, trajectory, spec.normalizer)
+            return replace(path, quantile=lambda level: math.inf, tail=lambda distance: 1.0), None
+    if chosen == "plug-in":
+        if curve is None:
+            raise InputError(
+                "the plug-in interval needs cohort mode and two averaged rounds; take --interval self-normalized."
+            )
+        return curve.inference, curve
+    share = endpoint_variance(state, plan, trajectory) if file else 1.0
+    if chosen == "self-normalized" and curve is not None and curve.holds and spec.normalizer == "l2" and not file:
+        return finite_self_normalized(state, trajectory, curve.slope), curve
+    return self_normalized(state, trajectory, spec.normalizer, share), curve
+
+
+def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
+    """The confidence sequence at this look: honest however often it is looked at, and wherever the run stops."""
+    time = sum(state.asked) / sum(client.records for client in plan.clients)
+    law = SequenceLaw(min(time, 1.0), curve.slope_error)
+    sequence = Inference("anytime", curve.inference.center, curve.inference.unit, law.quantile, law.tail)
+    if curve.smooth and not curve.held:
+        return sequence
+    return wider(sequence.center, (sequence, curve.bracket), "anytime")
+
+
+def kept_inside(inference: Inference, plan: Plan) -> Inference:
+    """The same about a centre inside the range, where the estimand is known to lie: no interval shrinks to an end.
+
+    A centre beyond an end stands for "at or beyond": moved there with its reach. A path that stood still at an end has
+    no spread to measure, so nothing bounds it.
+    """
+    low, high = working_range(plan.scale)
+    center = clip(plan.scale, inference.center)
+    if inference.unit == 0.0 and center in (low, high):
+        return replace(inference, center=center, unit=1.0, quantile=lambda level: math.inf, tail=lambda distance: 1.0)
+    if center == inference.center:
+        return inference
+    if isinstance(inference, Ends):
+        ends, shift = inference.ends, center - inference.center
+
+        def moved(level: float) -> tuple[float, float]:
+            first, last = ends(level)
+            return first + shift, last + shift
+
+        return Ends.of(inference.method, center, inference.unit, moved)
+    return replace(inference, center=center)
