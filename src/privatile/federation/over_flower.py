@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from privatile.client.accounts import Terms
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger import Ledger
 from privatile.client.responder import Responder
 from privatile.client.shuffle import shuffle
 from privatile.client.source import open_source
+from privatile.client.terms import Terms
 from privatile.engines.flower import Pace, client_app, server_app
 from privatile.errors import InputError, SiteRefusal, StoreError
 from privatile.federation.study import Study, load_study
