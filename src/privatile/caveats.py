@@ -98,17 +98,24 @@ def reachable(spec: Reading, plan: Plan, state: RoundState, interval: Confidence
 
 
 def heaped(spec: Reading, interval: ConfidenceInterval) -> list[Caveat]:
-    """The answers cannot show an atom smaller than their noise: a round value inside the interval is all there is."""
-    if spec.dither or (value := round_value_inside(*interval)) is None:
+    """The answers cannot show an atom smaller than their noise: what the interval says about round values is all."""
+    if spec.dither:
         return []
-    return [
-        Caveat(
-            "atom",
+    value, (low, high) = round_value_inside(*interval), interval
+    if value is not None:
+        text = (
             f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
             "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: then estimate "
-            "with --dither, as wide as the values are apart.",
+            "with --dither, as wide as the values are apart."
         )
-    ]
+    elif high - low < 1.0 and min(abs(low), abs(high)) > 1.0:
+        text = (
+            "The interval is narrower than 1. If the values are whole numbers (ages, counts, scores) the quantile is "
+            "one of them and no interval of this kind covers it: then estimate with --dither 1."
+        )
+    else:
+        return []
+    return [Caveat("atom", text)]
 
 
 def round_value_inside(low: float, high: float) -> float | None:
