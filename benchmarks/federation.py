@@ -44,7 +44,7 @@ ASK_BYTES, ANSWER_BYTES = 300, 350
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     """A federation with all its sites on this machine, each with a file of its own."""
     terms = {f"client{k}": Terms(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
-    study = Study(new_identity(), "Benchmark", "benchmark", "x", 0.5, (0.0, 100.0), rounds, clients=terms)
+    study = Study(new_identity(), "Benchmark", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=terms)
     directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
     rng = np.random.default_rng(1)
     for name in study.clients:

@@ -44,7 +44,7 @@ from privatile.server.store import RunStore
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     terms = {f"c{k}": Terms(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
     study = Study(
-        new_identity(), "Scale", "benchmark", "x", 0.5, (0.0, 100.0), rounds, clients=terms, design="rounds",
+        new_identity(), "Scale", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=terms, design="rounds",
         deadline=120.0,
     )  # fmt: skip
     directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
@@ -123,7 +123,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
         length = devices // rounds
         names = {f"gate{k}": Terms(1.0, 1.0 / connections, devices // connections) for k in range(connections)}
         study = Study(
-            new_identity(), "Fleet", "benchmark", "x", 0.5, (0.0, 100.0), rounds, clients=names, design="rounds"
+            new_identity(), "Fleet", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=names, design="rounds"
         )
         directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
         sites = {one: enroll(read_invitation(directory.invitation_file(one)), folder / one) for one in names}

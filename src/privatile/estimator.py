@@ -16,6 +16,7 @@ the noise it repeats is counted (used c times in a row, its noise weighs c² ins
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -178,10 +179,9 @@ def check_clients(clients: Sequence[Client]) -> None:
     """Names differ, weights are shares that sum to one, levels lie inside (0, 1)."""
     if not clients:
         raise InputError("a run needs at least one client.")
-    names = [client.name for client in clients]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"client names must differ; {name!r} appears {names.count(name)} times.")
+    ((name, times),) = Counter(client.name for client in clients).most_common(1)
+    if times > 1:
+        raise InputError(f"client names must differ; {name!r} appears {times} times.")
     for client in clients:
         if not (math.isfinite(client.weight) and client.weight > 0):
             raise InputError(f"weight of client {client.name} must be positive; got {client.weight!r}.")

@@ -30,29 +30,30 @@ from privatile.federation.study import Study, Terms
 REPOSITORY = Path(__file__).parents[2]
 
 
-def make_study(clients: int = 2, rounds: int = 10, length: int = 4, **settings: Any) -> Study:
-    names = [f"site{k}" for k in range(clients)]
-    terms = {name: Terms(1.0, 1.0 / clients, rounds * length) for name in names}
+def make_study(clients: int | Mapping[str, Terms] = 2, rounds: int = 10, length: int = 4, **settings: Any) -> Study:
+    if isinstance(clients, int):
+        clients = {f"site{k}": Terms(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
     defaults: dict[str, Any] = {
         "identity": new_identity(),
         "title": "A test",
         "asked_by": "the tests",
         "value": "x",
-        "level": 0.5,
+        "levels": (0.5,),
         "range": (0.0, 100.0),
         "rounds": rounds,
         "deadline": 30.0,
         "design": "rounds",
-        "clients": terms,
+        "clients": clients,
     }
     return Study(**{**defaults, **settings})
 
 
 class Federation:
-    """Organizer and sites under one folder, every site admitted."""
+    """Organizer and sites under one folder, every site admitted. `sites` is where the sites' own folders lie."""
 
-    def __init__(self, folder: Path, study: Study, port: int | None = None) -> None:
+    def __init__(self, folder: Path, study: Study, port: int | None = None, sites: Path | None = None) -> None:
         self.folder = folder
+        self.sites_folder = sites or folder
         self.study = study
         self.settings = BrokerSettings(port=port or free_port())
         self.directory: Directory = initialize(folder / "organizer", study, self.settings)
@@ -63,7 +64,7 @@ class Federation:
         }
 
     def enroll(self, name: str, *, new_key: bool = False) -> Site:
-        site = enroll(self.invitation(name), self.folder / name, new_key=new_key)
+        site = enroll(self.invitation(name), self.sites_folder / name, new_key=new_key)
         enrolment = read_enrolment(site.enrolment_file)
         admit(self.directory, enrolment, enrolment.keys.fingerprint)
         return site
@@ -130,14 +131,14 @@ class Federation:
 
     def write_data(self) -> None:
         for name, values in self.values.items():
-            np.savetxt(self.folder / name / "data.csv", values, header="x", comments="", fmt="%.6f")
+            np.savetxt(self.sites_folder / name / "data.csv", values, header="x", comments="", fmt="%.6f")
 
     def start_serve(self, *options: str) -> subprocess.Popen[bytes]:
         return start("serve", str(self.directory.path), "--json-logs", *options, log=self.folder / "serve.log")
 
     def start_join(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         arguments = ["join", str(self.directory.invitation_file(name)), "--site", str(self.sites[name].path)]
-        arguments += ["--source", str(self.folder / name / "data.csv"), "--value", "x", "--yes", "--json-logs"]
+        arguments += ["--source", str(self.sites_folder / name / "data.csv"), "--value", "x", "--yes", "--json-logs"]
         return start(*arguments, *options, log=self.folder / f"{name}.log")
 
 

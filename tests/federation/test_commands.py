@@ -94,7 +94,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     assert verified.exit_code == 0, verified.output
     assert "to the last bit" in verified.output
     spoiled = json.loads(record.read_text())
-    spoiled["body"]["result"]["estimate"] += 1
+    spoiled["body"]["results"][0]["estimate"] += 1
     record.write_text(json.dumps(spoiled))
     assert call("verify", str(record)).exit_code == 1
 

@@ -43,7 +43,7 @@ def test_a_record_verifies_and_says_what_was_not_checked(finished: Federation, t
         "records": 75,
         "silent_rounds": 0,
     }
-    assert {"estimand", "estimate", "confidence_interval", "method", "caveats"} <= set(body["result"])
+    assert {"estimand", "estimate", "confidence_interval", "method", "caveats"} <= set(body["results"][0])
 
 
 def test_countersignatures(finished: Federation) -> None:
@@ -63,11 +63,11 @@ def test_countersignatures(finished: Federation) -> None:
 @pytest.mark.parametrize(
     "tamper",
     [
-        lambda body: body["result"].update(estimate=body["result"]["estimate"] + 1e-9),
-        lambda body: body["result"]["confidence_interval"].update(
-            low=body["result"]["confidence_interval"]["low"] - 1.0
+        lambda body: body["results"][0].update(estimate=body["results"][0]["estimate"] + 1e-9),
+        lambda body: body["results"][0]["confidence_interval"].update(
+            low=body["results"][0]["confidence_interval"]["low"] - 1.0
         ),
-        lambda body: body["result"].update(caveats=[]),
+        lambda body: body["results"][0].update(caveats=[]),
         lambda body: body["study"]["clients"]["site0"].update(epsilon=0.5),
         lambda body: body.update(run="another"),
         lambda body: body["spent"]["site0"].update(records=1),

@@ -27,6 +27,7 @@ from privatile.federation.coordinator_service import CoordinatorService
 from privatile.federation.desk import open_desk
 from privatile.federation.policy import Policy
 from privatile.federation.running import OpenRun
+from privatile.federation.study import Terms
 from privatile.federation.wire import AskMessage, Link
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
@@ -35,7 +36,11 @@ from tests.federation.kit import Federation, make_study, tasks, until
 
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:
-    return [(one.round, one.query, one.lengths, one.ones, one.after, one.mean) for one in store.rounds()]
+    return [
+        (one.level, one.round, one.query, one.lengths, one.ones, one.after, one.mean)
+        for level in range(len(store.spec.levels))
+        for one in store.rounds(level)
+    ]
 
 
 class Answering(ClientService):
@@ -76,9 +81,23 @@ def twisted(
 # -- the same draws, the same transcript ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["cohort", "local"])
-def test_broker_and_in_process_runs_agree_bit_for_bit(tmp_path: Path, mode: str) -> None:
-    study = make_study(3, rounds=25, length=5, mode=mode)
+@pytest.mark.parametrize(
+    ("mode", "design", "levels"),
+    [
+        ("cohort", "rounds", (0.5,)),
+        ("local", "rounds", (0.5,)),
+        ("cohort", "rounds", (0.1, 0.5, 0.9)),
+        ("local", "rounds", (0.1, 0.5, 0.9)),
+        ("cohort", "auto", (0.9, 0.1, 0.5)),
+    ],
+)
+def test_broker_and_in_process_runs_agree_bit_for_bit(
+    tmp_path: Path, mode: str, design: str, levels: tuple[float, ...]
+) -> None:
+    rounds = 25 if design == "rounds" else 60
+    # Clients of unequal size whose records do not divide by the levels.
+    terms = {f"site{k}": Terms(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
+    study = make_study(terms, rounds, mode=mode, design=design, levels=levels)
     federation = Federation(tmp_path, study)
     copies = tmp_path / "copies"
     copies.mkdir()
@@ -103,9 +122,23 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(tmp_path: Path, mode: str)
         responders.append(desk._responder)
     local = Coordinator(RunStore.create(tmp_path / "local.db", study.run, study.spec))
     in_process.run(local, responders)
-    assert len(transcript(run.store)) == 25
+    assert len(transcript(run.store)) == rounds * len(levels)
     assert transcript(run.store) == transcript(local.store)
-    assert run.coordinator.result().to_json() == local.result().to_json()
+    assert [one.to_json() for one in run.coordinator.results()] == [one.to_json() for one in local.results()]
+    for name in study.clients:
+        check_everybody_answered_one_level_once(federation, name)
+
+
+def check_everybody_answered_one_level_once(federation: Federation, name: str) -> None:
+    """The ledger's spans, over all levels, cover every record once and none twice."""
+    study = federation.study
+    with federation.ledger(name) as ledger:
+        rows = ledger.execute("SELECT start, stop, length, level, round FROM answers ORDER BY start").fetchall()
+    assert rows[0][0] == 0
+    assert all(one[1] == two[0] for one, two in itertools.pairwise(rows))
+    assert rows[-1][1] == sum(row[2] for row in rows) == study.clients[name].records
+    assert {(row[3], row[4]) for row in rows} == set(itertools.product(study.asked_levels, range(1, study.rounds + 1)))
+    assert len(rows) == study.rounds * len(study.levels)
 
 
 # -- silence -------------------------------------------------------------------------------------------------------
@@ -262,6 +295,7 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
             "another run": replace(good, run="elsewhere"),
             "beyond the rounds": replace(good, round=99),
             "outside the range": replace(good, round=5, query=1e9),
+            "another level": replace(good, round=5, level=0.25),
         }
         spent = federation.ledger("site0").position
         fresh = federation.client("site0")
@@ -290,7 +324,7 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
 
     with caplog.at_level(logging.WARNING, logger="privatile"):
         fresh = asyncio.run(scene())
-    assert fresh.metrics.value("refused") == 7
+    assert fresh.metrics.value("refused") == 8
     assert fresh.metrics.value("equivocations") == 3
     assert [record.getMessage() for record in caplog.records].count("equivocation") == 3
 

@@ -70,7 +70,7 @@ def test_wrong_kinds_and_unknown_settings_are_named() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"level": 0.25}, {"rounds": 9}, {"range": (0.0, 99.0)}, {"deadline": 31.0}, {"quorum": 1}, {"title": "another"},
+    [{"levels": (0.25,)}, {"rounds": 9}, {"range": (0.0, 99.0)}, {"deadline": 31.0}, {"quorum": 1}, {"title": "other"},
      {"clients": {"site0": Terms(1.0, 0.4, 40), "site1": Terms(1.0, 0.6, 40)}}],
 )  # fmt: skip
 def test_every_change_changes_the_digest(change: dict[str, object]) -> None:

@@ -56,7 +56,15 @@ def federation() -> None:
 @federation.command()
 @FOLDER
 @click.option("--client", "clients", multiple=True, required=True, metavar="NAME", help="A client; repeat for each.")
-@click.option("--q", "level", type=float, default=0.5, show_default=True, help="Level: 0.5 is the median.")
+@click.option(
+    "--q",
+    "levels",
+    type=float,
+    multiple=True,
+    default=(0.5,),
+    metavar="LEVEL",
+    help="Level: 0.5 is the median (the default). Repeat for several; each record answers about one of them.",
+)
 @click.option("--epsilon", multiple=True, metavar="[CLIENT=]NUMBER", help="Privacy budget of a record. No default.")
 @click.option("--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; equal unless given.")
 @click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
@@ -243,6 +251,47 @@ def abort(folder: Path) -> None:
     from privatile.federation.status import abort_run
 
     click.echo(abort_run(Directory(folder)))
+
+
+@federation.command()
+@FOLDER
+@click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
+@click.option("--without", multiple=True, required=True, metavar="NAME", help="A client that is lost; repeat for each.")
+@click.option("--weight", multiple=True, metavar="CLIENT=NUMBER", help="The weight of every client that is left.")
+@click.option("--proportional", is_flag=True, help="Or state that those left keep their proportions.")
+@click.option("--records", multiple=True, metavar="[CLIENT=]NUMBER", help="Records asked; what is left unless given.")
+@click.option("--rounds", type=int, help="Rounds; as before unless given.")
+@click.option("--title", help="The new study's title; the old one, with who is missing, unless given.")
+def derive(
+    folder: Path,
+    new: Path,
+    without: tuple[str, ...],
+    weight: tuple[str, ...],
+    proportional: bool,
+    records: tuple[str, ...],
+    rounds: int | None,
+    title: str | None,
+) -> None:
+    """Begin again without a lost client: write NEW from DIR, whose run is finished or aborted.
+
+    Keys and admissions of the others stay. The estimand is another: the mixture of the clients that are left.
+    """
+    from privatile.federation.derive import derive as make
+    from privatile.federation.directory import Directory
+
+    old = Directory(folder)
+    left = tuple(name for name in old.study().clients if name not in without)
+    made = make(
+        old,
+        new,
+        without,
+        weights=by_client("weight", weight, left),
+        proportional=proportional,
+        records={name: int(count) for name, count in by_client("records", records, left).items()},
+        rounds=rounds,
+        title=title,
+    )
+    click.echo(made.to_text())
 
 
 @federation.command()

@@ -44,8 +44,8 @@ def serve(
     with look.beside(directory.store_file):
         end = serve_run(directory, options, lambda line: click.echo(line, err=True))
     if end == "finished":
-        from privatile.federation.status import run_result
+        from privatile.federation.status import run_results
 
-        click.echo(str(run_result(directory)))
+        click.echo("\n\n".join(str(result) for result in run_results(directory)))
     else:
         click.echo(f"The run is {end}." + (" `privatile serve` goes on." if end == "stopped" else ""), err=True)

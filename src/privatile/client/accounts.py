@@ -296,8 +296,9 @@ class Account:
         held = held_by_others(self.ledger, self.run, dataset)
         if held:
             names = ", ".join(repr(run) for run, _ in held)
+            where = "" if self.ledger.path is None else f" --ledger {self.ledger.path}"
             history = (
                 f"{sum(count for _, count in held)} are reserved for a run that goes on or was broken off ({names}): "
-                f"let it end, resume it, or give it up (privatile ledger release {held[0][0]}). {history}"
+                f"let it end, resume it, or give it up (privatile ledger release {held[0][0]}{where}). {history}"
             )
         return AlreadyAnswered(f"{named(self.content)} has {left} {whose} left that may answer{wanted}. {history}")

@@ -195,7 +195,7 @@ class _Auditor:
         folder = self.folder / name
         terms = {"audited": Terms(self.epsilon, 1.0, records)}
         study = Study(
-            new_identity(), "A privacy audit", "the auditor", "planted", 0.5, (0.0, 100_000.0), 2000, clients=terms,
+            new_identity(), "A privacy audit", "the auditor", "planted", (0.5,), (0.0, 100_000.0), 2000, clients=terms,
             allow_weak=True,
         )  # fmt: skip
         directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))

@@ -57,6 +57,10 @@ class Respondent(Protocol):
         """Mark records as spent, so that no more than `records` of this run are unaccounted for."""
         ...
 
+    def release(self) -> None:
+        """Let others ask what this run had kept and did not ask."""
+        ...
+
 
 class ClientService:
     """One client of one study."""
@@ -129,11 +133,20 @@ class ClientService:
                     self.metrics.add("reconnects")
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._stop.wait(), self._backoff.next())
+            if self._end is not None:
+                await self._release()
         finally:
             self._worker.shutdown(wait=True)
         if self._failure is not None:
             raise self._failure
         return self._end or "stopped"
+
+    async def _release(self) -> None:
+        try:
+            await self._in_worker(self._respondent.release)
+        except LedgerError as error:
+            # The study is over all the same; `privatile ledger release` does it later.
+            log.warning("records stay reserved", extra={"facts": {"client": self.client, "reason": str(error)}})
 
     async def _session(self, connection: Connection) -> None:
         identity, nc = self.study.identity, connection.nc
@@ -299,6 +312,9 @@ class ClientService:
             log.error("equivocation", extra={"facts": {"client": self.client, "round": message.round}})
             self._refuse("a question", str(error))
             return
+        except SiteRefusal as error:
+            self._refuse("a question", str(error))
+            return
         except PrivatileError as error:
             self._fail(error)
             return
@@ -315,6 +331,9 @@ class ClientService:
     def _check_terms(self, questions: Sequence[Question]) -> None:
         """Refuse what the agreed study does not cover, whatever the coordinator signs."""
         low, high = self.study.range
+        asked = [question.level for question in questions]
+        if len(set(asked)) < len(asked) or not set(asked) <= set(self.study.asked_levels):
+            raise SiteRefusal("the question is about a level that the study does not ask for, or twice about one.")
         for question in questions:
             self._policy.check_question(question)
             if question.round > self.study.rounds:

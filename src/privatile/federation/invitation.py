@@ -68,7 +68,7 @@ class Invitation:
             ("asked by", study.asked_by),
             ("value", study.value),
             ("question", f"are you above q? q within {study.range[0]:g} to {study.range[1]:g}"),
-            ("level", f"{study.level:g} ({'the median' if study.level == 0.5 else 'quantile'})"),
+            _levels_row(study.levels),
             ("this client", f"{self.client}, weight {terms.weight:g} of 1"),
             ("epsilon", f"{terms.epsilon:g} for each record, which answers once"),
             ("records", f"{total:,} at most, in {study.rounds:,} rounds"),
@@ -94,6 +94,12 @@ class Invitation:
         """Write the file that is sent to the site."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+
+def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:
+    if len(levels) == 1:
+        return "level", f"{levels[0]:g} ({'the median' if levels[0] == 0.5 else 'quantile'})"
+    return "levels", ", ".join(f"{level:g}" for level in levels) + " (each record answers about one of them)"
 
 
 def read_invitation(path: Path) -> Invitation:

@@ -81,7 +81,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "study_hash": study.digest,
             "run": store.run,
             "finished": store.finished is not None,
-            "result": coordinator.result().to_dict(),
+            "results": [result.to_dict() for result in coordinator.results()],
             "spent": _spent(study, store),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store, journal)},
             "coordinator": key.public.to_dict(),
@@ -249,11 +249,11 @@ def _check_transcript(checks: _Checks, body: dict[str, Any], study: Study, path:
         checks.say("the run's file is the one the record names", digest == body.get("transcript", {}).get("digest"))
         _check_evidence(checks, body, study, store)
         try:
-            result = Coordinator(store).result()
+            results = Coordinator(store).results()
         except PrivatileError as error:
             checks.say("the counts replay", False, str(error))
             return
-        _check_result(checks, body, result)
+        _check_results(checks, body, results)
         checks.say("what was spent is what the counts say", _spent(study, store) == body.get("spent"))
     finally:
         store.close()
@@ -303,16 +303,26 @@ def _check_evidence(checks: _Checks, body: dict[str, Any], study: Study, store: 
         checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
 
 
-def _check_result(checks: _Checks, body: dict[str, Any], result: QuantileResult) -> None:
-    told, mine = body.get("result", {}), json.loads(canonical(result.to_dict()))
-    checks.say("the estimate is the one the counts give, to the last bit", told.get("estimate") == mine["estimate"])
-    ends = told.get("confidence_interval", {})
-    close = all(
+def _check_results(checks: _Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
+    told = body.get("results")
+    if not isinstance(told, list) or len(told) != len(results) or not all(isinstance(one, dict) for one in told):
+        checks.say("the record has one result a level", False)
+        return
+    for one, result in zip(told, results, strict=True):
+        _check_result(checks, one, result, f" at level {result.level:g}" if len(results) > 1 else "")
+
+
+def _check_result(checks: _Checks, told: dict[str, Any], result: QuantileResult, where: str) -> None:
+    mine = json.loads(canonical(result.to_dict()))
+    same = told.get("estimate") == mine["estimate"]
+    checks.say(f"the estimate{where} is the one the counts give, to the last bit", same)
+    ends = told.get("confidence_interval")
+    close = isinstance(ends, dict) and all(
         isinstance(ends.get(end), int | float)
         and math.isclose(ends[end], mine["confidence_interval"][end], rel_tol=SAME, abs_tol=SAME)
         for end in ("low", "high")
     )
-    checks.say("the interval is the one the counts give", close)
+    checks.say(f"the interval{where} is the one the counts give", close)
     rest = (
         "estimand",
         "method",
@@ -326,4 +336,4 @@ def _check_result(checks: _Checks, body: dict[str, Any], result: QuantileResult)
         "target",
     )
     differ = [key for key in rest if told.get(key) != mine.get(key)]
-    checks.say("estimand, method, budget and caveats are those of the run", not differ, ", ".join(differ))
+    checks.say(f"estimand, method, budget and caveats{where} are those of the run", not differ, ", ".join(differ))

@@ -15,13 +15,13 @@ from privatile.client.coins import Coins
 from privatile.client.ledger import Ledger
 from privatile.client.people import PersonKey
 from privatile.client.source import Source, open_source
-from privatile.errors import InputError, SiteRefusal, StoreError
+from privatile.errors import InputError, LedgerError, SiteRefusal, StoreError
 from privatile.federation.broker import EmbeddedBroker
 from privatile.federation.certificates import broken_validity, read_certificate
 from privatile.federation.client_service import HEARTBEAT, ClientService
 from privatile.federation.control import Control
 from privatile.federation.coordinator_service import CoordinatorService
-from privatile.federation.desk import open_desk
+from privatile.federation.desk import Desk, open_desk
 from privatile.federation.directory import Directory
 from privatile.federation.invitation import Invitation
 from privatile.federation.journal import Journal
@@ -228,13 +228,21 @@ def prepare_client(
     reasons = policy.refusals(invitation, options.value)
     if reasons:
         raise SiteRefusal("this site's policy refuses the study:\n- " + "\n- ".join(reasons))
-    person_key = PersonKey.open(site.path / "person.key") if options.person is not None else None
-    ledger = Ledger.open(site.ledger_file)
-    desk = open_desk(
-        invitation, policy, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
-    )
-    if person_key is not None:
-        person_key.save()
+
+    def sit_down() -> Desk:
+        person_key = PersonKey.open(site.path / "person.key") if options.person is not None else None
+        ledger = Ledger.open(site.ledger_file)
+        return open_desk(
+            invitation, policy, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
+        )
+
+    is_first = not site.ledger_file.exists()
+    try:
+        desk = sit_down()
+    except LedgerError:
+        if not is_first or not site.ledger_file.exists():
+            raise
+        desk = sit_down()  # the client of another study has made the ledger meanwhile
     return ClientService(
         invitation,
         site.key(),

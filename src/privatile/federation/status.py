@@ -23,6 +23,7 @@ class Status:
 
     run: str
     state: str
+    levels: tuple[float, ...]
     done: int
     planned: int
     process: int | None
@@ -42,6 +43,7 @@ class Status:
         lines = [
             f"run          {self.run}",
             f"state        {self.state}{process}",
+            f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
             f"rounds       {self.done:,} of {self.planned:,}",
         ]
         lines += [f"silent       {name}, {rounds} rounds" for name, rounds in sorted(self.silent.items())]
@@ -60,12 +62,13 @@ def read_status(directory: Directory) -> Status:
     process = running_coordinator(directory.pid_file)
     absent = tuple(sorted(set(study.clients) - set(roster.clients)))
     if not directory.store_file.exists():
-        return Status(study.run, "not begun", 0, study.rounds, process, {}, {}, absent, ())
+        return Status(study.run, "not begun", study.levels, 0, study.rounds, process, {}, {}, absent, ())
     store = RunStore.open(directory.store_file, read_only=True)
     try:
         journal, coordinator = Journal(store), Coordinator(store)
         events = tuple(journal.events(10))
-        track = coordinator.tracks[0]
+        # A client answers about all levels or none; a level that is over no longer counts silence.
+        track = max(coordinator.tracks, key=lambda one: one.state.round)
         silent = {
             client.name: used - 1 for client, used in zip(track.plan.clients, track.state.used, strict=True) if used > 1
         }
@@ -76,6 +79,7 @@ def read_status(directory: Directory) -> Status:
         return Status(
             store.run,
             state,
+            store.spec.levels,
             coordinator.done,
             coordinator.planned,
             process,
@@ -91,13 +95,13 @@ def read_status(directory: Directory) -> Status:
 _STATES = {"paused": "paused", "resumed": "running", "aborted": "aborted", "finished": "finished"}
 
 
-def run_result(directory: Directory) -> QuantileResult:
-    """The result of a run as it stands."""
+def run_results(directory: Directory) -> tuple[QuantileResult, ...]:
+    """The results of a run as it stands, one a level."""
     if not directory.store_file.exists():
         raise StoreError(f"{directory.store_file}: the run has not begun.")
     store = RunStore.open(directory.store_file, read_only=True)
     try:
-        return Coordinator(store).result()
+        return Coordinator(store).results()
     finally:
         store.close()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
+from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS
 from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.protocol import MISSING, Missing
 from privatile.schedule import Mode
@@ -58,10 +59,10 @@ class Study:
     """A validated study. `digest` is what client and coordinator mean by "the same study".
 
     >>> north, south = Terms(1.0, 0.5, 1000), Terms(1.0, 0.5, 1000)
-    >>> study = Study("0123456789ab", "Median salary", "An institute", "salary", 0.5, (1e3, 1e6), 200,
+    >>> study = Study("0123456789ab", "Median salary", "An institute", "salary", (0.5,), (1e3, 1e6), 200,
     ...               clients={"north": north, "south": south})
-    >>> study.level, study.quorum, len(study.digest)
-    (0.5, 2, 64)
+    >>> study.levels, study.quorum, len(study.digest)
+    ((0.5,), 2, 64)
     >>> Study.from_dict(study.to_dict()) == study
     True
     """
@@ -70,7 +71,8 @@ class Study:
     title: str
     asked_by: str
     value: str
-    level: float
+    levels: tuple[float, ...]
+    """What is asked for. With several, every record answers about one of them: each gets its share of every round."""
     range: tuple[float, float]
     rounds: int
     scale: str = "linear"
@@ -86,8 +88,9 @@ class Study:
 
     def __post_init__(self) -> None:
         # 1 and 1.0 are the same number and must be the same text.
-        for key in ("level", "confidence_level", "deadline"):
+        for key in ("confidence_level", "deadline"):
             object.__setattr__(self, key, float(getattr(self, key)))
+        object.__setattr__(self, "levels", tuple(float(level) for level in self.levels))
         object.__setattr__(self, "range", (float(self.range[0]), float(self.range[1])))
         if not self.quorum:
             object.__setattr__(self, "quorum", len(self.clients))
@@ -97,8 +100,13 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, in the order of the file."""
-        plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "clients"}
-        plain["range"] = list(self.range)
+        plain: dict[str, Any] = {}
+        for item in fields(self):
+            if item.name == "levels" and len(self.levels) == 1:
+                plain["level"] = self.levels[0]
+            elif item.name != "clients":
+                value = getattr(self, item.name)
+                plain[item.name] = list(value) if isinstance(value, tuple) else value
         plain["clients"] = {name: _terms_dict(terms) for name, terms in self.clients.items()}
         return plain
 
@@ -118,6 +126,14 @@ class Study:
         return f"{self.identity}-{self.digest[:16]}"
 
     @cached_property
+    def asked_levels(self) -> tuple[float, ...]:
+        """The levels as questions name them, Σ p_k τ_k, to the last bit."""
+        return tuple(
+            math.fsum(terms.weight * (level if terms.level is None else terms.level) for terms in self.clients.values())
+            for level in self.levels
+        )
+
+    @cached_property
     def spec(self) -> RunSpec:
         """The run's specification: the same for everybody who holds the study."""
         clients = tuple(
@@ -127,7 +143,7 @@ class Study:
         weights = {terms.weight for terms in self.clients.values()}
         return RunSpec(
             value=self.value,
-            levels=(self.level,),
+            levels=self.levels,
             clients=clients,
             scale=self.scale,
             low=self.range[0],
@@ -175,11 +191,9 @@ def study_toml(study: Study) -> str:
         "# after an edit run `privatile federation invite` and send the new invitations; no edit once a run has begun.",
         "",
     ]
-    for item in fields(study):
-        if item.name == "clients":
-            continue
-        value = getattr(study, item.name)
-        lines.append(f"{item.name} = {_toml(value)}{_REMARKS.get(item.name, '')}")
+    for name, value in study.to_dict().items():
+        if name != "clients":
+            lines.append(f"{name} = {_toml(value)}{_REMARKS.get(name, '')}")
     for name, terms in study.clients.items():
         lines += ["", f"[clients.{name}]"]
         lines += [f"{key} = {_toml(value)}" for key, value in _terms_dict(terms).items()]
@@ -189,7 +203,8 @@ def study_toml(study: Study) -> str:
 _REMARKS = {
     "identity": "  # the federation's mark in every subject; do not change",
     "value": "  # in words, what a record's value is",
-    "level": "  # 0.5 is the median",
+    "level": "  # 0.5 is the median; several: levels = [0.1, 0.5, 0.9]",
+    "levels": "  # every record answers about one of them",
     "scale": "  # linear, log or logit between the ends of the range, or identity",
     "missing": "  # what a record without a value does",
     "deadline": "  # seconds a round waits for its answers",
@@ -200,7 +215,7 @@ _REMARKS = {
 
 def _toml(value: object) -> str:
     # TOML basic strings, booleans, numbers and arrays are written as JSON writes them.
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _terms_dict(terms: Terms) -> dict[str, Any]:
@@ -216,7 +231,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "confidence_level": (int, float), "deadline": (int, float), "quorum": (int,), "patience": (int,),
     "allow_weak": (bool,),
 }  # fmt: skip
-_REQUIRED = ("identity", "title", "asked_by", "value", "level", "range", "rounds", "clients")
+_REQUIRED = ("identity", "title", "asked_by", "value", "range", "rounds", "clients")
 
 
 def _is_number(value: object, kinds: tuple[type, ...] = (int, float)) -> bool:
@@ -229,7 +244,7 @@ def _read(document: object) -> tuple[Study | None, list[str]]:
     if not isinstance(document, dict):
         return None, ["a study must be a table of settings."]
     wrong: list[str] = []
-    known = {item.name for item in fields(Study)}
+    known = {item.name for item in fields(Study)} | {"level"}
     wrong += [f"{key!r:.60} is not a setting of a study. Known: {', '.join(sorted(known))}."
               for key in document if key not in known]  # fmt: skip
     wrong += [f"{key} is missing." for key in _REQUIRED if key not in document]
@@ -238,6 +253,8 @@ def _read(document: object) -> tuple[Study | None, list[str]]:
             wanted = {"str": "a text", "int": "a whole number", "bool": "true or false"}[kinds[0].__name__]
             wanted = "a finite number" if float in kinds else wanted
             wrong.append(f"{key} must be {wanted}; got {document[key]!r:.60}.")
+    levels, faults = _read_levels(document)
+    wrong += faults
     ends = document.get("range", [0.0, 1.0])
     if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(_is_number(end) for end in ends):
         wrong.append(f"range must be two finite numbers [low, high]; got {ends!r:.60}.")
@@ -253,8 +270,21 @@ def _read(document: object) -> tuple[Study | None, list[str]]:
             terms[str(name)] = one
     if wrong:
         return None, wrong
-    values = {key: document[key] for key in _KINDS if key in document}
-    return Study(range=(ends[0], ends[1]), clients=terms, **values), []
+    values = {key: document[key] for key in _KINDS if key in document and key != "level"}
+    return Study(levels=levels, range=(ends[0], ends[1]), clients=terms, **values), []
+
+
+def _read_levels(document: dict[str, Any]) -> tuple[tuple[float, ...], list[str]]:
+    if "level" in document and "levels" in document:
+        return (), ["level and levels exclude each other: level is one number, levels a list. Keep one of them."]
+    if "levels" not in document:
+        if "level" not in document:
+            return (), ["level is missing: one number inside (0, 1), or levels, a list of them."]
+        return (document["level"],), []
+    levels = document["levels"]
+    if not isinstance(levels, list | tuple) or not levels or not all(_is_number(level) for level in levels):
+        return (), [f"levels must be a list of finite numbers, such as [0.1, 0.5, 0.9]; got {levels!r:.60}."]
+    return tuple(levels), []
 
 
 def _read_terms(name: str, table: object) -> tuple[Terms | None, list[str]]:
@@ -290,8 +320,13 @@ def _broken_rules(study: Study) -> list[str]:
         text = getattr(study, key)
         if not 0 < len(text) <= 200 or not text.isprintable():
             wrong.append(f"{key} must be a printable text of 1 to 200 characters; got {text!r:.60}.")
-    if not 0.0 < study.level < 1.0:
-        wrong.append(f"level must lie inside (0, 1); got {study.level}. The median is 0.5.")
+    wrong += [
+        f"level must lie inside (0, 1); got {level}. The median is 0.5." for level in study.levels if not 0 < level < 1
+    ]
+    if len(set(study.levels)) < len(study.levels):
+        wrong.append(f"levels must differ from each other; got {list(study.levels)!r:.60}.")
+    if not 1 <= len(study.levels) <= MOST_LEVELS:
+        wrong.append(f"a study has 1 to {MOST_LEVELS} levels, so that an answer fits; got {len(study.levels)}.")
     if not low < high:
         wrong.append(f"range must rise: low < high; got {low:g} to {high:g}.")
     elif study.scale == "log" and low <= 0.0:
@@ -316,13 +351,32 @@ def _broken_rules(study: Study) -> list[str]:
     total = math.fsum(terms.weight for terms in study.clients.values())
     if study.clients and abs(total - 1.0) > 1e-9:
         wrong.append(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.")
+    wrong += _broken_size(study)
     return wrong or _broken_plan(study)
+
+
+def _broken_size(study: Study) -> list[str]:
+    """A question names every client's length where they differ, and in local mode its step."""
+    clients = study.clients
+    if len({terms.records for terms in clients.values()}) <= 1:
+        return []
+    local = study.mode == "local"
+    # Quotes, colon and comma are 4; a double takes up to 22 digits.
+    each = sum(len(name) + len(str(one.records)) + 4 + local * (len(name) + 26) for name, one in clients.items())
+    size = 500 + len(study.levels) * (200 + each)
+    if size <= LARGEST_ASK:
+        return []
+    return [
+        f"a round's questions would take {size:,} bytes, and a message may have {LARGEST_ASK:,}: ask for fewer levels, "
+        "or for the same number of records of every client."
+    ]
 
 
 def _broken_plan(study: Study) -> list[str]:
     """What only the schedule itself can say; asked once everything else holds."""
     try:
-        study.spec.plan()
+        for index in range(len(study.levels)):
+            study.spec.plan(index)
     except InputError as error:
         return str(error).splitlines()
     return []
@@ -342,10 +396,13 @@ def _broken_terms(name: str, terms: Terms, study: Study) -> list[str]:
         )
     if not terms.weight > 0.0:
         wrong.append(f"{where}.weight must be positive; got {terms.weight}. Leave the client out instead.")
-    if terms.records < study.rounds:
+    several = len(study.levels) > 1
+    times, fewer = (" times the number of levels", " or levels") if several else ("", "")
+    fewest = study.rounds * len(study.levels)
+    if terms.records < fewest:
         wrong.append(
-            f"{where}.records must be at least the number of rounds, {study.rounds}: each record answers once; "
-            f"got {terms.records}. Ask for fewer rounds."
+            f"{where}.records must be at least the number of rounds{times}, {fewest}: each record answers once; "
+            f"got {terms.records}. Ask for fewer rounds{fewer}."
         )
     if terms.level is not None and not 0.0 < terms.level < 1.0:
         wrong.append(f"{where}.level must lie inside (0, 1); got {terms.level}.")

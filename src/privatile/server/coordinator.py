@@ -79,8 +79,8 @@ class Coordinator:
 
     @property
     def done(self) -> int:
-        """Rounds completed by every level."""
-        return min(track.state.round for track in self.tracks)
+        """Rounds that are behind the run: levels go in step, and one that is over waits for the others."""
+        return max(track.state.round for track in self.tracks)
 
     @property
     def planned(self) -> int:

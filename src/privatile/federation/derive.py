@@ -1,0 +1,162 @@
+"""Go on without a client: a new federation's folder from an old one, whose run is over.
+
+Coordinator, authority, broker and the others' admissions stay; study hash, run and estimand are new. Weights are
+stated by people, never renormalised on the way. Records that the old run asked answer no more: the new study asks at
+most what is left of each client's promise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from privatile.errors import InputError
+from privatile.federation.directory import Directory, Roster, replace_file
+from privatile.federation.invitation import read_invitation
+from privatile.federation.journal import Journal
+from privatile.federation.keys import write_private
+from privatile.federation.running import running_coordinator
+from privatile.federation.study import Study, study_toml
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The new folder, and what is different about it."""
+
+    directory: Directory
+    old: Study
+    asked: Mapping[str, int]
+    """Records of each remaining client that the old run has asked, or may have."""
+
+    def to_text(self) -> str:
+        """A few lines for people."""
+        new = self.directory.study()
+        lines = [
+            f"study        {self.directory.study_file}  (hash {new.digest[:16]}, was {self.old.digest[:16]})",
+            f"run          {new.run}",
+        ]
+        for name, terms in new.clients.items():
+            before = self.old.clients[name]
+            lines.append(
+                f"client       {name}: weight {before.weight:g} -> {terms.weight:g}, records {before.records:,} -> "
+                f"{terms.records:,} ({self.asked[name]:,} were asked and answer no more)"
+            )
+        gone = ", ".join(sorted(set(self.old.clients) - set(new.clients)))
+        lines.append(f"estimand     ANOTHER ONE: the quantile of the mixture of these clients, without {gone}.")
+        lines += [f"invitation   {self.directory.invitation_file(name)}  -> send to {name}" for name in new.clients]
+        lines.append("The clients' keys stay admitted; nobody enrols again. Sites join with the new invitation.")
+        return "\n".join(lines)
+
+
+def derive(
+    old: Directory,
+    path: Path,
+    without: Collection[str],
+    *,
+    weights: Mapping[str, float] | None = None,
+    proportional: bool = False,
+    records: Mapping[str, int] | None = None,
+    rounds: int | None = None,
+    title: str | None = None,
+) -> Derived:
+    """Write a new folder for the clients of `old` but those in `without`; the old one is only read."""
+    study = old.study()
+    unknown = sorted(set(without) - set(study.clients))
+    if unknown:
+        raise InputError(f"the study has no client {', '.join(unknown)}. Its clients: {', '.join(study.clients)}.")
+    left = [name for name in study.clients if name not in without]
+    if not without or not left:
+        raise InputError("a derived study leaves out at least one client and keeps at least one.")
+    if path.exists() and any(path.iterdir()):
+        raise InputError(f"{path} is not empty. Choose a new folder: keys are never overwritten.")
+    asked = _asked(old, study)
+    shares = _weights(study, left, weights or {}, proportional)
+    plain = study.to_dict()
+    plain["clients"] = {
+        name: {
+            **plain["clients"][name],
+            "weight": shares[name],
+            "records": (records or {}).get(name, study.clients[name].records - asked[name]),
+        }
+        for name in left
+    }
+    plain["title"] = title or f"{study.title}, without {', '.join(sorted(without))}"[:200]
+    plain["rounds"] = study.rounds if rounds is None else rounds
+    plain["quorum"] = 0 if study.quorum == len(study.clients) else min(study.quorum, len(left))
+    return Derived(_write(old, path, Study.from_dict(plain), left), study, asked)
+
+
+def _weights(study: Study, left: list[str], stated: Mapping[str, float], proportional: bool) -> dict[str, float]:
+    total = sum(study.clients[name].weight for name in left)
+    shares = {name: study.clients[name].weight / total for name in left}
+    if proportional:
+        if stated:
+            raise InputError("weights are either stated one by one or kept in proportion, not both.")
+        return shares
+    if set(stated) != set(left):
+        shown = " ".join(f"--weight {name}={shares[name]:.6g}" for name in left)
+        raise InputError(
+            "the weights decide which mixture is estimated, and without a client it is another one: state the weight "
+            f"of every client that is left, {', '.join(left)}. The old proportions (--proportional) would be {shown}."
+        )
+    return dict(stated)
+
+
+def _asked(old: Directory, study: Study) -> dict[str, int]:
+    """Records that the old run may have asked of each client; refused unless that run is over."""
+    if running_coordinator(old.pid_file) is not None:
+        raise InputError("the coordinator of the old run is running. End that run first: privatile federation abort")
+    asked = dict.fromkeys(study.clients, 0)
+    if not old.store_file.exists():
+        return asked
+    store = RunStore.open(old.store_file, read_only=True)
+    try:
+        if store.run != study.run:
+            raise InputError(f"{old.store_file} holds another run than the study's.")
+        if store.finished is None and not Journal(store).aborted():
+            raise InputError(
+                f"the run of {old.path} is neither finished nor aborted, and both runs would want the same records. "
+                f"End it for good first: privatile federation abort {old.path}"
+            )
+        lengths = [stored.lengths for level in range(len(study.levels)) for stored in store.rounds(level)]
+        if store.finished is None:
+            # The round in hand may have been answered and not counted.
+            in_hand = Coordinator(store).rounds() or []
+            lengths += [tuple(question.length for question in one.questions) for one in in_hand]
+    finally:
+        store.close()
+    for row in lengths:
+        for name, length in zip(study.clients, row, strict=True):
+            asked[name] += length
+    return asked
+
+
+def _write(old: Directory, path: Path, study: Study, left: list[str]) -> Directory:
+    new = Directory(path)
+    settings, roster = old.settings(), old.roster()
+    invitation = old.invitation_file(left[0])
+    brokers = read_invitation(invitation).brokers if invitation.exists() else ()
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (path / "certificates").mkdir()
+    replace_file(new.study_file, study_toml(study))
+    replace_file(new.settings_file, json.dumps(asdict(settings), indent=2) + "\n")
+    for secret, copy in (
+        (old.key_file, new.key_file),
+        (old.authority_key, new.authority_key),
+        (old.broker_files.key, new.broker_files.key),
+    ):
+        write_private(copy, secret.read_bytes())
+    for certificate, copy in (
+        (old.authority, new.authority),
+        (old.broker_files.certificate, new.broker_files.certificate),
+    ):
+        replace_file(copy, certificate.read_text(encoding="ascii"))
+    kept = {name: keys for name, keys in roster.clients.items() if name in left}
+    gone = tuple(keys.fingerprint for name, keys in roster.clients.items() if name not in left)
+    new.save_roster(Roster(kept, (*roster.revoked, *gone)))
+    new.invite(brokers)
+    return new

@@ -1,0 +1,188 @@
+"""A client lost for good: a new folder without it, the others' keys and admissions, another estimand."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from privatile.cli import main
+from privatile.errors import InputError
+from privatile.federation.derive import derive
+from privatile.federation.directory import Directory, admit, check
+from privatile.federation.invitation import read_enrolment
+from privatile.federation.release import release, verify_record
+from privatile.federation.status import abort_run, read_status
+from privatile.federation.study import Study
+from tests.federation.kit import Federation, make_study, tasks, until
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What lies in a folder, but for what SQLite keeps beside a file that is being read."""
+    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def taken_over(federation: Federation, path: Path) -> Federation:
+    """The derived folder with the sites as they are: nobody enrols again."""
+    new = Federation.__new__(Federation)
+    new.__dict__.update(federation.__dict__)
+    new.directory = Directory(path)
+    new.study = new.directory.study()
+    new.sites = {name: site for name, site in federation.sites.items() if name in new.study.clients}
+    return new
+
+
+def begun(folder: Path, rounds: int = 400, **settings: Any) -> Federation:
+    """Three clients; site1 is lost after a few rounds."""
+    federation = Federation(folder, make_study(3, rounds=rounds, length=2, deadline=0.3, patience=1, **settings))
+
+    async def scene() -> None:
+        run = federation.open_run()
+        async with federation.running_broker():
+            lost, coordinator = federation.client("site1"), federation.coordinator(run)
+            others = [federation.client("site0"), federation.client("site2")]
+            async with tasks(coordinator.run(), lost.run(), *(one.run() for one in others)) as (work, *_):
+                await until(lambda: run.coordinator.done >= 4)
+                lost.stop()
+                await until(lambda: bool(coordinator._paused_for))
+                coordinator.stop()
+                await work
+        run.store.close()
+
+    asyncio.run(scene())
+    return federation
+
+
+def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_path: Path) -> None:
+    federation = begun(tmp_path)
+    old, path = federation.directory, tmp_path / "new"
+    told = call("federation", "derive", str(old.path), str(path), "--without", "site1", "--proportional")
+    assert told.exit_code == 2
+    assert "neither finished nor aborted" in told.output
+    assert not path.exists()
+    abort_run(old)
+    before = files(old.path)
+    told = call("federation", "derive", str(old.path), str(path), "--without", "site1", "--weight", "site0=0.25",
+                "--weight", "site2=0.75")  # fmt: skip
+    assert told.exit_code == 0, told.output
+    assert "ANOTHER ONE: the quantile of the mixture of these clients, without site1." in told.output
+    assert files(old.path) == before  # the old folder is only read
+    assert read_status(old).state == "aborted"
+
+    new = taken_over(federation, path)
+    study = new.study
+    assert study.digest != federation.study.digest
+    assert study.run != federation.study.run
+    assert {name: terms.weight for name, terms in study.clients.items()} == {"site0": 0.25, "site2": 0.75}
+    assert study.title == "A test, without site1"
+    assert new.directory.key().public == old.key().public
+    assert set(new.directory.roster().clients) == {"site0", "site2"}
+    assert check(new.directory).errors == ()
+    for secret in (new.directory.key_file, new.directory.authority_key, new.directory.broker_files.key):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    # What the old run asked of a client, the new one does not ask.
+    for name, terms in study.clients.items():
+        with federation.ledger(name) as book:
+            (answered,) = book.execute("SELECT sum(length) FROM answers").fetchone()
+        assert answered > 0
+        assert terms.records <= 800 - answered
+
+    with pytest.raises(Exception, match="are reserved for a run"):
+        new.client("site0")  # it was away when the run was aborted, and keeps its promise until told
+    for site in new.sites.values():
+        freed = call("ledger", "release", federation.study.run, "--ledger", str(site.ledger_file))
+        assert freed.exit_code == 0, freed.output
+    asyncio.run(new.run()).store.close()
+    record = release(new.directory)
+    assert verify_record(record, new.directory.store_file).failed == ()
+    assert "site1" not in record["body"]["results"][0]["estimand"]
+    for name in study.clients:
+        with federation.ledger(name) as book:
+            runs = dict(book.execute("SELECT run, sum(length) FROM answers GROUP BY run").fetchall())
+            assert set(runs) == {federation.study.run, study.run}
+            asked = np.zeros(800, dtype=int)
+            for start, stop in book.execute("SELECT start, stop FROM answers"):
+                asked[start:stop] += 1
+        assert asked.max() == 1
+
+
+def test_the_old_client_hears_that_the_study_is_another(tmp_path: Path) -> None:
+    federation = begun(tmp_path)
+    abort_run(federation.directory)
+    derive(federation.directory, tmp_path / "new", ["site1"], proportional=True)
+    new = taken_over(federation, tmp_path / "new")
+
+    async def scene() -> None:
+        run = new.open_run()
+        async with new.running_broker():
+            stale = federation.client("site0")  # with the old invitation, at the same address
+            async with tasks(new.coordinator(run).run()):
+                with pytest.raises(Exception, match="another version of this study"):
+                    await asyncio.wait_for(stale.run(), 30)
+        run.store.close()
+
+    asyncio.run(scene())
+
+
+def test_weights_are_stated_or_kept_in_proportion_on_purpose(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(3))
+    old = federation.directory
+
+    def made(name: str, **options: Any) -> Study:
+        return derive(old, tmp_path / name, ["site1"], **options).directory.study()
+
+    for wrong in ({}, {"weights": {"site0": 1.0}}):
+        with pytest.raises(InputError, match="state the weight of every client that is left, site0, site2"):
+            made("no", **wrong)
+    with pytest.raises(InputError, match="not both"):
+        made("no", weights={"site0": 0.5, "site2": 0.5}, proportional=True)
+    with pytest.raises(InputError, match="sum to 1"):
+        made("no", weights={"site0": 0.5, "site2": 0.6})
+    assert not (tmp_path / "no").exists()
+    kept = made("kept", proportional=True)
+    assert [terms.weight for terms in kept.clients.values()] == [0.5, 0.5]
+    assert kept.quorum == 2
+    other = made("other", proportional=True, records={"site0": 400}, rounds=9, title="Another")
+    assert (other.clients["site0"].records, other.clients["site2"].records) == (400, 40)
+    assert (other.rounds, other.title) == (9, "Another")
+
+
+def test_what_cannot_be_derived_is_said(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2))
+    old = federation.directory
+    for without, word in (
+        (["west"], "no client west"),
+        (["site0", "site1"], "keeps at least one"),
+        ([], "at least one"),
+    ):
+        with pytest.raises(InputError, match=word):
+            derive(old, tmp_path / "new", without, proportional=True)
+    with pytest.raises(InputError, match="not empty"):
+        derive(old, tmp_path, ["site0"], proportional=True)
+    # The key of the client that was left out is out for good.
+    derive(old, tmp_path / "new", ["site0"], proportional=True)
+    new = Directory(tmp_path / "new")
+    enrolment = read_enrolment(federation.sites["site0"].enrolment_file)
+    with pytest.raises(InputError, match="no client 'site0'"):
+        admit(new, enrolment, enrolment.keys.fingerprint)
+    assert new.roster().revoked == (enrolment.keys.fingerprint,)
+
+
+def test_a_finished_run_leaves_too_little_and_says_so(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, rounds=10, length=4))
+    asyncio.run(federation.run()).store.close()
+    with pytest.raises(InputError, match=r"site1\.records must be at least"):
+        derive(federation.directory, tmp_path / "new", ["site0"], proportional=True)
+    made = derive(federation.directory, tmp_path / "new", ["site0"], proportional=True, records={"site1": 50})
+    assert made.asked["site1"] == 40
+    assert read_status(federation.directory).state == "finished"

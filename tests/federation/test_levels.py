@@ -1,0 +1,194 @@
+"""Several levels over the broker: every record answers about one of them, and every page shows them all."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
+from privatile.errors import InputError, SiteRefusal
+from privatile.federation.keys import KeyPair
+from privatile.federation.release import canonical, read_record, release, verify_record, write_record
+from privatile.federation.study import Study, Terms, load_study, study_toml
+from privatile.federation.wire import (
+    LARGEST_ANSWER,
+    LARGEST_ASK,
+    MOST_LEVELS,
+    AnswerMessage,
+    AskMessage,
+    Link,
+    read_message,
+)
+from privatile.protocol import LARGEST_LENGTH, Answer, Question
+from tests.federation.kit import Federation, make_study
+
+LEVELS = (0.1, 0.5, 0.9)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    federation = Federation(tmp_path_factory.mktemp("levels"), make_study(2, rounds=20, length=60, levels=LEVELS))
+    asyncio.run(federation.run()).store.close()
+    return federation
+
+
+def call(*arguments: str) -> str:
+    done = CliRunner().invoke(main, list(arguments))
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+# -- the study file ------------------------------------------------------------------------------------------------
+
+
+def test_a_study_file_has_a_level_or_levels(tmp_path: Path) -> None:
+    several, one = make_study(levels=LEVELS, rounds=10), make_study(levels=(0.5,))
+    for study in (several, one):
+        path = tmp_path / "study.toml"
+        path.write_text(study_toml(study))
+        assert load_study(path) == study
+        assert load_study(path).digest == study.digest
+    assert tomllib.loads(study_toml(several))["levels"] == [0.1, 0.5, 0.9]
+    assert tomllib.loads(study_toml(one))["level"] == 0.5
+    assert "levels" not in one.to_dict()
+    # One level written as a list is the same study, to the hash.
+    plain = one.to_dict()
+    plain["levels"] = [plain.pop("level")]
+    assert Study.from_dict(plain).digest == one.digest
+    assert replaced(several, levels=[0.5, 0.1, 0.9]).digest != several.digest
+
+
+def replaced(study: Study, **changes: Any) -> Study:
+    return Study.from_dict({**study.to_dict(), **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"level": 0.5}, "exclude each other"),
+        ({"levels": []}, "a list of finite numbers"),
+        ({"levels": 0.5}, "a list of finite numbers"),
+        ({"levels": [0.1, "0.5"]}, "a list of finite numbers"),
+        ({"levels": [0.1, 1.0]}, r"inside \(0, 1\); got 1\.0"),
+        ({"levels": [0.1, 0.1]}, "differ from each other"),
+        ({"levels": [k / 100 for k in range(1, MOST_LEVELS + 2)]}, f"1 to {MOST_LEVELS} levels"),
+        ({"rounds": 14}, "times the number of levels, 42"),
+    ],
+)
+def test_levels_that_break_a_rule_are_named(changes: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        replaced(make_study(levels=LEVELS, rounds=10), **changes)
+
+
+def test_clients_with_levels_of_their_own_go_with_one_level() -> None:
+    terms = {"a": Terms(1.0, 0.5, 100, 0.4), "b": Terms(1.0, 0.5, 100, 0.6)}
+    assert make_study(terms, levels=(0.5,)).asked_levels == (0.5,)
+    with pytest.raises(InputError, match="levels of their own"):
+        make_study(terms, levels=LEVELS)
+
+
+def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> None:
+    def study(levels: int) -> Study:
+        terms = {f"client{k:05d}": Terms(1.0, 1 / 4000, 10_000 + k % 2) for k in range(4000)}
+        return make_study(terms, levels=tuple((k + 1) / 60 for k in range(levels)))
+
+    def ask(made: Study) -> int:
+        # The longest a question gets: all of a client's records in one.
+        asked = {
+            name: tuple(Question(made.run, 10, level, 2 / 3, terms.records) for level in made.asked_levels)
+            for name, terms in made.clients.items()
+        }
+        return len(AskMessage.of(made.digest, asked).pack(KeyPair.generate()))
+
+    assert 0.98 * LARGEST_ASK < ask(study(13)) < LARGEST_ASK
+    with pytest.raises(InputError, match="fewer levels"):
+        study(14)
+
+
+def test_the_most_levels_fit_into_an_answer() -> None:
+    key = KeyPair.generate()
+    answers = tuple(
+        Answer("f" * 12 + "-" + "f" * 16, LARGEST_LENGTH, "n" * 40, (k + 2 / 3) / 1e5, LARGEST_LENGTH)
+        for k in range(MOST_LEVELS)
+    )
+    payload = AnswerMessage("0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)).pack(key)
+    assert read_message(payload, key.public.signer, LARGEST_ANSWER) == AnswerMessage(
+        "0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)
+    )
+
+
+def test_init_takes_several_levels(tmp_path: Path) -> None:
+    folder = tmp_path / "fed"
+    call(
+        "federation", "init", str(folder), "--client", "north", "--epsilon", "1", "--records", "3000", "--range", "0",
+        "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
+    )  # fmt: skip
+    assert load_study(folder / "study.toml").levels == LEVELS
+    assert "levels" in call("federation", "status", str(folder))
+    shown = call("enroll", str(folder / "invitations" / "north.json"))
+    assert "0.1, 0.5, 0.9 (each record answers about one of them)" in shown
+
+
+# -- the site ------------------------------------------------------------------------------------------------------
+
+
+def test_a_site_answers_only_about_the_levels_of_the_study(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1, rounds=10, length=6, levels=LEVELS))
+    client = federation.client("site0")
+    asked = [Question("r", 1, level, 50.0, 2) for level in federation.study.asked_levels]
+    client._check_terms(asked)
+    client._check_terms(asked[1:])  # a level may be over before the others
+    for wrong in ([asked[0], asked[0]], [*asked, Question("r", 1, 0.25, 50.0, 2)]):
+        with pytest.raises(SiteRefusal, match="level that the study does not ask"):
+            client._check_terms(wrong)
+
+
+# -- what is published ---------------------------------------------------------------------------------------------
+
+
+def test_record_status_and_report_show_every_level(finished: Federation, tmp_path: Path) -> None:
+    folder = str(finished.directory.path)
+    path = tmp_path / "record.json"
+    write_record(release(finished.directory), path)
+    record = read_record(path)
+    results = record["body"]["results"]
+    assert [one["level"] for one in results] == pytest.approx(LEVELS)
+    estimates = [one["estimate"] for one in results]
+    assert estimates == sorted(estimates)
+    assert len(set(estimates)) == 3
+    assert record["body"]["spent"]["site0"]["records"] == 20 * 60
+    checked = verify_record(record, finished.directory.store_file)
+    assert checked.failed == ()
+    for level in LEVELS:
+        assert any(f"at level {level:g} is the one the counts give, to the last bit" in text for text in checked.held)
+    assert any("all 40 signatures" in text for text in checked.held)  # one a round and client, over all its counts
+    assert "levels       0.1, 0.5, 0.9\n" in call("federation", "status", folder)
+    assert json.loads(call("federation", "status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
+    call("report", folder, "-o", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text()
+    for one in results:
+        assert one["estimand"] in page
+
+
+@pytest.mark.parametrize("level", range(3))
+def test_tampering_with_any_level_is_found(finished: Federation, level: int) -> None:
+    record = copy.deepcopy(release(finished.directory))
+    record["body"]["results"][level]["estimate"] += 1e-9
+    signature = finished.directory.key().sign(canonical(record["body"]))
+    record["signatures"]["coordinator"] = base64.b64encode(signature).decode()
+    (failed,) = verify_record(record, finished.directory.store_file).failed
+    assert f"at level {LEVELS[level]:g}" in failed
+
+
+def test_a_level_left_out_of_the_record_is_found(finished: Federation) -> None:
+    record = copy.deepcopy(release(finished.directory))
+    del record["body"]["results"][1]
+    assert "the record has one result a level" in verify_record(record, finished.directory.store_file).failed

@@ -1,0 +1,181 @@
+"""A client keeps the records it promises: two studies at one site, one ledger, never the same people."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli.ledger import ledger as ledger_command
+from privatile.client.ledger import Ledger
+from privatile.client.source import open_source
+from privatile.errors import AlreadyAnswered, SiteRefusal
+from privatile.federation.client_service import ClientService
+from privatile.federation.control import Control
+from privatile.federation.desk import Desk, open_desk
+from privatile.federation.policy import Policy
+from privatile.federation.running import JoinOptions, prepare_client
+from privatile.federation.study import Terms
+from privatile.protocol import Question
+from tests.federation.kit import Federation, make_study, tasks, until
+
+PEOPLE = 100
+
+
+def two_studies(folder: Path, records: int, rounds: int = 10, people: int = PEOPLE) -> list[Federation]:
+    """Two federations that ask the same site, whose folder and file are one."""
+    made = []
+    for name in ("one", "two"):
+        study = make_study({"site0": Terms(1.0, 1.0, records)}, rounds)
+        made.append(Federation(folder / name, study, sites=folder / "sites"))
+    values = np.random.default_rng(5).normal(50.0, 10.0, people)
+    for federation in made:
+        federation.values = {"site0": values}
+    made[0].sites["site0"].policy_file.write_text("max_epsilon = 1.0\n")  # either coordinator
+    made[0].write_data()
+    return made
+
+
+def client(federation: Federation) -> ClientService:
+    """A client on the site's own file, as a process would open it."""
+    source = open_source(federation.sites_folder / "site0" / "data.csv", value="x")
+    return prepare_client(federation.invitation("site0"), federation.sites["site0"], source, JoinOptions("x"))
+
+
+def reserved(federation: Federation) -> dict[str, int]:
+    with federation.ledger("site0") as book:
+        return dict(book.execute("SELECT run, reserved - next FROM runs").fetchall())
+
+
+def check_nobody_answered_twice(federation: Federation, people: int = PEOPLE) -> int:
+    with federation.ledger("site0") as book:
+        spans = book.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
+        assert book.verify() == len(spans)
+    assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
+    assert all(0 <= start < stop <= people for start, stop in spans)
+    return sum(stop - start for start, stop in spans)
+
+
+def end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(("records", "both"), [(PEOPLE // 2, True), (PEOPLE // 2 + 10, False)], ids=["fit", "too many"])
+def test_two_clients_at_once_with_one_ledger(tmp_path: Path, records: int, both: bool) -> None:
+    """Started together on a site that has no ledger yet: both promise other people, or one is refused at once."""
+    studies = two_studies(tmp_path, records)
+    serving = [federation.start_serve() for federation in studies]
+    joining = [federation.start_join("site0") for federation in studies]
+    try:
+        codes = [process.wait(60) for process in joining]
+        told = [(federation.folder / "site0.log").read_text() for federation in studies]
+        if both:
+            assert codes == [0, 0], told
+            assert [process.wait(60) for process in serving] == [0, 0]
+            assert check_nobody_answered_twice(studies[0]) == PEOPLE
+        else:
+            assert sorted(codes) == [0, 2], told
+            refused = told[codes.index(2)]
+            winner = studies[codes.index(0)]
+            assert "left that may answer" in refused
+            assert serving[codes.index(0)].wait(60) == 0
+            assert check_nobody_answered_twice(winner) == records
+            with winner.ledger("site0") as book:
+                assert book.execute("SELECT run FROM runs").fetchall() == [(winner.study.run,)]
+    finally:
+        end([*serving, *joining])
+
+
+def test_a_promise_holds_before_the_first_question_and_can_be_given_up(tmp_path: Path) -> None:
+    one, two = two_studies(tmp_path, PEOPLE - 10)
+    waiting = one.start_join("site0")  # no broker, no coordinator: it waits for them
+    try:
+        book = one.sites["site0"].ledger_file
+        asyncio.run(until(lambda: book.exists() or waiting.poll() is not None))
+        asyncio.run(until(lambda: one.study.run in reserved(one)))
+        assert waiting.poll() is None
+        assert reserved(one) == {one.study.run: PEOPLE - 10}
+        late = two.start_join("site0")
+        assert late.wait(60) == 2
+        told = (two.folder / "site0.log").read_text()
+        assert f"90 are reserved for a run that goes on or was broken off ('{one.study.run}')" in told
+        assert f"privatile ledger release {one.study.run} --ledger {book}" in told
+    finally:
+        end([waiting])
+    assert CliRunner().invoke(ledger_command, ["release", one.study.run, "--ledger", str(book)]).exit_code == 0
+    client(two)
+    assert reserved(two)[two.study.run] == PEOPLE - 10
+    with pytest.raises(AlreadyAnswered, match="are reserved for a run"):
+        client(one)
+
+
+@pytest.mark.parametrize("how", ["finished", "aborted", "stopped"])
+def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: str) -> None:
+    # A run that is to be cut short must not be over before somebody can: a second is a long time for 60 rounds.
+    people, records, rounds = (100, 60, 10) if how == "finished" else (10_000, 6000, 6000)
+    federation, other = two_studies(tmp_path, records, rounds, people)
+    path = federation.directory.path / "control"
+
+    async def scene() -> None:
+        run = federation.open_run()
+        async with federation.running_broker():
+            site, coordinator = client(federation), federation.coordinator(run)
+            async with tasks(site.run(), coordinator.run()) as (gone, _):
+                if how != "finished":
+                    await until(lambda: run.coordinator.done >= 2)
+                if how == "aborted":
+                    Control(path).request("abort")
+                if how == "stopped":
+                    site.stop()
+                assert await asyncio.wait_for(gone, 30) == how
+        run.store.close()
+
+    asyncio.run(scene())
+    asked = check_nobody_answered_twice(federation, people)
+    assert 0 < asked <= 4000 or how == "finished"
+    left = {"finished": 0, "aborted": 0, "stopped": records - asked}[how]
+    assert reserved(federation) == {federation.study.run: left}
+    if how == "stopped":  # it will be back
+        with pytest.raises(AlreadyAnswered, match="are reserved for a run"):
+            client(other)
+    elif how == "aborted":
+        client(other)
+        assert reserved(federation)[other.study.run] == records
+
+
+def desk_of(federation: Federation) -> Desk:
+    return open_desk(
+        federation.invitation("site0"),
+        Policy(1.0),
+        open_source(federation.values["site0"], value=None),
+        Ledger.open(federation.sites["site0"].ledger_file),
+    )
+
+
+def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
+    federation, _ = two_studies(tmp_path, 20)
+    run = federation.study.run
+
+    def ask(number: int, length: int) -> Question:
+        return Question(run, number, 0.5, 50.0, length)
+
+    desk = desk_of(federation)
+    (first,), link = desk.answer([ask(1, 15)])
+    with pytest.raises(SiteRefusal, match="more records would be asked than the 20 agreed to"):
+        desk.answer([ask(2, 6)])
+    assert desk.link() == link  # nothing was answered
+    assert desk.answer([ask(1, 15)]) == ((first,), link)  # an old question is no new record
+    desk.answer([ask(2, 5)])
+    for again in (desk, desk_of(federation)):
+        with pytest.raises(SiteRefusal, match="agreed to"):
+            again.answer([ask(3, 1)])
+        assert again.answer([ask(1, 15)])[0] == (first,)
+    assert check_nobody_answered_twice(federation) == 20
