@@ -12,16 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.ledger import Ledger
 from privatile.client.source import open_source
-from privatile.errors import AlreadyAnswered, SiteRefusal
+from privatile.client.statement import statement
+from privatile.errors import AlreadyAnswered
 from privatile.federation.client_service import ClientService
 from privatile.federation.control import Control
-from privatile.federation.desk import Desk, open_desk
-from privatile.federation.policy import Policy
 from privatile.federation.running import JoinOptions, prepare_client
 from privatile.federation.study import Terms
-from privatile.protocol import Question
 from tests.federation.kit import Federation, make_study, tasks, until
 
 PEOPLE = 100
@@ -37,7 +34,8 @@ def two_studies(folder: Path, records: int, rounds: int = 10, people: int = PEOP
     for federation in made:
         federation.values = {"site0": values}
     made[0].sites["site0"].policy_file.write_text("max_epsilon = 1.0\n")  # either coordinator
-    made[0].write_data()
+    rows = "".join(f"{value:.6f},p{k}\n" for k, value in enumerate(values))
+    (folder / "sites" / "site0" / "data.csv").write_text(f"x,who\n{rows}")
     return made
 
 
@@ -68,12 +66,18 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-@pytest.mark.parametrize(("records", "both"), [(PEOPLE // 2, True), (PEOPLE // 2 + 10, False)], ids=["fit", "too many"])
-def test_two_clients_at_once_with_one_ledger(tmp_path: Path, records: int, both: bool) -> None:
+@pytest.mark.parametrize(
+    ("records", "both", "options"),
+    [(PEOPLE // 2, True, ()), (PEOPLE // 2 + 10, False, ()), (PEOPLE // 2, True, ("--person", "who"))],
+    ids=["fit", "too many", "people"],
+)
+def test_two_clients_at_once_with_one_ledger(
+    tmp_path: Path, records: int, both: bool, options: tuple[str, ...]
+) -> None:
     """Started together on a site that has no ledger yet: both promise other people, or one is refused at once."""
     studies = two_studies(tmp_path, records)
     serving = [federation.start_serve() for federation in studies]
-    joining = [federation.start_join("site0") for federation in studies]
+    joining = [federation.start_join("site0", *options) for federation in studies]
     try:
         codes = [process.wait(60) for process in joining]
         told = [(federation.folder / "site0.log").read_text() for federation in studies]
@@ -81,6 +85,9 @@ def test_two_clients_at_once_with_one_ledger(tmp_path: Path, records: int, both:
             assert codes == [0, 0], told
             assert [process.wait(60) for process in serving] == [0, 0]
             assert check_nobody_answered_twice(studies[0]) == PEOPLE
+            with studies[0].ledger("site0") as book:
+                assert statement(book).people == (PEOPLE if options else 0)
+                assert statement(book).person_epsilon <= 1.0
         else:
             assert sorted(codes) == [0, 2], told
             refused = told[codes.index(2)]
@@ -149,33 +156,3 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
     elif how == "aborted":
         client(other)
         assert reserved(federation)[other.study.run] == records
-
-
-def desk_of(federation: Federation) -> Desk:
-    return open_desk(
-        federation.invitation("site0"),
-        Policy(1.0),
-        open_source(federation.values["site0"], value=None),
-        Ledger.open(federation.sites["site0"].ledger_file),
-    )
-
-
-def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
-    federation, _ = two_studies(tmp_path, 20)
-    run = federation.study.run
-
-    def ask(number: int, length: int) -> Question:
-        return Question(run, number, 0.5, 50.0, length)
-
-    desk = desk_of(federation)
-    (first,), link = desk.answer([ask(1, 15)])
-    with pytest.raises(SiteRefusal, match="more records would be asked than the 20 agreed to"):
-        desk.answer([ask(2, 6)])
-    assert desk.link() == link  # nothing was answered
-    assert desk.answer([ask(1, 15)]) == ((first,), link)  # an old question is no new record
-    desk.answer([ask(2, 5)])
-    for again in (desk, desk_of(federation)):
-        with pytest.raises(SiteRefusal, match="agreed to"):
-            again.answer([ask(3, 1)])
-        assert again.answer([ask(1, 15)])[0] == (first,)
-    assert check_nobody_answered_twice(federation) == 20

@@ -21,7 +21,7 @@ from privatile.federation.certificates import broken_validity, read_certificate
 from privatile.federation.client_service import HEARTBEAT, ClientService
 from privatile.federation.control import Control
 from privatile.federation.coordinator_service import CoordinatorService
-from privatile.federation.desk import Desk, open_desk
+from privatile.federation.desk import open_desk
 from privatile.federation.directory import Directory
 from privatile.federation.invitation import Invitation
 from privatile.federation.journal import Journal
@@ -228,21 +228,11 @@ def prepare_client(
     reasons = policy.refusals(invitation, options.value)
     if reasons:
         raise SiteRefusal("this site's policy refuses the study:\n- " + "\n- ".join(reasons))
-
-    def sit_down() -> Desk:
-        person_key = PersonKey.open(site.path / "person.key") if options.person is not None else None
-        ledger = Ledger.open(site.ledger_file)
-        return open_desk(
-            invitation, policy, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
-        )
-
-    is_first = not site.ledger_file.exists()
-    try:
-        desk = sit_down()
-    except LedgerError:
-        if not is_first or not site.ledger_file.exists():
-            raise
-        desk = sit_down()  # the client of another study has made the ledger meanwhile
+    person_key = None if options.person is None else _own_person_key(site)
+    ledger = _own_ledger(site)
+    desk = open_desk(
+        invitation, policy, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
+    )
     return ClientService(
         invitation,
         site.key(),
@@ -252,6 +242,31 @@ def prepare_client(
         heartbeat=options.heartbeat,
         metrics=metrics,
     )
+
+
+def _own_ledger(site: Site) -> Ledger:
+    """The site's ledger, made now where there is none: clients of two studies may start together, and share it."""
+    ledger = Ledger.open(site.ledger_file)
+    try:
+        with ledger.transaction():
+            return ledger
+    except LedgerError:
+        if not site.ledger_file.exists():
+            raise
+    return Ledger.open(site.ledger_file)  # the other was faster
+
+
+def _own_person_key(site: Site) -> PersonKey:
+    """The key by which the site's people are known, in the same way."""
+    path = site.path / "person.key"
+    key = PersonKey.open(path)
+    try:
+        key.save()
+    except LedgerError:
+        if not path.exists():
+            raise
+        key = PersonKey.open(path)
+    return key
 
 
 def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptions, say: Callable[[str], None]) -> str:

@@ -15,6 +15,7 @@ def outcome(self: Responder, question: Question) -> Outcome:
     given = HONEST(self, question)
     with self.ledger.transaction():
         self.ledger.execute("UPDATE datasets SET cursor = 0")
+        self.ledger.execute("UPDATE runs SET next = first")
     return given
 
 
