@@ -12,6 +12,7 @@ DIR/run.db                  the run: questions, counts, state
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from privatile.errors import InputError, PrivatileError
+from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.broker import (
     BrokerFiles,
     BrokerSettings,
@@ -185,11 +186,25 @@ class Directory:
 def replace_file(path: Path, text: str) -> None:
     """Write a file in one piece: a reader sees the old text or the new one."""
     fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> StoreError:
+    """What to say of a small file that could not be written: a full disk, most often."""
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return StoreError(
+        f"{path} could not be written ({reason}). Nothing is lost: make room, or see who may write there, and give the "
+        "same command again."
+    )
 
 
 def initialize(path: Path, study: Study, settings: BrokerSettings, brokers: tuple[str, ...] = ()) -> Directory:

@@ -22,7 +22,7 @@ from privatile.federation.client_service import HEARTBEAT, ClientService
 from privatile.federation.control import Control
 from privatile.federation.coordinator_service import CoordinatorService
 from privatile.federation.desk import open_desk
-from privatile.federation.directory import Directory
+from privatile.federation.directory import Directory, unwritable
 from privatile.federation.invitation import Invitation
 from privatile.federation.journal import Journal
 from privatile.federation.ops import Metrics, ops_page
@@ -84,8 +84,11 @@ def pid_file(path: Path) -> Iterator[None]:
             raise InputError(
                 f"a coordinator is already running for this folder (process {path.read_text().strip() or '?'})."
             ) from None
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
+        try:
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise unwritable(path, error) from None
         yield
         path.unlink(missing_ok=True)
     finally:
