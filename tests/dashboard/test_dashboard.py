@@ -48,7 +48,7 @@ def state_of(client: httpx.Client, **headers: str) -> Any:
     return answer.json()
 
 
-def until(condition: Any, seconds: float = 20.0) -> Any:
+def until(condition: Any, seconds: float = 120.0) -> Any:
     """The first true value of a condition; a failure long after anything should have happened."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -21,7 +21,7 @@ import pytest
 from privatile.federation.release import release, verify_record
 from privatile.federation.status import read_status
 from tests.faults.test_federation_faults import rounds_done
-from tests.federation.kit import REPOSITORY, Federation, make_study
+from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study
 
 INSIDE = "PRIVATILE_TEST_MAY_MOUNT"
 SIZE = 8 << 20
@@ -53,7 +53,7 @@ def in_own_namespace(test: Callable[[Path], None]) -> Callable[[Path], None]:
         command += ["--basetemp", str(tmp_path / "inside"), f"{__file__}::{test.__name__}"]
         environment = {**os.environ, INSIDE: "1", "PYTHONPATH": str(REPOSITORY / "src")}
         done = subprocess.run(
-            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=5 * PATIENCE, check=False
         )
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
         assert f"PASSED {Path(__file__).relative_to(REPOSITORY)}::{test.__name__}" in done.stdout
@@ -127,19 +127,19 @@ def test_a_full_disk_under_the_store(tmp_path: Path) -> None:
     join = federation.start_join("site0")
     serve = federation.start_serve()
     try:
-        assert serve.wait(60) == 2, log.read_text()[-3000:]
+        assert serve.wait(PATIENCE) == 2, log.read_text()[-3000:]
         told = log.read_text()
         assert f"privatile: {federation.directory.store_file} could not be written (database or disk is full)" in told
         assert "Nothing is lost: free the disk and give the same command again." in told
         assert 0 < rounds_done(federation) < ROUNDS
         assert is_full(folder)
         again = federation.start_serve()  # still no room: it says so again, and nothing breaks
-        assert again.wait(60) == 2, log.read_text()[-3000:]
+        assert again.wait(PATIENCE) == 2, log.read_text()[-3000:]
         assert 0 < rounds_done(federation) < ROUNDS
         ballast.unlink()
         serve = federation.start_serve()
-        assert serve.wait(120) == 0, log.read_text()[-3000:]
-        assert join.wait(60) == 0
+        assert serve.wait(PATIENCE) == 0, log.read_text()[-3000:]
+        assert join.wait(PATIENCE) == 0
     finally:
         end(serve, join)
     check_whole(federation)
@@ -154,18 +154,18 @@ def test_a_full_disk_under_store_and_broker_together(tmp_path: Path) -> None:
     join = federation.start_join("site0")
     serve = federation.start_serve()
     try:
-        assert serve.wait(60) == 2, log.read_text()[-3000:]
+        assert serve.wait(PATIENCE) == 2, log.read_text()[-3000:]
         assert 0 < rounds_done(federation) < ROUNDS
         assert is_full(folder)
         again = federation.start_serve()
-        assert again.wait(60) in (2, 4), log.read_text()[-3000:]
+        assert again.wait(PATIENCE) in (2, 4), log.read_text()[-3000:]
         last = log.read_text().splitlines()[-1]
         assert last.startswith("privatile: ")
         assert str(folder) in last
         ballast.unlink()
         serve = federation.start_serve()
-        assert serve.wait(120) == 0, log.read_text()[-3000:]
-        assert join.wait(60) == 0
+        assert serve.wait(PATIENCE) == 0, log.read_text()[-3000:]
+        assert join.wait(PATIENCE) == 0
     finally:
         end(serve, join)
     check_whole(federation)
@@ -180,7 +180,7 @@ def test_a_full_disk_under_a_ledger(tmp_path: Path) -> None:
     serve = federation.start_serve()
     join = federation.start_join("site0")
     try:
-        assert join.wait(60) == 2, log.read_text()[-3000:]
+        assert join.wait(PATIENCE) == 2, log.read_text()[-3000:]
         told = log.read_text()
         assert f"the ledger {site.ledger_file} cannot grow: the disk is full. Nothing was answered." in told
         done = rounds_done(federation)
@@ -190,11 +190,11 @@ def test_a_full_disk_under_a_ledger(tmp_path: Path) -> None:
             assert ledger.verify() - rounds_done(federation) in (0, 1)
         assert serve.poll() is None  # it waits for the client
         again = federation.start_join("site0")
-        assert again.wait(60) == 2, log.read_text()[-3000:]
+        assert again.wait(PATIENCE) == 2, log.read_text()[-3000:]
         ballast.unlink()
         join = federation.start_join("site0")
-        assert serve.wait(120) == 0, (tmp_path / "serve.log").read_text()[-3000:]
-        assert join.wait(60) == 0, log.read_text()[-3000:]
+        assert serve.wait(PATIENCE) == 0, (tmp_path / "serve.log").read_text()[-3000:]
+        assert join.wait(PATIENCE) == 0, log.read_text()[-3000:]
     finally:
         end(serve, join)
     check_whole(federation)
@@ -207,12 +207,12 @@ def test_a_ledger_that_cannot_be_made_stops_the_client_before_it_promises(tmp_pa
     site, log = federation.sites["site0"], tmp_path / "site0.log"
     ballast = small_disk(site.path, room=16 << 10)
     join = federation.start_join("site0")
-    assert join.wait(60) == 2, log.read_text()[-3000:]
+    assert join.wait(PATIENCE) == 2, log.read_text()[-3000:]
     assert f"the ledger {site.ledger_file} cannot be made" in log.read_text()
     assert not site.ledger_file.exists()
     ballast.unlink()
     join = federation.start_join("site0")
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + PATIENCE
     try:
         while not site.ledger_file.exists():
             assert join.poll() is None, log.read_text()[-3000:]

@@ -29,6 +29,9 @@ from privatile.federation.study import Study, Terms
 
 REPOSITORY = Path(__file__).parents[2]
 
+PATIENCE = 180.0
+"""Seconds to wait for what must happen: far longer than it takes on a slow machine under load; no test waits it out."""
+
 
 def make_study(clients: int | Mapping[str, Terms] = 2, rounds: int = 10, length: int = 4, **settings: Any) -> Study:
     if isinstance(clients, int):
@@ -121,7 +124,7 @@ class Federation:
         async with self.running_broker():
             services = [self.client(name, coins=(coins or {}).get(name)) for name in self.study.clients]
             ends = await asyncio.wait_for(
-                asyncio.gather(self.coordinator(run, **settings).run(), *(one.run() for one in services)), 60
+                asyncio.gather(self.coordinator(run, **settings).run(), *(one.run() for one in services)), PATIENCE
             )
         if ends != ["finished"] * (1 + len(services)):
             raise RuntimeError(f"the run ended as {ends}")
@@ -154,7 +157,7 @@ def start(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for something that other tasks bring about."""
     async with asyncio.timeout(seconds):
         while not condition():

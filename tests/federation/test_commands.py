@@ -21,15 +21,15 @@ from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.broker import free_port, running_broker
 from privatile.federation.ops import Metrics, ops_page
-from privatile.federation.running import ServeOptions, open_run, serve_run, unit_text
-from tests.federation.kit import Federation, make_study, start
+from privatile.federation.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
+from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 
 
 def call(*arguments: str, **settings: str) -> Result:
     return CliRunner().invoke(main, list(arguments), **settings)  # type: ignore[arg-type]
 
 
-def finish(process: subprocess.Popen[bytes], seconds: float = 60.0) -> int:
+def finish(process: subprocess.Popen[bytes], seconds: float = PATIENCE) -> int:
     try:
         return process.wait(seconds)
     finally:
@@ -210,18 +210,22 @@ def test_a_full_disk_at_the_coordinator(tmp_path: Path) -> None:
         async with federation.running_broker():
             work = asyncio.ensure_future(client.run())
             with pytest.raises(StoreError, match="full"):
-                await asyncio.wait_for(federation.coordinator(run).run(), 30)
+                await asyncio.wait_for(federation.coordinator(run).run(), PATIENCE)
             run.store.close()
             again = federation.open_run()
             done = again.coordinator.done
             assert 0 < done < 400
-            assert await asyncio.wait_for(federation.coordinator(again).run(), 60) == "finished"
-            assert await asyncio.wait_for(work, 10) == "finished"
+            assert await asyncio.wait_for(federation.coordinator(again).run(), PATIENCE) == "finished"
+            assert await asyncio.wait_for(work, PATIENCE) == "finished"
             again.store.close()
 
     asyncio.run(scene())
     with federation.ledger("site0") as ledger:
         assert ledger.verify() == 400
+
+
+def kinds(run: OpenRun) -> list[str]:
+    return [event.kind for event in run.journal.events()]
 
 
 def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> None:
@@ -237,13 +241,13 @@ def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> N
         await asyncio.to_thread(broker.start)
         coordinator = federation.coordinator(run)
         work = asyncio.ensure_future(coordinator.run())
-        await asyncio.sleep(1.0)
+        await until(lambda: coordinator.metrics.value("reconnects") >= 2 or "broker" in kinds(run))
         assert not work.done()  # it says why, and goes on trying
         await asyncio.to_thread(broker.stop)
         federation.directory.write_configuration()
         await asyncio.to_thread(broker.start)
         try:
-            ends = await asyncio.wait_for(asyncio.gather(work, federation.client("site0").run()), 30)
+            ends = await asyncio.wait_for(asyncio.gather(work, federation.client("site0").run()), PATIENCE)
             assert list(ends) == ["finished", "finished"]
         finally:
             await asyncio.to_thread(broker.stop)
@@ -256,16 +260,16 @@ def test_one_coordinator_a_folder(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1, deadline=60.0))
     first = federation.start_serve()
     try:
-        until = time.monotonic() + 30
+        limit = time.monotonic() + PATIENCE
         while "connected" not in (tmp_path / "serve.log").read_text():
-            assert time.monotonic() < until
+            assert time.monotonic() < limit
             assert first.poll() is None, (tmp_path / "serve.log").read_text()
             time.sleep(0.1)
         with pytest.raises(InputError, match="already running"):
             serve_briefly(federation)
         told = call("federation", "stop", str(federation.directory.path))
         assert told.exit_code == 0, told.output
-        assert finish(first, 20) == 0
+        assert finish(first) == 0
     finally:
         finish(first, 1) if first.poll() is None else None
     assert running_broker(federation.directory.broker_files) is None

@@ -19,7 +19,7 @@ from privatile.federation.invitation import read_enrolment
 from privatile.federation.release import release, verify_record
 from privatile.federation.status import abort_run, read_status
 from privatile.federation.study import Study
-from tests.federation.kit import Federation, make_study, tasks, until
+from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 
 def call(*arguments: str) -> Result:
@@ -128,7 +128,7 @@ def test_the_old_client_hears_that_the_study_is_another(tmp_path: Path) -> None:
             stale = federation.client("site0")  # with the old invitation, at the same address
             async with tasks(new.coordinator(run).run()):
                 with pytest.raises(Exception, match="another version of this study"):
-                    await asyncio.wait_for(stale.run(), 30)
+                    await asyncio.wait_for(stale.run(), PATIENCE)
         run.store.close()
 
     asyncio.run(scene())

@@ -19,7 +19,7 @@ from privatile.federation.client_service import ClientService
 from privatile.federation.control import Control
 from privatile.federation.running import JoinOptions, prepare_client
 from privatile.federation.study import Terms
-from tests.federation.kit import Federation, make_study, tasks, until
+from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 PEOPLE = 100
 
@@ -79,11 +79,11 @@ def test_two_clients_at_once_with_one_ledger(
     serving = [federation.start_serve() for federation in studies]
     joining = [federation.start_join("site0", *options) for federation in studies]
     try:
-        codes = [process.wait(60) for process in joining]
+        codes = [process.wait(PATIENCE) for process in joining]
         told = [(federation.folder / "site0.log").read_text() for federation in studies]
         if both:
             assert codes == [0, 0], told
-            assert [process.wait(60) for process in serving] == [0, 0]
+            assert [process.wait(PATIENCE) for process in serving] == [0, 0]
             assert check_nobody_answered_twice(studies[0]) == PEOPLE
             with studies[0].ledger("site0") as book:
                 assert statement(book).people == (PEOPLE if options else 0)
@@ -93,7 +93,7 @@ def test_two_clients_at_once_with_one_ledger(
             refused = told[codes.index(2)]
             winner = studies[codes.index(0)]
             assert "left that may answer" in refused
-            assert serving[codes.index(0)].wait(60) == 0
+            assert serving[codes.index(0)].wait(PATIENCE) == 0
             assert check_nobody_answered_twice(winner) == records
             with winner.ledger("site0") as book:
                 assert book.execute("SELECT run FROM runs").fetchall() == [(winner.study.run,)]
@@ -111,7 +111,7 @@ def test_a_promise_holds_before_the_first_question_and_can_be_given_up(tmp_path:
         assert waiting.poll() is None
         assert reserved(one) == {one.study.run: PEOPLE - 10}
         late = two.start_join("site0")
-        assert late.wait(60) == 2
+        assert late.wait(PATIENCE) == 2
         told = (two.folder / "site0.log").read_text()
         assert f"90 are reserved for a run that goes on or was broken off ('{one.study.run}')" in told
         assert f"privatile ledger release {one.study.run} --ledger {book}" in told
@@ -142,7 +142,7 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
                     Control(path).request("abort")
                 if how == "stopped":
                     site.stop()
-                assert await asyncio.wait_for(gone, 30) == how
+                assert await asyncio.wait_for(gone, PATIENCE) == how
         run.store.close()
 
     asyncio.run(scene())

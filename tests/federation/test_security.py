@@ -24,7 +24,7 @@ from privatile.federation.control import Control
 from privatile.federation.keys import KeyPair
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
 from privatile.protocol import Answer, Question
-from tests.federation.kit import Federation, make_study, tasks, until
+from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 MARK = "4711.4711"
 """Stands for a record's value in hostile messages: it must turn up nowhere."""
@@ -165,8 +165,10 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
                     await mallory.nc.publish(subjects.hello_subject(identity, "site0"), b"allowed")
                     await mallory.nc.flush()
                     await coordinator.nc.flush()
-                    await until(lambda: len(heard) >= 2)
-                    await asyncio.sleep(0.2)
+                    await until(lambda: len(heard) >= 2 and len(mallory.complaints) >= 20)
+                    # Whatever was to come lies before these in every connection.
+                    await mallory.nc.flush()
+                    await coordinator.nc.flush()
                     return mallory  # type: ignore[no-any-return]
         raise AssertionError
 
@@ -266,7 +268,7 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_goes_on(
                 Control(federation.directory.path / "control").request("readmit", "site1")
                 await until(lambda: not coordinator._reception.quarantined)
                 async with tasks(federation.client("site1").run()):
-                    assert await asyncio.wait_for(work, 30) == "finished"
+                    assert await asyncio.wait_for(work, PATIENCE) == "finished"
         return [event.text for event in run.journal.events()]
 
     with caplog.at_level(logging.DEBUG, logger="privatile"):

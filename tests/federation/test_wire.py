@@ -18,7 +18,7 @@ from privatile.federation.connection import Msg, connected
 from privatile.federation.keys import KeyPair, verify
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
 from privatile.protocol import Answer, Question
-from tests.federation.kit import REPOSITORY, Federation, make_study, tasks, until
+from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
 LINK = Link(3, "ab" * 16)
 STUDY = "0" * 64
@@ -39,8 +39,9 @@ def subjects(identity: str) -> dict[str, str]:
     }
 
 
-def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path) -> None:
-    study = make_study(2, rounds=12, length=3, mode="local", quorum=2)
+@pytest.mark.parametrize(("mode", "levels"), [("local", (0.5,)), ("cohort", (0.1, 0.5, 0.9))])
+def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, levels: tuple[float, ...]) -> None:
+    study = make_study(2, rounds=100, length=3, mode=mode, levels=levels, quorum=2)
     federation = Federation(tmp_path, study)
     tap = KeyPair.generate()
     files = federation.directory.broker_files
@@ -68,8 +69,8 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path) -> None:
                 await until(lambda: run.coordinator.done >= 3)
                 first.stop()
                 await stopped
-                assert await asyncio.wait_for(federation.coordinator(run).run(), 30) == "finished"
-                await asyncio.wait_for(asyncio.gather(*clients), 10)
+                assert await asyncio.wait_for(federation.coordinator(run).run(), PATIENCE) == "finished"
+                await asyncio.wait_for(asyncio.gather(*clients), PATIENCE)
             await connection.nc.flush()
 
     asyncio.run(scene())
@@ -78,6 +79,7 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path) -> None:
     signers = {name: site.key().public.signer for name, site in federation.sites.items()}
     coordinator = federation.directory.key().public.signer
     kinds: dict[str, int] = {}
+    counts: set[int] = set()
     elsewhere = set()
     for subject, payload, headers in recorded:
         matches = [
@@ -93,11 +95,14 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path) -> None:
         assert fields["kind"] in allowed.split()
         assert headers is None
         kinds[fields["kind"]] = kinds.get(fields["kind"], 0) + 1
+        if fields["kind"] in ("ask", "answer"):
+            counts.add(len(fields["asks" if fields["kind"] == "ask" else "counts"]))
         own = fields["kind"] in ("hello", "answer")
         signer = signers[found.group(1)] if own else coordinator
         assert verify(signer, body, base64.b64decode(tail))
     assert set(kinds) == {"ask", "notice", "hello", "welcome", "answer"}
-    assert kinds["answer"] >= 24
+    assert kinds["answer"] >= 200
+    assert counts == {len(levels)}
     check_elsewhere(elsewhere, study.identity, coordinator)
     # A check that could not fail would prove nothing.
     for spoiled in ({"kind": "answer"}, {**fields, "age": 41}, {**fields, "kind": "gossip"}):
