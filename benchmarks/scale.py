@@ -1,7 +1,10 @@
 """How a federation grows: rounds a second by number of clients, and a fleet of devices that answer one bit each.
 
-    python benchmarks/scale.py --clients 3 10 100 1000
+    python benchmarks/scale.py                             # all of it: 3, 10, 100, 1000 clients and 100,000 devices
+    python benchmarks/scale.py --clients 3 10 100 1000     # one part, or other sizes
     python benchmarks/scale.py --devices 100000
+
+One line of JSON a measurement, as it is ready.
 
 Clients: TLS, nkeys, a synced broker, ledgers on disk, the store on disk; many clients share a process here, which on
 one machine costs less than a process each. Devices: one signed answer of one bit a device, each device in one round
@@ -39,6 +42,9 @@ from privatile.federation.wire import AnswerMessage, AskMessage, Link
 from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+
+EVERY_SIZE = (3, 10, 100, 1000)
+EVERY_DEVICE = 100_000
 
 
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
@@ -204,11 +210,14 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--clients", type=int, nargs="*", default=[])
-    parser.add_argument("--rounds", type=int, default=0, help="by default 300 for few clients, 30 for many")
-    parser.add_argument("--length", type=int, default=10)
-    parser.add_argument("--devices", type=int, default=0)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "",
+        epilog="Without --clients and --devices everything is measured: 3, 10, 100, 1000 clients and 100,000 devices.",
+    )
+    parser.add_argument("--clients", type=int, nargs="+", metavar="K", help="numbers of clients to measure")
+    parser.add_argument("--devices", type=int, metavar="N", help="devices of a fleet to measure, one bit each")
+    parser.add_argument("--rounds", type=int, default=0, help="by default 300 up to 10 clients, 60 up to 100, then 20")
+    parser.add_argument("--length", type=int, default=10, help="records a client is asked for in a round")
     parser.add_argument("--crew", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -218,12 +227,18 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
         asyncio.run(many_clients(options.folder, options.crew, options.length))
         return
-    for clients in options.clients:
+    everything = options.clients is None and options.devices is None
+    for clients in options.clients or (EVERY_SIZE if everything else ()):
         rounds = options.rounds or (300 if clients <= 10 else 60 if clients <= 100 else 20)
         processes = clients if clients <= 10 else 4
-        print(json.dumps({**measure_clients(clients, rounds, options.length, processes), "load": os.getloadavg()[0]}))
-    if options.devices:
-        print(json.dumps({**asyncio.run(measure_devices(options.devices, 50, 4)), "load": os.getloadavg()[0]}))
+        report(measure_clients(clients, rounds, options.length, processes))
+    devices = options.devices or (EVERY_DEVICE if everything else 0)
+    if devices:
+        report(asyncio.run(measure_devices(devices, 50, 4)))
+
+
+def report(measured: dict[str, object]) -> None:
+    print(json.dumps({**measured, "load": os.getloadavg()[0]}), flush=True)
 
 
 if __name__ == "__main__":

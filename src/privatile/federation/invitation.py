@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from privatile.errors import InputError
 from privatile.federation.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.keys import KeyPair, PublicKeys, verify
-from privatile.federation.study import NAME, Study
+from privatile.federation.study import Study
+from privatile.federation.study_rules import NAME
 
 FORMAT = 1
 
