@@ -1,6 +1,6 @@
 """kill -9 of coordinator, broker and clients, and cut networks, at random moments of one run.
 
-The short form runs always; PRIVATILE_LONG=1 runs 200 rounds with 30 kills and 10 cuts.
+The short form runs always; PRIVATILE_LONG=1 runs 200 rounds with 30 kills and 10 cuts, and again with three levels.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def rounds_done(federation: Federation) -> int:
     except Exception:
         return 0
     try:
-        rows = store.query("SELECT COUNT(*) FROM rounds")
+        rows = store.query("SELECT COUNT(*) FROM rounds WHERE level = 0")
         return int(rows[0][0]) if rows else 0
     finally:
         store.close()
@@ -185,8 +185,9 @@ def status_of(federation: Federation) -> str:
 
 
 @pytest.mark.faults
-def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path) -> None:
-    study = make_study(3, rounds=ROUNDS, length=3, deadline=300.0)
+@pytest.mark.parametrize("levels", [(0.5,), (0.1, 0.5, 0.9)] if LONG else [(0.5,)])
+def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path, levels: tuple[float, ...]) -> None:
+    study = make_study(3, rounds=ROUNDS, length=3 * len(levels), levels=levels, deadline=300.0)
     federation = Federation(tmp_path, study)
     federation.write_data()
     rng = random.Random(41)
@@ -205,25 +206,30 @@ def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path) ->
     assert len(crew.kills) == KILLS
 
     store = RunStore.open(federation.directory.store_file, read_only=True)
-    rounds = list(store.rounds())
-    assert [one.round for one in rounds] == list(range(1, ROUNDS + 1))
-    # The transcript replays to the identical estimate.
     coordinator = Coordinator(store)
-    state = replay(study.spec.plan(), [one.ones for one in rounds])
-    assert state.query == rounds[-1].after == coordinator.tracks[0].state.query
-    assert state.averages.estimate == rounds[-1].mean
+    rounds = [stored for level in range(len(levels)) for stored in store.rounds(level)]
+    for level in range(len(levels)):
+        mine = [one for one in rounds if one.level == level]
+        assert [one.round for one in mine] == list(range(1, ROUNDS + 1))
+        # The transcript replays to the identical estimate.
+        state = replay(study.spec.plan(level), [one.ones for one in mine])
+        assert state.query == mine[-1].after == coordinator.tracks[level].state.query
+        assert state.averages.estimate == mine[-1].mean
     # No record has answered twice, and every count of the transcript is the ledger's own.
     for place, name in enumerate(study.clients):
         with federation.ledger(name) as ledger:
-            assert ledger.verify() == ROUNDS
+            assert ledger.verify() == ROUNDS * len(levels)
             spans = ledger.execute("SELECT start, stop, length FROM answers ORDER BY start").fetchall()
-            counts = dict(ledger.execute("SELECT round, ones FROM answers").fetchall())
+            counts = {
+                (number, level): ones
+                for number, level, ones in ledger.execute("SELECT round, level, ones FROM answers").fetchall()
+            }
         assert spans[0][0] == 0
         assert spans[-1][1] <= study.clients[name].records
         assert all(stop - start == length for start, stop, length in spans)
         assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
         for stored in rounds:
-            assert stored.ones[place] == counts[stored.round]
+            assert stored.ones[place] == counts[stored.round, study.asked_levels[stored.level]]
     # Nothing that was logged holds a record's value.
     told = status_of(federation) + (federation.directory.broker_files.log).read_text()
     values = {f"{value:.6f}" for table in federation.values.values() for value in table}
