@@ -12,13 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
+from privatile.client.ledger import Ledger
 from privatile.client.source import open_source
 from privatile.client.statement import statement
-from privatile.errors import AlreadyAnswered
+from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.client_service import ClientService
 from privatile.federation.control import Control
+from privatile.federation.desk import Desk, open_desk
+from privatile.federation.policy import Policy
 from privatile.federation.running import JoinOptions, prepare_client
 from privatile.federation.study import Terms
+from privatile.protocol import Question
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 PEOPLE = 100
@@ -156,3 +160,33 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
     elif how == "aborted":
         client(other)
         assert reserved(federation)[other.study.run] == records
+
+
+def desk_of(federation: Federation) -> Desk:
+    return open_desk(
+        federation.invitation("site0"),
+        Policy(1.0),
+        open_source(federation.sites_folder / "site0" / "data.csv", value="x"),
+        Ledger.open(federation.sites["site0"].ledger_file),
+    )
+
+
+def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
+    federation, _ = two_studies(tmp_path, 20)
+    run = federation.study.run
+
+    def ask(number: int, length: int) -> Question:
+        return Question(run, number, 0.5, 50.0, length)
+
+    desk = desk_of(federation)
+    (first,), link = desk.answer([ask(1, 15)])
+    with pytest.raises(SiteRefusal, match="more records would be asked than the 20 agreed to"):
+        desk.answer([ask(2, 6)])
+    assert desk.link() == link  # nothing was answered
+    assert desk.answer([ask(1, 15)]) == ((first,), link)  # an old question is no new record
+    desk.answer([ask(2, 5)])
+    for again in (desk, desk_of(federation)):
+        with pytest.raises(SiteRefusal, match="agreed to"):
+            again.answer([ask(3, 1)])
+        assert again.answer([ask(1, 15)])[0] == (first,)
+    assert check_nobody_answered_twice(federation) == 20

@@ -28,9 +28,10 @@ from privatile.federation import subjects, wire
 from privatile.federation.binomial import clopper_pearson, reports_needed
 from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.connection import Connection, Msg, connected
-from privatile.federation.directory import Directory, admit, initialize, new_identity
+from privatile.federation.directory import Directory, admit, initialize, new_identity, replace_file
 from privatile.federation.invitation import read_enrolment, read_invitation
 from privatile.federation.keys import KeyPair
+from privatile.federation.policy import policy_toml
 from privatile.federation.site import enroll
 from privatile.federation.study import Study, Terms
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Welcome
@@ -130,7 +131,8 @@ class _Auditor:
         async with self._session("second", probes + rest) as session:
             second = await session.counts(BELOW, PROBE_LENGTH, PROBES)
             findings.append(self._fresh(first, second))
-            findings.append(await self._once(session, rest, probes + rest))
+            once = await self._once(session, rest, probes + rest)
+        findings.append(await self._once_for_life(probes + rest) if once.passed else once)
         findings.append(self._quiet())
         return Audit(self.epsilon, self.reports, tuple(findings))
 
@@ -177,6 +179,17 @@ class _Auditor:
         # Half of the records are above the threshold; those in the first rounds were drawn at random.
         return Finding("once", True, f"{total:,} records gave {total:,} reports, across a kill; not one more")
 
+    async def _once_for_life(self, total: int) -> Finding:
+        """A second study over the same records, at the same site: whoever counts answers only may still let them in."""
+        self.say("once: another study asks the same records")
+        async with self._session("third", total, site=self.folder / "second" / "site") as session:
+            if await session.count(BETWEEN, total // 2) is not None:
+                return Finding(
+                    "once", False, f"all {total:,} records had answered, and yet they answered another study"
+                )
+        text = f"{total:,} records gave {total:,} reports, across a kill; not one more, nor to another study"
+        return Finding("once", True, text)
+
     def _quiet(self) -> Finding:
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and path.name != "data.csv":
@@ -191,7 +204,8 @@ class _Auditor:
     # -- a session of the client under test ----------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _session(self, name: str, records: int) -> AsyncIterator[_Session]:
+    async def _session(self, name: str, records: int, site: Path | None = None) -> AsyncIterator[_Session]:
+        """A study of its own, at a new site or at one that is there, with its file and its ledger."""
         folder = self.folder / name
         terms = {"audited": Terms(self.epsilon, 1.0, records)}
         study = Study(
@@ -199,17 +213,19 @@ class _Auditor:
             allow_weak=True,
         )  # fmt: skip
         directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))
-        site = enroll(read_invitation(directory.invitation_file("audited")), folder / "site")
-        enrolment = read_enrolment(site.enrolment_file)
+        home = enroll(read_invitation(directory.invitation_file("audited")), site or folder / "site")
+        replace_file(home.policy_file, policy_toml(self.epsilon, directory.key().public.fingerprint))
+        enrolment = read_enrolment(home.enrolment_file)
         admit(directory, enrolment, enrolment.keys.fingerprint)
-        with (folder / "site" / "data.csv").open("w", encoding="ascii") as file:
-            file.write("planted\n" + f"{LOW}\n{HIGH}\n" * (records // 2) + f"{LOW}\n" * (records % 2))
+        if site is None:
+            with (home.path / "data.csv").open("w", encoding="ascii") as file:
+                file.write("planted\n" + f"{LOW}\n{HIGH}\n" * (records // 2) + f"{LOW}\n" * (records % 2))
         broker = EmbeddedBroker(directory.broker_files, directory.settings())
         await asyncio.to_thread(broker.start)
         try:
             authority = directory.authority.read_text(encoding="ascii")
             async with connected("coordinator", [directory.settings().url], directory.key(), authority) as connection:
-                session = _Session(self, directory, folder / "site", connection, enrolment.keys.signer)
+                session = _Session(self, directory, home.path, connection, enrolment.keys.signer)
                 await session.open()
                 try:
                     yield session

@@ -312,6 +312,9 @@ class ClientService:
             log.error("equivocation", extra={"facts": {"client": self.client, "round": message.round}})
             self._refuse("a question", str(error))
             return
+        except SiteRefusal as error:
+            self._refuse("a question", str(error))
+            return
         except PrivatileError as error:
             self._fail(error)
             return

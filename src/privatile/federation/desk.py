@@ -16,7 +16,7 @@ from privatile.client.responder import Responder
 from privatile.client.shuffle import shuffle
 from privatile.client.source import Source
 from privatile.client.terms import Terms
-from privatile.errors import InputError
+from privatile.errors import InputError, SiteRefusal
 from privatile.federation.invitation import Invitation
 from privatile.federation.policy import Policy
 from privatile.federation.wire import Link
@@ -28,12 +28,21 @@ class Desk:
     """Questions in, counts and the ledger's link out; everything durable first."""
 
     def __init__(self, client: str, run: str, responder: Responder, records: int) -> None:
-        """`records` is what the site promises to this run."""
+        """`records` is what the site has agreed to: no more are asked, whatever the coordinator says."""
         self.client = client
         self._run = run
         self._records = records
         self._responder = responder
         self._ledger = responder.ledger
+        self._through = self._ledger.position.sequence
+        """Entries up to here are counted in `_answered`; a stored answer given again lies among them."""
+        self._answered = self._total("ones IS NOT NULL")
+
+    def _total(self, which: str = "TRUE") -> int:
+        (total,) = self._ledger.execute(
+            f"SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ? AND {which}", (self._run,)
+        ).fetchone()
+        return int(total)
 
     def promise(self) -> None:
         """Keep the records for this run, so that no other run promises or asks them; refused where too few are left."""
@@ -56,15 +65,23 @@ class Desk:
         """One count a question, all in one transaction, and the link of the last."""
         with self._ledger.transaction():
             outcomes = [self._responder.outcome(question) for question in questions]
+            new = sum(
+                question.length
+                for question, outcome in zip(questions, outcomes, strict=True)
+                if outcome.stored.position.sequence > self._through
+            )
+            if self._answered + new > self._records:
+                raise SiteRefusal(
+                    f"with round {questions[0].round} more records would be asked than the {self._records} agreed to."
+                )
         last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
+        self._answered += new
+        self._through = max(self._through, last.sequence)
         return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
 
     def spent(self) -> int:
         """Records that this run has asked so far, or written off, by the ledger."""
-        (total,) = self._ledger.execute(
-            "SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ?", (self._run,)
-        ).fetchone()
-        return int(total)
+        return self._total()
 
     def write_off(self, records: int, through_round: int) -> None:
         """After a restore: mark as spent what the coordinator may have been given and this ledger does not hold."""
