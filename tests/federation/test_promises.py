@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.ledger import Ledger
+from privatile.client.ledger_file import BUSY_SECONDS
 from privatile.client.source import open_source
 from privatile.client.statement import statement
 from privatile.errors import AlreadyAnswered, SiteRefusal
@@ -190,3 +193,19 @@ def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
             again.answer([ask(3, 1)])
         assert again.answer([ask(1, 15)])[0] == (first,)
     assert check_nobody_answered_twice(federation) == 20
+
+
+def test_a_client_waits_for_the_client_of_another_study(tmp_path: Path) -> None:
+    """A ledger that another process holds for longer than a commit takes is waited for, not given up."""
+    federation, _ = two_studies(tmp_path, 20)
+    desk = client(federation)._respondent
+    holder = sqlite3.connect(federation.sites["site0"].ledger_file, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(BUSY_SECONDS + 1.0, lambda: holder.execute("ROLLBACK"))
+    release.start()
+    try:
+        (answer,), _ = desk.answer([Question(federation.study.run, 1, 0.5, 50.0, 2)])
+        assert 0 <= answer.ones <= 2
+    finally:
+        release.join()
+        holder.close()

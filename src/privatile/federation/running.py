@@ -200,6 +200,10 @@ def _on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, stop)
 
 
+LEDGER_SECONDS = 60
+"""How long a client waits while another study's client writes the ledger: it runs for months, and a slow disk passes."""
+
+
 @dataclass(frozen=True)
 class JoinOptions:
     """How a client is run."""
@@ -252,11 +256,13 @@ def _own_ledger(site: Site) -> Ledger:
     ledger = Ledger.open(site.ledger_file)
     try:
         with ledger.transaction():
-            return ledger
+            pass
     except LedgerError:
         if not site.ledger_file.exists():
             raise
-    return Ledger.open(site.ledger_file)  # the other was faster
+        ledger = Ledger.open(site.ledger_file)  # the other was faster
+    ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
+    return ledger
 
 
 def _own_person_key(site: Site) -> PersonKey:
