@@ -69,8 +69,12 @@ def check_nobody_answered_twice(federation: Federation, people: int = PEOPLE) ->
 def end(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
+            process.terminate()  # a coordinator takes its broker with it
+    for process in processes:
+        try:
+            process.wait(PATIENCE)
+        finally:
             process.kill()
-            process.wait()
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 
 LEDGER_SECONDS = 60
-"""How long a client waits while another study's client writes the ledger: it runs for months, and a slow disk passes."""
+"""How long one waits while another study's client writes the ledger: a slow disk passes, and it runs for months."""
 
 
 @dataclass(frozen=True)
