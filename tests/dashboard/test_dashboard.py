@@ -27,6 +27,9 @@ from tests.made_runs import SlowRun, long_run
 
 LOCAL = {"host": "127.0.0.1:8000"}
 
+PATIENCE = 180.0
+"""Seconds to wait for what must happen: a slow machine under load needs some, and no test waits it out."""
+
 
 @contextlib.contextmanager
 def served(app: Any) -> Iterator[httpx.Client]:
@@ -35,7 +38,7 @@ def served(app: Any) -> Iterator[httpx.Client]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE) as client:
         yield client
     server.should_exit = True
     thread.join()
@@ -48,7 +51,7 @@ def state_of(client: httpx.Client, **headers: str) -> Any:
     return answer.json()
 
 
-def until(condition: Any, seconds: float = 120.0) -> Any:
+def until(condition: Any, seconds: float = PATIENCE) -> Any:
     """The first true value of a condition; a failure long after anything should have happened."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -209,14 +212,14 @@ def parent(finished: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def test_a_dashboard_ends_with_whoever_started_it(parent: tuple[subprocess.Popen[str], str]) -> None:
     process, line = parent
     url, pid = line.split()
-    until(lambda: answers(url), 60)
+    until(lambda: answers(url))
     os.kill(process.pid, signal.SIGKILL)
-    until(lambda: not alive(int(pid)), 60)
+    until(lambda: not alive(int(pid)))
 
 
 def answers(url: str) -> bool:
     try:
-        return bool(httpx.get(url + "state.json").json().get("done"))
+        return bool(httpx.get(url + "state.json", timeout=PATIENCE).json().get("done"))
     except httpx.HTTPError:
         return False
 
@@ -238,9 +241,9 @@ def test_no_records_value_and_no_token_is_told(tmp_path: Path, capfd: pytest.Cap
     path = tmp_path / "run.db"
     privatile.estimate({"north": people}, epsilon=1, range=(0, 100), simulate=True, rng=2, rounds=200, save=path)
     with beside(path) as page:
-        until(lambda: answers(page.url), 60)
-        told = "".join(httpx.get(page.url + name).text for name in ("", "state.json"))
-        with httpx.stream("GET", page.url + "events") as stream:
+        until(lambda: answers(page.url))
+        told = "".join(httpx.get(page.url + name, timeout=PATIENCE).text for name in ("", "state.json"))
+        with httpx.stream("GET", page.url + "events", timeout=PATIENCE) as stream:
             for chunk in stream.iter_text():
                 told += chunk
                 if chunk.endswith("\n\n"):
@@ -292,7 +295,10 @@ def test_beyond_this_machine_it_takes_tls_and_a_token(
     monkeypatch.setattr(serving, "is_loopback", lambda host: False)
     cert, key = certificate(tmp_path)
     trust = ssl.create_default_context(cafile=str(cert))
-    with beside(finished, Place(certificate=cert, key=key)) as page, httpx.Client(verify=trust) as client:
+    with (
+        beside(finished, Place(certificate=cert, key=key)) as page,
+        httpx.Client(verify=trust, timeout=PATIENCE) as client,
+    ):
         url, _, token = page.url.partition("?token=")
         assert url.startswith("https://127.0.0.1:")
         assert len(token) >= 32
@@ -303,7 +309,7 @@ def test_beyond_this_machine_it_takes_tls_and_a_token(
             except httpx.HTTPError:
                 return False
 
-        until(refused, 60)
+        until(refused)
         assert client.get(page.url).status_code == 303  # the token becomes a cookie
         assert client.get(url).status_code == 200
         assert "Secure" in client.get(page.url).headers["set-cookie"]

@@ -215,9 +215,10 @@ class ClientService:
             return
         if not isinstance(message, Hello) or message.study != self._digest or message.instance == self._instance:
             return
-        # Let the other hear us too, so that both stop.
+        # Let the other hear us too, so that both stop; this one stops in any case.
         await self._say_hello(connection)
-        await connection.nc.flush(2)
+        with contextlib.suppress(Exception):
+            await connection.nc.flush(2)
         self._fail(
             SiteRefusal(
                 f"another process is answering with the key of client {self.client}: two live holders of one key. Both "
