@@ -40,7 +40,7 @@ def study_server_app(settings: Callable[[Any], Settings] = lambda context: conte
     """The ServerApp of a study: `settings(context)`, by default the run config, names study file and run's file."""
 
     def done(coordinator: Coordinator) -> None:
-        print(coordinator.result().to_text())
+        print("\n\n".join(result.to_text() for result in coordinator.results()))
         coordinator.store.close()
 
     return server_app(
@@ -110,7 +110,7 @@ def check_question(study: Study, question: Question) -> None:
     low, high = study.range
     if question.run != study.run:
         raise SiteRefusal("the question is of another run, or of another version of the study than this site's.")
-    if question.level != study.spec.plan().level:
+    if question.level not in study.asked_levels:
         raise SiteRefusal(f"the question is about level {question.level:g}, which is not the study's.")
     if question.round > study.rounds:
         raise SiteRefusal(f"round {question.round} is beyond the study's {study.rounds} rounds.")
