@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import privatile
 from privatile.mechanism import RandomizedResponse
-from privatile.report.run_figures import BLUE, GREEN, GREY, VERMILION, print_style
+from privatile.report.print_style import BLUE, GREEN, GREY, VERMILION, print_style
 
 TRUTH = 55.0
 SPREAD = 10.0

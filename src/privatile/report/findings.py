@@ -36,12 +36,23 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
         found.append(_differences(result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
-    for code, text in result.caveats:
-        found.append(Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text))
-    return found
+    return [*found, *caveat_findings(result)]
 
 
-WORRIES = frozenset({"range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations"})
+def caveat_findings(result: QuantileResult) -> list[Finding]:
+    """Every caveat that the result carries, in its order; no page shows a result without them."""
+    return [
+        Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text)
+        for code, text in result.caveats
+    ]
+
+
+WORRIES = frozenset(
+    {
+        "range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations", "misfit",
+        "unbounded",
+    }
+)  # fmt: skip
 """Caveats under which the interval, or the privacy, may not be what it says."""
 
 CAVEAT_TITLES = {
@@ -53,7 +64,9 @@ CAVEAT_TITLES = {
     "dominance": "One client decides",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
-    "stopped": "Stopped early",
+    "misfit": "Not a smooth curve",
+    "atom": "A round value inside",
+    "unbounded": "Not located at all",
     "person": "Per person",
     "range": "At the end of the range",
     "not-private": "Not private",
@@ -61,7 +74,7 @@ CAVEAT_TITLES = {
     "missing": "Missing values",
     "dither": "Dithered values",
     "file": "About this file only",
-    "silent": "Silent clients",
+    "silent": "Silent at the end",
     "central": "Local privacy costs precision",
     "survey-weights": "No survey weights",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from privatile import __version__
 from privatile.errors import StoreError
@@ -33,17 +34,35 @@ def _stores(folder: Path) -> list[tuple[str, str, Path]]:
     ]
 
 
+class TableFound(NamedTuple):
+    """One of the paper's tables as a folder holds it."""
+
+    name: str
+    protocol: str
+    title: str
+    replications: int
+    cells: list[Comparison]
+
+
+def comparisons(folder: Path) -> list[TableFound]:
+    """Every table of a folder, beside the printed one."""
+    found = []
+    for table, protocol, path in _stores(folder):
+        with StudyStore.open_existing(path) as store:
+            cells = compare(table, store.rows())
+            found.append(TableFound(table, protocol, store.title, store.replications, cells))
+    if not any(table.cells for table in found):
+        raise StoreError(
+            f"{folder} holds no finished cell of the paper's tables. `privatile paper all --out {folder}` makes them."
+        )
+    return found
+
+
 def paper_page(folder: Path) -> str:
     """The whole page."""
-    found = _stores(folder)
-    if not found:
-        raise StoreError(f"{folder} holds none of the paper's tables. `privatile paper all --out {folder}` makes them.")
     sections, facts = [], []
     cells: list[Comparison] = []
-    for table, protocol, path in found:
-        with StudyStore.open_existing(path) as store:
-            compared = compare(table, store.rows())
-            title, replications = store.title, store.replications
+    for table, protocol, title, replications, compared in comparisons(folder):
         cells += compared
         sections.append(_table(f"{table}-{protocol}", title, protocol, replications, compared))
         facts += [{**cell.row(), "protocol": protocol} for cell in compared]

@@ -16,6 +16,7 @@ from privatile.errors import InputError
 from privatile.report.client_sections import clients_section, ledger_section
 from privatile.report.findings import findings
 from privatile.report.markup import Markup, join, tag
+from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.shell import CITATION, document
 from privatile.report.still import still_chart
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
@@ -23,8 +24,6 @@ from privatile.result import QuantileResult, epsilon_text, significant
 
 LISTED_CLIENTS = 1000
 """Clients in the page's data: about 120 bytes each."""
-
-FIGURE_FORMATS = (".svg", ".pdf", ".png")
 
 CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js", "save.js")
 

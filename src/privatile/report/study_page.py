@@ -12,23 +12,35 @@ from typing import Any
 from privatile import __version__
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import document
-from privatile.report.small_plot import Point, key, panel
+from privatile.report.small_plot import dots, key, panel
+from privatile.report.study_series import (
+    TITLES,
+    Measure,
+    Panel,
+    heights,
+    methods,
+    panels,
+    rule,
+    shared_setting,
+    size_name,
+    sizes,
+)
 from privatile.study.store import StudyStore
 
 MARK_AT = 3.0
 """Monte Carlo standard errors from the stated level at which a cell is marked: 1 honest cell in 370."""
 
 MOST_ROWS = 500
-SIZES = ("records", "rounds")
+MEASURES: tuple[Measure, ...] = ("coverage", "error")
 
 
-def study_page(store: StudyStore, confidence_level: float = 0.95) -> str:
-    """The whole page, from a store as it stands."""
-    rows = store.rows()
+def study_page(store: StudyStore, stated_level: float | None = None) -> str:
+    """The whole page, from a store as it stands. `stated_level` is for older stores, which do not hold theirs."""
+    rows, confidence_level = store.rows(), store.level(stated_level)
     sections = [_hero(store, rows, confidence_level)]
     if rows:
         sections += [_charts(rows, confidence_level), _table(rows, confidence_level)]
-    sections.append(_made(store, rows))
+    sections.append(_made(store, rows, confidence_level, stated_level is not None))
     facts = {
         "kind": "privatile study",
         "format": 1,
@@ -44,10 +56,10 @@ def study_page(store: StudyStore, confidence_level: float = 0.95) -> str:
     return document(store.title, sections, facts, ("save.js",))
 
 
-def write_study_page(path: Path, target: Path, confidence_level: float = 0.95) -> Path:
+def write_study_page(path: Path, target: Path, stated_level: float | None = None) -> Path:
     """Write the page of a study's store."""
     with StudyStore.open_existing(path) as store:
-        target.write_text(study_page(store, confidence_level), encoding="utf-8")
+        target.write_text(study_page(store, stated_level), encoding="utf-8")
     return target
 
 
@@ -86,57 +98,39 @@ def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: f
     )
 
 
-def _size_of(row: dict[str, Any]) -> tuple[str, float]:
-    for name in SIZES:
-        if name in row:
-            return name, float(row[name])
-    return "size", 1.0
-
-
-def _setting(row: dict[str, Any]) -> str:
-    labels = [
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in row.items()
-        if isinstance(value, str) and name not in (*SIZES, "method")
-    ]
-    return ", ".join(labels) or "all cells"
-
-
 def _charts(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
-    methods = list(dict.fromkeys(str(row.get("method", "all")) for row in rows))
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        settings.setdefault(_setting(row), []).append(row)
-    coverages = [row["coverage"] for row in rows]
-    ratios = [row["rmse"] / row["bound"] for row in rows]
-    lowest, highest = min(*coverages, confidence_level) - 0.02, min(1.0, max(*coverages, confidence_level) + 0.02)
     parts = []
-    for title, heights, rule, value, error in (
-        ("Coverage", (lowest, highest), confidence_level, "coverage", "coverage_error"),
-        ("Error, as a multiple of the efficiency bound", (0.0, min(max(ratios) * 1.05, 6.0)), 1.0, "", ""),
-    ):
-        panels = []
-        for setting, cells in settings.items():
-            lines = []
-            for method in methods:
-                points = [
-                    Point(_size_of(row)[1], row[value], row[error])
-                    if value
-                    else Point(_size_of(row)[1], row["rmse"] / row["bound"], row["mae_error"] / row["bound"])
-                    for row in cells
-                    if str(row.get("method", "all")) == method
-                ]
-                lines.append((method, sorted(points)))
-            panels.append(panel(setting, lines, heights, rule))
-        parts += [tag("h3", title), tag("div", *panels, class_="panels")]
-    name = _size_of(rows[0])[0]
+    several = len(sizes(rows)) > 1
+    for measure in MEASURES:
+        drawn, shown, at = (
+            panels(rows, measure), heights(rows, measure, confidence_level), rule(measure, confidence_level),
+        )  # fmt: skip
+        parts.append(tag("h3", TITLES[measure]))
+        if several:
+            parts.append(tag("div", *(panel(each.setting, each.lines, shown, at) for each in drawn), class_="panels"))
+        else:
+            parts.append(_dots(measure, drawn, shown, at))
+    shared, name = shared_setting(rows), size_name(rows)
+    title = f"Against the number of {name}" if several else f"With {sizes(rows)[0]:,.0f} {name}"
     return tag(
         "section",
-        tag("h2", f"Against the number of {name}"),
-        key(methods),
+        tag("h2", title + (" of a client" if name == "records" else "")),
+        tag("p", f"All cells have {shared}.") if shared else None,
+        key(methods(rows), dashes=several),
         *parts,
         tag("p", "Bars are two Monte Carlo standard errors each way; the dashed line is where a method should be."),
     )
+
+
+def _dots(measure: Measure, drawn: Sequence[Panel], shown: tuple[float, float], at: float) -> Markup:
+    """A study of one size: a row a setting."""
+    rows = [
+        tag("tr", tag("th", each.setting, scope="row"), tag("td", dots(each.lines, shown, at), class_="dots"))
+        for each in drawn
+    ]
+    low, high = (f"{end:.3g}" for end in shown)
+    heads = [tag("th", "setting", scope="col"), tag("th", f"from {low} to {high}", scope="col")]
+    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="settings")
 
 
 def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
@@ -174,7 +168,7 @@ def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     )
 
 
-def _made(store: StudyStore, rows: Sequence[dict[str, Any]]) -> Markup:
+def _made(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float, stated: bool) -> Markup:
     seconds = sum(row["seconds"] for row in rows)
     when = time.strftime("%Y-%m-%d", time.gmtime(store.created))
     return tag(
@@ -184,6 +178,13 @@ def _made(store: StudyStore, rows: Sequence[dict[str, Any]]) -> Markup:
             "p",
             f"privatile {__version__}, design {store.digest[:16]}…, {store.protocol} data, begun on {when}; "
             f"{len(rows)} of {store.cells} cells, {seconds:,.0f} s of computing.",
+        ),
+        None
+        if store.confidence_level is not None
+        else tag(
+            "p",
+            f"This store is of an older version and does not hold its confidence level: {confidence_level:g} was "
+            + ("given." if stated else "assumed."),
         ),
         tag("p", tag("button", "Save the data of this page as JSON", type="button", id="save-json", class_="screen")),
     )
