@@ -30,7 +30,10 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     found = [_complete(view)]
     result = level.result
     if result is None:
-        return [*found, Finding("note", "No interval yet", "It needs two averaged rounds; the burn-in is not over.")]
+        return [
+            *found,
+            Finding("note", "No interval yet", "The run is still finding the place; an interval needs more."),
+        ]
     found += [_settled(level, result), _silence(view, level.history), _possible(view, level.history)]
     if len(result.clients) > 1:
         found.append(_differences(result))
@@ -109,15 +112,14 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
         return Finding(
             "good",
             "Settled",
-            "The questions of the first and of the second half of the averaged rounds centre on the same place, "
-            "within the interval's width.",
+            "Once the place was found, the questions of the first and of the second half of the rounds centre on the "
+            "same place, within the interval's width.",
         )
     return Finding(
         "worry",
         "Still moving",
-        "The questions of the second half of the averaged rounds centre elsewhere than those of the first half, by "
-        f"more than the interval's width ({significant(high - low, high - low)}). More rounds, or a longer burn-in, "
-        "are needed.",
+        "The questions of the second half of the rounds centre elsewhere than those of the first half, by more than "
+        f"the interval's width ({significant(high - low, high - low)}). More rounds, or more records, are needed.",
     )
 
 

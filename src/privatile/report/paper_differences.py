@@ -35,9 +35,6 @@ def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Fig
                 [cell.mae_differs for cell in cells], 1.0)  # fmt: skip
         coverage.set_ylabel("coverage:\nours − printed")
         error.set_ylabel("mean absolute error:\nours / printed")
-        error.set_yscale("log")
-        error.yaxis.set_major_formatter("{x:g}")
-        error.yaxis.set_minor_formatter("{x:g}")
         replications = int(cells[0].ours["replications"])
         coverage.set_title(f"{protocol} data, {replications:,} replications", loc="left")
     from matplotlib.lines import Line2D
@@ -93,7 +90,9 @@ def _points(
                 xs.append(columns[key] + 0.7 * ((counts[key] - 0.5) / sizes[key] - 0.5))
                 ys.append(value)
         axis.plot(xs, ys, color=color, marker=marker, fillstyle=fill, linestyle="", markersize=3.2)
-    axis.set_xticks(list(columns.values()), [method for _, method in columns], rotation=35, ha="right", fontsize=7.5)
+    axis.set_xticks(list(columns.values()), [method for _, method in columns], fontsize=7.5)
+    if len(columns) > 6:
+        axis.tick_params(axis="x", labelrotation=90)
     axis.grid(visible=False, axis="x")
     for table in dict.fromkeys(table for table, _ in columns):
         middle = [at for (name, _), at in columns.items() if name == table]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from privatile.report.markup import Markup, tag
 from privatile.report.study_series import Point
+from privatile.report.ticks import ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 190, 46, 10, 10, 36
 DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4")
@@ -39,8 +40,7 @@ def panel(
         return TOP + (1 - (min(max(value, low), high) - low) / (high - low)) * (HEIGHT - TOP - BOTTOM)
 
     parts = []
-    for share in (0.0, 0.5, 1.0):
-        value = low + share * (high - low)
+    for value in ticks(low, high, 3):
         parts.append(
             tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=f"{y(value):.1f}", y2=f"{y(value):.1f}", stroke="var(--line)")
         )
@@ -93,6 +93,18 @@ def dots(lines: Sequence[tuple[str, Sequence[Point]]], ends: tuple[float, float]
             parts.append(tag("line", x1=ends_of_bar[0], x2=ends_of_bar[1], y1=y, y2=y, stroke=color, stroke_width=1.8))
             parts.append(_mark(number, x(point.value), y))
     return tag("svg", *parts, viewBox=f"0 0 300 {tall}", width=300, height=tall, aria_hidden="true")
+
+
+def dots_axis(ends: tuple[float, float]) -> Markup:
+    """The axis over a column of dots."""
+    low, high = ends
+    parts = []
+    for value in ticks(low, high, 5):
+        at = 4 + (value - low) / (high - low) * 292
+        anchor = "start" if at < 14 else "end" if at > 286 else "middle"
+        parts.append(tag("text", f"{value:.3g}", x=f"{at:.1f}", y=12, text_anchor=anchor))
+        parts.append(tag("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=15, y2=20, stroke="var(--soft)"))
+    return tag("svg", *parts, viewBox="0 0 300 20", width=300, height=20)
 
 
 def _mark(number: int, x: str, y: float | str) -> Markup:

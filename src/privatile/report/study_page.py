@@ -12,7 +12,7 @@ from typing import Any
 from privatile import __version__
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import document
-from privatile.report.small_plot import dots, key, panel
+from privatile.report.small_plot import dots, dots_axis, key, panel
 from privatile.report.study_series import (
     TITLES,
     Measure,
@@ -76,6 +76,24 @@ def verdict(row: dict[str, Any], confidence_level: float) -> str:
     return "" if abs(apart) <= MARK_AT * error else "too low" if apart < 0 else "too high"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "cell"), counted(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def decimals(error: float) -> int:
+    """Digits behind the point that a number with this Monte Carlo error deserves: two of the error.
+
+    >>> decimals(0.00123), decimals(25.0), decimals(float("nan"))
+    (4, 0, 4)
+    """
+    return max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4
+
+
 def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     if not rows:
         return tag("header", tag("h1", store.title), tag("p", "No cell is finished yet."), class_="hero")
@@ -85,13 +103,14 @@ def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: f
     return tag(
         "header",
         tag("h1", store.title),
-        tag("p", f"{statistics.median(coverages):.3f}", class_="big"),
-        tag("p", f"median coverage of {confidence_level:.0%} intervals", class_="interval"),
+        tag("p", f"{statistics.median(coverages):.1%}", class_="big"),
+        tag("p", f"median coverage of {100 * confidence_level:g}% intervals", class_="interval"),
         tag(
             "p",
-            f"Over {len(rows)} cells of {store.replications:,} replications the intervals cover {min(coverages):.3f} "
-            f"to {max(coverages):.3f} of the time; {low} cells cover less than they say by more than chance explains. "
-            f"The error is {ratio:.2f} times the least any method can reach (median).",
+            f"Over {counted(len(rows), 'cell')} of {store.replications:,} replications the intervals cover the truth "
+            f"{min(coverages):.1%} to {max(coverages):.1%} of the time; {counted(low, 'cell')} of them cover less than "
+            f"they say by more than chance explains. The root mean squared error is {ratio:.2f} times the least that "
+            "any method can reach (median).",
             class_="sentence",
         ),
         class_="hero",
@@ -109,12 +128,12 @@ def _charts(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
         if several:
             parts.append(tag("div", *(panel(each.setting, each.lines, shown, at) for each in drawn), class_="panels"))
         else:
-            parts.append(_dots(measure, drawn, shown, at))
+            parts.append(_dots(drawn, shown, at))
     shared, name = shared_setting(rows), size_name(rows)
     title = f"Against the number of {name}" if several else f"With {sizes(rows)[0]:,.0f} {name}"
     return tag(
         "section",
-        tag("h2", title + (" of a client" if name == "records" else "")),
+        tag("h2", title + (" a client" if name == "records" else "")),
         tag("p", f"All cells have {shared}.") if shared else None,
         key(methods(rows), dashes=several),
         *parts,
@@ -122,26 +141,27 @@ def _charts(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     )
 
 
-def _dots(measure: Measure, drawn: Sequence[Panel], shown: tuple[float, float], at: float) -> Markup:
+def _dots(drawn: Sequence[Panel], shown: tuple[float, float], at: float) -> Markup:
     """A study of one size: a row a setting."""
     rows = [
         tag("tr", tag("th", each.setting, scope="row"), tag("td", dots(each.lines, shown, at), class_="dots"))
         for each in drawn
     ]
-    low, high = (f"{end:.3g}" for end in shown)
-    heads = [tag("th", "setting", scope="col"), tag("th", f"from {low} to {high}", scope="col")]
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="settings")
+    head = tag("tr", tag("th", "setting", scope="col"), tag("td", dots_axis(shown), class_="dots"))
+    return tag("table", tag("thead", head), tag("tbody", *rows), class_="settings")
 
 
 def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     labels = [name for name, value in rows[0].items() if isinstance(value, str)]
-    heads = [*labels, "coverage", "± MC", "", "MAE", "± MC", "bias", "mean width", "error / bound"]
+    heads = [*labels, "coverage", "", "mean abs. error", "bias", "mean width", "error / bound"]
     lines = []
     for row in rows[:MOST_ROWS]:
         mark = verdict(row, confidence_level)
         cells: list[Markup] = [tag("td", row[name]) for name in labels[1:]]
-        numbers = [f"{row['coverage']:.3f}", f"{row['coverage_error']:.3f}", mark, f"{row['mae']:.5f}"]
-        numbers += [f"{row['mae_error']:.5f}", f"{row['bias']:+.5f}", f"{row['width']:.4f}"]
+        numbers = [f"{row['coverage']:.3f} ± {row['coverage_error']:.3f}", mark]
+        digits = decimals(row["mae_error"])
+        numbers += [f"{row['mae']:.{digits}f} ± {row['mae_error']:.{digits}f}", f"{row['bias']:+.{digits}f}"]
+        numbers.append(f"{row['width']:.4g}")
         numbers.append(f"{row['rmse'] / row['bound']:.3f}")
         lines.append(
             tag(
@@ -156,9 +176,10 @@ def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     return tag(
         "section",
         tag("h2", "Every cell"),
+        tag("p", "After ± stands the Monte Carlo standard error.", class_="soft"),
         tag(
             "div",
-            tag("table", tag("thead", head), tag("tbody", *lines)),
+            tag("table", tag("thead", head), tag("tbody", *lines), class_="cells"),
             class_="scroll",
             tabindex="0",
             role="region",
