@@ -136,8 +136,14 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         rounds=50,
     )
     honest = privatile.estimate(people(), epsilon=1, range=(0, 100), simulate=True, rng=3, rounds=50)
+    # How many ticks a drawing has depends on its numbers, and they on the order of the clients' names.
+    drawn = {"line", "text"}
     tags = [
-        [tag for tag, _ in Reader(each.report(tmp_path / "page.html").read_text(encoding="utf-8")).tags]
+        [
+            tag
+            for tag, _ in Reader(each.report(tmp_path / "page.html").read_text(encoding="utf-8")).tags
+            if tag not in drawn
+        ]
         for each in (result, honest)
     ]
     assert tags[0] == tags[1]  # not one element more

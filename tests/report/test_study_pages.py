@@ -60,7 +60,7 @@ def test_a_study_gets_a_page(tmp_path: Path) -> None:
     assert facts["title"] == TITLE
     assert len(facts["rows"]) == 4
     assert facts["rows"][0]["coverage_beside"] is None
-    assert "0 cells cover less than they say" in page
+    assert "no cell covers less than said" in page
 
 
 def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: f
         return tag("header", tag("h1", store.title), tag("p", "No cell is finished yet."), class_="hero")
     coverages = [row["coverage"] for row in rows]
     low = sum(verdict(row, confidence_level) == "too low" for row in rows)
+    few = "no cell covers less" if not low else "1 cell covers less" if low == 1 else f"{low:,} cells cover less"
     ratio = statistics.median(row["rmse"] / row["bound"] for row in rows)
     return tag(
         "header",
@@ -108,8 +109,8 @@ def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: f
         tag(
             "p",
             f"Over {counted(len(rows), 'cell')} of {store.replications:,} replications the intervals cover the truth "
-            f"{min(coverages):.1%} to {max(coverages):.1%} of the time; {counted(low, 'cell')} of them cover less than "
-            f"they say by more than chance explains. The root mean squared error is {ratio:.2f} times the least that "
+            f"{min(coverages):.1%} to {max(coverages):.1%} of the time; {few} than said by more than "
+            f"chance explains. The root mean squared error is {ratio:.2f} times the least that "
             "any method can reach (median).",
             class_="sentence",
         ),
