@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -16,25 +17,24 @@ SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 REQUIREMENT = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<extras>[\w,-]+)\])?")
 
 
-def targets() -> set[str]:
-    """What the Makefile makes."""
-    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
-
-
 def stale_setup(line: str) -> str:
     """What is wrong with a line that sets up an environment; empty when nothing is."""
     words = [word for word in shlex.split(line, comments=True) if not word.startswith("-")]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     if words[:1] == ["make"]:
-        unknown = [word for word in words[1:] if word not in targets()]
-        return f"the Makefile makes no {unknown[0]}" if unknown or len(words) == 1 else ""
+        made = set(re.findall(r"^([a-z]+):", makefile, re.M))
+        return _first(f"the Makefile makes no {word}" for word in words[1:] or ["nothing"] if word not in made)
     if words[:2] == ["pip", "install"]:
-        return next(
-            (wrong for word in words[2:] if (wrong := _stale_requirement(word))), "" if words[2:] else "nothing"
-        )
+        return _first(_stale_requirement(word) for word in words[2:] or [""])
     if words[:2] == ["apt-get", "install"]:
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        return next((f"the Makefile installs no {word}" for word in words[2:] if word not in makefile), "")
+        installed = re.findall(r"apt-get install [^;&]*", makefile)
+        known = {word for line in installed for word in line.split()}
+        return _first(f"the Makefile installs no {word}" for word in words[2:] or ["nothing"] if word not in known)
     return f"nobody knows how to check {line!r}"
+
+
+def _first(wrong: Iterable[str]) -> str:
+    return next((text for text in wrong if text), "")
 
 
 def _stale_requirement(word: str) -> str:
