@@ -21,9 +21,13 @@ import privatile
 from privatile.dashboard.page import page as dashboard_page
 from privatile.dashboard.serving import beside
 from privatile.mechanism import RandomizedResponse
+from privatile.report.study_page import write_study_page
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.spec import ClientSpec, RunSpec
+from privatile.study.design import parse_study
+from privatile.study.runner import run_study
+from privatile.study.store import StudyStore
 
 SITES = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 57_000, "capital": 74_000}
 SPREAD = 0.6
@@ -37,6 +41,36 @@ def finished_report(folder: Path) -> Path:
         people, q=0.5, epsilon=1, range=(1_000, 1_000_000), scale="log", value="income", simulate=True, rng=5
     )
     return result.report(folder / "report.html")
+
+
+STUDY = """
+title = "Do cohorts of ten do as well as single records?"
+replications = 512
+seed = 1
+
+[populations]
+same = "normal"
+regions = { family = "normal", location = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1] }
+
+[methods]
+single = { lengths = 1 }
+ten = { lengths = 10, burn_in = 0.1, step_scale = 40.0, step_offset = 20.0 }
+
+[[grid]]
+population = ["same", "regions"]
+level = [0.5]
+truth_rate = [0.25, 0.9]
+method = ["single", "ten"]
+records = [500, 2000, 8000]
+"""
+
+
+def study_report(folder: Path) -> Path:
+    """The page of a small study."""
+    study = parse_study(STUDY)
+    with StudyStore.open_for(folder / "study.db", study) as store:
+        run_study(study, store)
+    return write_study_page(folder / "study.db", folder / "study.html")
 
 
 def half_a_run(path: Path) -> None:
@@ -95,7 +129,14 @@ def made_from(report: Path) -> str:
 
 
 def take(
-    browser: Any, url: str, path: Path, *, width: int = 1100, height: int | None = 880, dark: bool = False
+    browser: Any,
+    url: str,
+    path: Path,
+    *,
+    width: int = 1100,
+    height: int | None = 880,
+    dark: bool = False,
+    shows: str = "figure[data-ready]",
 ) -> None:
     """One picture; without a height, of the whole page."""
     context = browser.new_context(
@@ -103,7 +144,7 @@ def take(
     )
     page = context.new_page()
     page.goto(url)
-    page.locator("figure[data-ready]").first.wait_for()
+    page.locator(shows).first.wait_for()
     page.screenshot(path=path, full_page=height is None)
     context.close()
 
@@ -122,6 +163,7 @@ def main(target: Path) -> None:
         take(browser, report, target / "report.png")
         take(browser, report, target / "report-whole.png", height=None)
         take(browser, report, target / "report-dark.png", dark=True)
+        take(browser, study_report(folder).as_uri(), target / "study.png", height=1000, shows="svg.panel")
         half_a_run(folder / "run.db")
         with beside(folder / "run.db") as dashboard:
             take(browser, dashboard.url, target / "dashboard.png")

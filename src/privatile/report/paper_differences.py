@@ -36,7 +36,8 @@ def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Fig
         coverage.set_ylabel("coverage:\nours − printed")
         error.set_ylabel("mean absolute error:\nours / printed")
         replications = int(cells[0].ours["replications"])
-        coverage.set_title(f"{protocol} data, {replications:,} replications", loc="left")
+        coverage.set_title(f"{protocol} data, {replications:,} replications", loc="left", fontsize=9.5, pad=16)
+        coverage.tick_params(labelbottom=False)  # the panel below has the same columns
     from matplotlib.lines import Line2D
 
     agree = Line2D([], [], color=BLUE, marker="o", linestyle="", markersize=4, fillstyle="none",

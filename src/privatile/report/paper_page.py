@@ -10,6 +10,7 @@ from privatile import __version__
 from privatile.errors import StoreError
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import CITATION, document
+from privatile.report.study_page import plain_row
 from privatile.study.paper import LEVEL_NAMES, Comparison, compare, verdict
 from privatile.study.store import StudyStore
 
@@ -66,7 +67,7 @@ def paper_page(folder: Path) -> str:
     for table, protocol, title, replications, compared in found:
         cells += compared
         sections.append(_table(f"{table}-{protocol}", title, protocol, replications, compared))
-        facts += [{**cell.row(), "protocol": protocol} for cell in compared]
+        facts += [{**plain_row(cell.row()), "protocol": protocol} for cell in compared]
     shares = {
         protocol: _share([cell for table in found if table.protocol == protocol for cell in table.cells])
         for protocol in dict.fromkeys(table.protocol for table in found)

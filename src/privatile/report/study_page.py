@@ -51,7 +51,7 @@ def study_page(store: StudyStore, stated_level: float | None = None) -> str:
         "replications": store.replications,
         "cells": store.cells,
         "confidence_level": confidence_level,
-        "rows": [{name: finite_or_none(value) for name, value in row.items()} for row in rows[:MOST_ROWS]],
+        "rows": [plain_row(row) for row in rows[:MOST_ROWS]],
     }
     return document(store.title, sections, facts, ("save.js",))
 
@@ -63,9 +63,19 @@ def write_study_page(path: Path, target: Path, stated_level: float | None = None
     return target
 
 
-def finite_or_none(value: Any) -> Any:
-    """JSON knows no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for JSON, which knows no NaN: six significant digits, more than any Monte Carlo error leaves.
+
+    >>> plain_row({"coverage": 0.94921875, "coverage_beside": math.nan, "method": "C1"})
+    {'coverage': 0.949219, 'coverage_beside': None, 'method': 'C1'}
+    """
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def verdict(row: dict[str, Any], confidence_level: float) -> str:
@@ -131,10 +141,11 @@ def _charts(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
         else:
             parts.append(_dots(drawn, shown, at))
     shared, name = shared_setting(rows), size_name(rows)
+    whose = (" of a client" if several else " a client") if name == "records" else ""
     title = f"Against the number of {name}" if several else f"With {sizes(rows)[0]:,.0f} {name}"
     return tag(
         "section",
-        tag("h2", title + (" a client" if name == "records" else "")),
+        tag("h2", title + whose),
         tag("p", f"All cells have {shared}.") if shared else None,
         key(methods(rows), dashes=several),
         *parts,
