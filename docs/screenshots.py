@@ -1,10 +1,13 @@
 """Pictures of the pages as people see them, for the documentation and the README: `make screenshots`.
 
-A made-up federation of five sites, one of which falls silent; the browser is the one the tests use.
+A made-up federation of five sites, one of which falls silent; the browser is the one the tests use. Beside the pictures
+stands what they were made from (made-from.txt), so that a test can tell when they are out of date.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import sys
 import tempfile
@@ -13,14 +16,18 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import sync_playwright
 
 import privatile
+from privatile.dashboard.page import page as dashboard_page
 from privatile.dashboard.serving import beside
 from privatile.mechanism import RandomizedResponse
+from privatile.report.study_page import write_study_page
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.spec import ClientSpec, RunSpec
+from privatile.study.design import parse_study
+from privatile.study.runner import run_study
+from privatile.study.store import StudyStore
 
 SITES = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 57_000, "capital": 74_000}
 SPREAD = 0.6
@@ -34,6 +41,36 @@ def finished_report(folder: Path) -> Path:
         people, q=0.5, epsilon=1, range=(1_000, 1_000_000), scale="log", value="income", simulate=True, rng=5
     )
     return result.report(folder / "report.html")
+
+
+STUDY = """
+title = "Do cohorts of ten do as well as single records?"
+replications = 512
+seed = 1
+
+[populations]
+same = "normal"
+regions = { family = "normal", location = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1] }
+
+[methods]
+single = { lengths = 1 }
+ten = { lengths = 10, burn_in = 0.1, step_scale = 40.0, step_offset = 20.0 }
+
+[[grid]]
+population = ["same", "regions"]
+level = [0.5]
+truth_rate = [0.25, 0.9]
+method = ["single", "ten"]
+records = [500, 2000, 8000]
+"""
+
+
+def study_report(folder: Path) -> Path:
+    """The page of a small study."""
+    study = parse_study(STUDY)
+    with StudyStore.open_for(folder / "study.db", study) as store:
+        run_study(study, store)
+    return write_study_page(folder / "study.db", folder / "study.html")
 
 
 def half_a_run(path: Path) -> None:
@@ -63,8 +100,43 @@ def half_a_run(path: Path) -> None:
         )
 
 
+SOURCE = Path(privatile.__file__).parent
+LOOKS = {
+    "look of the report": ("report/static/theme.css", "report/static/chart.js", "report/static/report.js"),
+    "look of the dashboard": ("dashboard/static/dashboard.css", "dashboard/static/dashboard.js"),
+}
+
+
+def words(page: str) -> str:
+    """What a page says and how it is built, without numbers, drawings, styles, scripts and data."""
+    for element in ("style", "script", "svg"):
+        page = re.sub(rf"<{element}\b.*?</{element}>", "", page, flags=re.S)
+    page = re.sub(r'content="[^"]*"|run-\w+|specification \w+', "", page)
+    return re.sub(r"[-+]?\d[\d.,]*", "#", page)
+
+
+def made_from(report: Path) -> str:
+    """A line a part of what the pictures show: its name and its digest."""
+    parts = {
+        "words of the report": words(report.read_text(encoding="utf-8")),
+        "words of the dashboard": words(dashboard_page()),
+        "this script": re.sub(r"\s+", " ", Path(__file__).read_text(encoding="utf-8")),
+    }
+    parts |= {
+        name: "".join((SOURCE / file).read_text(encoding="utf-8") for file in files) for name, files in LOOKS.items()
+    }
+    return "".join(f"{hashlib.sha256(text.encode()).hexdigest()[:16]}  {name}\n" for name, text in parts.items())
+
+
 def take(
-    browser: Any, url: str, path: Path, *, width: int = 1100, height: int | None = 880, dark: bool = False
+    browser: Any,
+    url: str,
+    path: Path,
+    *,
+    width: int = 1100,
+    height: int | None = 880,
+    dark: bool = False,
+    shows: str = "figure[data-ready]",
 ) -> None:
     """One picture; without a height, of the whole page."""
     context = browser.new_context(
@@ -72,27 +144,32 @@ def take(
     )
     page = context.new_page()
     page.goto(url)
-    page.locator("figure[data-ready]").first.wait_for()
+    page.locator(shows).first.wait_for()
     page.screenshot(path=path, full_page=height is None)
     context.close()
 
 
 def main(target: Path) -> None:
     """All pictures."""
+    from playwright.sync_api import sync_playwright
+
     target.mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or sys.exit("chromium is missing; `make browser` installs it")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        report = finished_report(folder).as_uri()
+        made = finished_report(folder)
+        report = made.as_uri()
         take(browser, report, target / "report.png")
         take(browser, report, target / "report-whole.png", height=None)
         take(browser, report, target / "report-dark.png", dark=True)
+        take(browser, study_report(folder).as_uri(), target / "study.png", height=1000, shows="svg.panel")
         half_a_run(folder / "run.db")
         with beside(folder / "run.db") as dashboard:
             take(browser, dashboard.url, target / "dashboard.png")
             take(browser, dashboard.url, target / "dashboard-phone.png", width=390, height=800, dark=True)
         browser.close()
+        (target / "made-from.txt").write_text(made_from(made), encoding="utf-8")
     for picture in sorted(target.glob("*.png")):
         print(f"{picture}  {picture.stat().st_size / 1000:.0f} kB")
 

@@ -23,22 +23,10 @@ from privatile.errors import InputError, LedgerError, StoreError
 from privatile.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.report.view import RunRecord
-from privatile.result import Caveat, QuantileResult
+from privatile.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name
 from privatile.server.store import RunStore
 from privatile.spec import ClientSpec, RunSpec
-
-CENTRAL = Caveat(
-    "central",
-    "Whoever holds all the data in one place could release this quantile with far less noise under central "
-    "differential privacy; local privacy is for data whose owners do not trust one holder.",
-)
-PERSON = Caveat(
-    "person",
-    "The unit of privacy is the person: several records of one person were reduced to one, chosen at random, so the "
-    "estimand counts people, not rows.",
-)
-SURVEY = Caveat("survey-weights", "Records count alike within a client: survey weights are not supported yet.")
 
 
 def state_folder() -> Path:
@@ -247,8 +235,7 @@ def complete(prepared: Prepared, progress: Progress | None = None, *, keep: bool
         run(coordinator, responders, progress)
         for responder in responders:
             responder.release()
-    noted = (*([PERSON] if prepared.spec.person else []), CENTRAL, SURVEY)
-    results = tuple(replace(result, caveats=(*result.caveats, *noted)) for result in coordinator.results())
+    results = coordinator.results()
     reporter = RunReporter(RunRecord(store), results)
     store.close()
     prepared.ledger.close()

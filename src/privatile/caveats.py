@@ -17,6 +17,20 @@ from privatile.scale import working_range
 NEAR_END = 0.01
 """An estimate within this share of the working range from an end is as good as stuck there."""
 
+PERSON = Caveat(
+    "person",
+    "The unit of privacy is the person: several records of one person were reduced to one, chosen at random, so the "
+    "estimand counts people, not rows.",
+)
+CENTRAL = Caveat(
+    "central",
+    "Whoever holds all the data in one place could release this quantile with far less noise under central "
+    "differential privacy; local privacy is for data whose owners do not trust one holder.",
+)
+SURVEY = Caveat("survey-weights", "Records count alike within a client: survey weights are not supported yet.")
+STANDING = (CENTRAL, SURVEY)
+"""True of every result, wherever it is shown."""
+
 
 def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
     """What a careful reader of this result must know."""
@@ -63,7 +77,9 @@ def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) 
         found.append(
             Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
         )
-    return found
+    if spec.person:
+        found.append(PERSON)
+    return [*found, *STANDING]
 
 
 def unbounded(plan: Plan, interval: ConfidenceInterval) -> list[Caveat]:

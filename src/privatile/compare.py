@@ -60,8 +60,19 @@ class Comparison:
                 "",
                 f"Their difference is {significant(self.difference, width)}; the {percent} interval runs from "
                 f"{significant(low, width)} to {significant(high, width)}. The p-value of no difference is {p_value}.",
+                "",
+                "Beware:",
+                *(f"- {text}" for text in self._caveats()),
             ]
         )
+
+    def _caveats(self) -> list[str]:
+        """Of both results; one that holds for one of them only says for which."""
+        first, second = ([caveat.text for caveat in result.caveats] for result in (self.first, self.second))
+        return [
+            *(text if text in second else f"first: {text}" for text in first),
+            *(f"second: {text}" for text in second if text not in first),
+        ]
 
 
 def compare(

@@ -57,6 +57,7 @@ class _Reading:
     target: Target = "population"
     missing: Missing = "fail"
     dither: float = 0.0
+    person: bool = False
     simulated: bool = False
 
 

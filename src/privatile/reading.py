@@ -94,6 +94,11 @@ class Reading(Protocol):
         ...
 
     @property
+    def person(self) -> bool:
+        """Whether the unit of privacy is the person."""
+        ...
+
+    @property
     def simulated(self) -> bool:
         """Whether draws were seeded."""
         ...

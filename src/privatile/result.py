@@ -168,12 +168,7 @@ class QuantileResult:
             Row("method", "interval method", self.method, self.method),
             Row("target", "target", self.target, TARGETS[self.target]),
             Row("records", "records asked", self.records, f"{self.records:,}, each once"),
-            Row(
-                "rounds",
-                "rounds",
-                self.rounds,
-                f"{self.rounds:,}, of which the last {self.averaged_rounds:,} are averaged",
-            ),
+            Row("rounds", "rounds", self.rounds, self._rounds_text()),
             Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
             Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
             Row("mode", "mode", self.mode, self.mode),
@@ -184,6 +179,14 @@ class QuantileResult:
             Row("run", "run", self.run, self.run),
             Row("simulated", "simulated", self.simulated, "yes: seeded, on made-up data" if self.simulated else "no"),
         ]
+
+    def _rounds_text(self) -> str:
+        """How many, and what the first ones were for; only the self-normalised estimate is an average of the others."""
+        first = self.rounds - self.averaged_rounds
+        text = f"{self.rounds:,}" + (f", the first {first:,} of them to find the place" if first else "")
+        if self.method.startswith("self-normalized"):
+            text += f"; the last {self.averaged_rounds:,} are averaged" if first else ", all of them averaged"
+        return text
 
     def _anytime_rows(self) -> list[Row]:
         if self.anytime is None:

@@ -1,7 +1,7 @@
 """Write docs/paper.md from page.md and the folder that `privatile paper` filled.
 
-privatile paper all --replications 1000 --data salaries.csv --out RESULTS
-for t in table1 table2 table3 table4; do privatile paper $t --protocol published --out RESULTS; done
+privatile paper all --replications 1000 --data census.csv --out RESULTS
+privatile paper tables --protocol published --replications 1000 --out RESULTS
 python studies/paper/make_page.py RESULTS 2026-11-15
 """
 

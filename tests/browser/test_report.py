@@ -105,6 +105,50 @@ def test_it_prints_to_pdf_with_the_still_chart(watched: Callable[..., Any], repo
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
 
 
+A4_INSIDE = 680
+"""Pixels between the margins of a page of paper: (210 − 2·15) mm at 96 to the inch."""
+
+
+@pytest.mark.parametrize("kind", ["run", "levels", "study", "paper"])
+def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path, kind: str) -> None:
+    """On paper nothing can be scrolled: every table ends inside the margins."""
+    page = watched(offline=True, viewport={"width": A4_INSIDE, "height": 960}).page
+    page.goto(made_page(kind, tmp_path).as_uri())
+    page.emulate_media(media="print")
+    wide = "[...document.querySelectorAll('table, svg, p, h1, h2')].filter(n => n.getClientRects().length)"
+    assert page.evaluate(f"{wide}.filter(n => n.getBoundingClientRect().right > {A4_INSIDE} + 1).length") == 0
+    page.emulate_media(media="screen")  # there a wide table is scrolled instead, so the check can see one
+    if kind == "run":
+        assert page.evaluate(f"{wide}.filter(n => n.getBoundingClientRect().right > {A4_INSIDE} + 1).length") > 0
+
+
+def made_page(kind: str, folder: Path) -> Path:
+    from privatile.report.paper_page import write_paper_page
+    from privatile.report.study_page import write_study_page
+    from tests.report.test_study_pages import made_store, paper_folder
+
+    target = folder / "page.html"
+    if kind == "study":
+        return write_study_page(made_store(folder / "study.db", coverage=0.9, rows=3), target)
+    if kind == "paper":
+        return write_paper_page(paper_folder(folder / "paper", shift=0.2), target)
+    levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
+    return write_run_page(read_view(long_run(folder / "run.db", rounds=300, levels=levels)), target)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_several_levels_pass_too(
+    watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, scheme: str
+) -> None:
+    page = watched(color_scheme=scheme, bypass_csp=True, viewport={"width": 380, "height": 800}).page
+    page.goto(made_page("levels", tmp_path).as_uri())
+    page.locator("figure canvas").first.wait_for()
+    check_axe(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    assert page.locator("h1").count() == 1
+    assert page.locator(".answers tbody tr").count() == page.locator("figure canvas").count() == 3
+
+
 def test_without_scripts_the_answer_stands(watched: Callable[..., Any], report: Path) -> None:
     page = watched(java_script_enabled=False).page
     page.goto(report.as_uri())

@@ -52,7 +52,7 @@ def test_a_second_run_does_nothing_again(store: Path) -> None:
 def test_show_prints_every_cell(store: Path) -> None:
     result = call("study", "show", store)
     assert result.exit_code == 0
-    assert "Small (12 of 12 cells, 140 replications, independent data)" in result.output
+    assert "Small (12 of 12 cells, 140 replications, independent data, 95% intervals)" in result.output
     assert result.output.count("cohort") == 4
     assert "error / bound" in result.output
 

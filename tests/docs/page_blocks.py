@@ -2,13 +2,15 @@
 
     python tests/docs/page_blocks.py PAGE FOLDER
 
-Python blocks share one namespace. The commands of a console block (lines after `$ `) run in bash, which stops at the
-first failure. A code block with a caption is written to the file that the caption names. Other blocks are for reading.
+Python blocks share one namespace. The commands of console blocks (lines after `$ `) run in one bash, as in a reader's
+terminal; the first failure ends it. A code block with a caption is written to the file that the caption names. Other
+blocks are for reading.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 import subprocess
@@ -21,13 +23,18 @@ FENCE = re.compile(
     re.S | re.M,
 )
 CAPTION = re.compile(r":caption: (?P<name>[\w.-]+)\n+(?P<content>.*)", re.S)
-NOT_HERE = ("pip install", "make ", "apt-get ", "python apps/flower/simulate.py")
-"""Commands that set up the very environment the tests run in (`make test` itself has run them before), and one that
-`tests/federation/test_flower.py` runs with draws it knows."""
+SETUP = ("pip install", "make ", "apt-get ")
+"""Commands that set up the very environment the tests run in: `make test` itself has run them before. They are not run
+again but held against what they name (stale_lines.py)."""
 
+ELSEWHERE = ("python apps/flower/simulate.py",)
+"""What another test runs, with draws it knows: tests/federation/test_flower.py."""
 
-PORTS = ("47222", "47223", "47224")
+PORTS = ("47222", "47223", "47224", "9464")
 """The ports that pages name; here any free ones, so that two test runs on one machine do not meet."""
+
+SHORTER = {"--replications 1000": "--replications 2"}
+"""What would take minutes runs with as few replications as it can."""
 
 
 class Block(NamedTuple):
@@ -54,18 +61,24 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def commands(body: str) -> str:
-    """The commands of a console block, with their continuation lines; output is left out."""
+def lines(body: str) -> list[str]:
+    """The commands of a console block, each with its continuation lines; output is left out."""
     kept: list[str] = []
     going = False
     for line in body.splitlines():
-        if line.startswith("$ ") or going:
-            command = line.removeprefix("$ ")
-            if not going and command.startswith(NOT_HERE):
-                continue
-            kept.append(command)
-            going = command.endswith("\\")
-    return "\n".join(kept)
+        if going:
+            kept[-1] += "\n" + line
+        elif line.startswith("$ "):
+            kept.append(line.removeprefix("$ "))
+        else:
+            continue
+        going = line.endswith("\\")
+    return kept
+
+
+def commands(body: str) -> str:
+    """Those of a block that are run."""
+    return "\n".join(line for line in lines(body) if not line.startswith(SETUP + ELSEWHERE))
 
 
 def free_ports(count: int) -> list[str]:
@@ -77,15 +90,38 @@ def free_ports(count: int) -> list[str]:
         return [str(probe.getsockname()[1]) for probe in probes]
 
 
-def with_ports(script: str, ports: dict[str, str]) -> str:
-    """The script, with free ports in place of those the page names; one pass, so that none is replaced twice."""
-    return re.sub("|".join(ports), lambda match: ports[match[0]], script)
+def adapted(script: str, changes: dict[str, str]) -> str:
+    """The script with free ports in place of those the page names; one pass, so that none is replaced twice."""
+    return re.sub("|".join(changes), lambda match: changes[match[0]], script)
+
+
+class Shell:
+    """One bash for all blocks of a page: its jobs, variables and folder live on from block to block."""
+
+    def __init__(self) -> None:
+        self._said, told = os.pipe()
+        self._bash = subprocess.Popen(["bash", "-euo", "pipefail"], stdin=subprocess.PIPE, pass_fds=[told], text=True)
+        os.close(told)
+        self._told = told
+
+    def run(self, script: str) -> bool:
+        """Whether every command of the script succeeded. What is started in the background goes on."""
+        if self._bash.stdin is None:
+            return False
+        # The commands read nothing, and only bash itself keeps the pipe on which it says that it is done.
+        body = f"{{ {script}\n}} < /dev/null {self._told}>&-\necho >&{self._told}\n"
+        with contextlib.suppress(BrokenPipeError):
+            self._bash.stdin.write(body)
+            self._bash.stdin.flush()
+            return os.read(self._said, 1) == b"\n"
+        return False
 
 
 def main(page: Path) -> None:
     """Run them; the first failure ends it with the block's line."""
-    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    changes = {**dict(zip(PORTS, free_ports(len(PORTS)), strict=True)), **SHORTER}
     namespace: dict[str, object] = {"__name__": "__page__"}
+    shell = Shell()
     for block in blocks(page.read_text(encoding="utf-8")):
         where = f"{page}:{block.line}"
         print(f"--- {where} {block.language}", flush=True)
@@ -93,10 +129,10 @@ def main(page: Path) -> None:
             Path(block.language.removeprefix("file ")).write_text(block.body, encoding="utf-8")
         elif block.language == "python":
             exec(compile(block.body, where, "exec"), namespace)
-        elif script := with_ports(commands(block.body), ports):
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], stdin=subprocess.DEVNULL, check=False)
-            if done.returncode:
-                sys.exit(f"{where}: ended with {done.returncode}:\n{script}")
+        elif script := commands(block.body):
+            script = adapted(script, changes)
+            if not shell.run(script):
+                sys.exit(f"{where}: failed:\n{script}")
 
 
 if __name__ == "__main__":

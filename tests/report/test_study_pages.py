@@ -14,18 +14,21 @@ from privatile.cli import main
 from privatile.report.paper_page import paper_page
 from privatile.report.study_page import verdict
 from privatile.study.paper import compare, paper_study
-from privatile.study.store import SCHEMA
+from privatile.study.store import FORMAT, SCHEMA
 
+OLDER = SCHEMA.replace(", confidence_level REAL", "")
 TITLE = "</script><script>alert(1)</script> & sizes"
 
 
-def made_store(path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2) -> Path:
-    """A store as a finished study leaves it, without the hours."""
+def made_store(
+    path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2, level: float | None = 0.95
+) -> Path:
+    """A store as a finished study leaves it, without the hours; without a level, one of an older version."""
     connection = sqlite3.connect(path)
-    connection.executescript(SCHEMA)
-    connection.execute(
-        "INSERT INTO study VALUES (1, ?, ?, 'independent', 1000, 1, ?, 1.8e9)", (title, "ab" * 32, 2 * rows)
-    )
+    connection.executescript(SCHEMA if level is not None else OLDER)
+    facts = (title, "ab" * 32, 2 * rows, *([] if level is None else [level]))
+    version, last = (1, "") if level is None else (FORMAT, ", ?")
+    connection.execute(f"INSERT INTO study VALUES ({version}, ?, ?, 'independent', 1000, 1, ?, 1.8e9{last})", facts)
     place = 0
     for method in ("C1", "<b>C5</b>"):
         for records in [200, 1000, 5000][:rows]:
@@ -57,7 +60,7 @@ def test_a_study_gets_a_page(tmp_path: Path) -> None:
     assert facts["title"] == TITLE
     assert len(facts["rows"]) == 4
     assert facts["rows"][0]["coverage_beside"] is None
-    assert "0 cells cover less than they say" in page
+    assert "no cell covers less than said" in page
 
 
 def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
@@ -69,6 +72,77 @@ def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
     made_store(tmp_path / "low.db", coverage=0.90)
     CliRunner().invoke(main, ["report", str(tmp_path / "low.db")])
     assert (tmp_path / "low.html").read_text(encoding="utf-8").count('class="worry">too low') == 4
+
+
+def test_a_study_is_judged_at_its_own_level(tmp_path: Path) -> None:
+    """Coverage 0.9 is right for 90% intervals and too low for 95% ones; the store knows which they are."""
+    for level, low in ((0.9, 0), (0.95, 4)):
+        made_store(tmp_path / f"{level}.db", coverage=0.9, level=level)
+        assert CliRunner().invoke(main, ["report", str(tmp_path / f"{level}.db")]).exit_code == 0
+        page = (tmp_path / f"{level}.html").read_text(encoding="utf-8")
+        assert page.count('class="worry">too low') == low
+        assert f"median coverage of {level:.0%} intervals" in page
+    said = CliRunner().invoke(main, ["study", "show", str(tmp_path / "0.9.db")])
+    assert "90% intervals" in said.output
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "0.9.db"), "--confidence-level", "0.95"])
+    assert done.exit_code == 2
+    assert "confidence level 0.9" in done.output
+
+
+def test_an_older_store_says_that_its_level_was_assumed(tmp_path: Path) -> None:
+    path = made_store(tmp_path / "old.db", coverage=0.9, level=None)
+    for option, low, word in (((), 4, "0.95 was assumed"), (("--confidence-level", "0.9"), 0, "0.9 was given")):
+        done = CliRunner().invoke(main, ["report", str(path), *option])
+        assert done.exit_code == 0, done.output
+        page = (tmp_path / "old.html").read_text(encoding="utf-8")
+        assert page.count('class="worry">too low') == low
+        assert word in page
+    assert CliRunner().invoke(main, ["study", "show", str(path)]).exit_code == 0
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_study_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
+    """Every method and what all cells share is said; one size lists settings, several are an axis; no date inside."""
+    store = made_store(tmp_path / "study.db", rows=rows)
+    heads = {"svg": b"<?xml", "pdf": b"%PDF-", "png": b"\x89PNG"}
+    for suffix, head in heads.items():
+        drawn = []
+        for name in ("a", "b"):
+            done = CliRunner().invoke(main, ["report", str(store), "--figure", str(tmp_path / f"{name}.{suffix}")])
+            assert done.exit_code == 0, done.output
+            drawn.append((tmp_path / f"{name}.{suffix}").read_bytes())
+        assert drawn[0].startswith(head)
+        assert drawn[0] == drawn[1]
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    for said in ("coverage", "error / bound", "C1", "&lt;b&gt;C5&lt;/b&gt;", "level 0.5", "where it should be"):
+        assert said in text, said
+    assert ("5,000" in text) == (rows == 3)
+    assert not (tmp_path / "study.html").exists()
+
+
+def test_the_papers_tables_are_drawn_with_differences_marked(tmp_path: Path) -> None:
+    from privatile.report.paper_differences import differences_figure
+    from privatile.report.paper_page import comparisons
+    from privatile.report.print_style import VERMILION
+
+    count = len(paper_study("table1", "independent", 1000).entries)
+    for shift in (0.0, 0.2):
+        folder = paper_folder(tmp_path / f"paper-{shift}", shift)
+        figure = differences_figure([("independent", comparisons(folder)[0].cells)])
+        for axis in figure.axes:
+            marked = [line for line in axis.lines if line.get_color() == VERMILION]
+            assert [len(line.get_xdata()) for line in marked] == [count if shift else 0]  # type: ignore[arg-type]
+        done = CliRunner().invoke(main, ["report", str(folder), "--figure", str(tmp_path / "paper.svg")])
+        assert done.exit_code == 0, done.output
+    assert "Table 1" in (tmp_path / "paper.svg").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    empty = made_store(tmp_path / "empty.db", rows=0)
+    for figure, word in (("a.gif", "must end in"), ("a.svg", "no finished cell")):
+        done = CliRunner().invoke(main, ["report", str(empty), "--figure", str(tmp_path / figure)])
+        assert done.exit_code == 2
+        assert word in done.output
 
 
 def test_a_study_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
@@ -84,7 +158,7 @@ def paper_folder(folder: Path, shift: float) -> Path:
     connection = sqlite3.connect(folder / "table1-independent.db")
     connection.executescript(SCHEMA)
     facts = (study.title, study.digest, len(study.entries))
-    connection.execute("INSERT INTO study VALUES (1, ?, ?, 'independent', 1000, 1, ?, 1.8e9)", facts)
+    connection.execute(f"INSERT INTO study VALUES ({FORMAT}, ?, ?, 'independent', 1000, 1, ?, 1.8e9, 0.95)", facts)
     for place, entry in enumerate(study.entries):
         labels = dict(entry.labels)
         summary = {

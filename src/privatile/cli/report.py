@@ -1,4 +1,4 @@
-"""`privatile report`: one page about a run, a study or the paper's tables; or a figure of a run."""
+"""`privatile report`: one page about a run, a study or the paper's tables; or a figure of it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ Kind = Literal["run", "study", "paper"]
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="Also, or only, draw a run's trajectory for print: .svg, .pdf or .png.",
+    help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, a study's coverage and error, the "
+    "paper's tables beside the printed ones.",
 )
-@click.option("--confidence-level", type=float, default=0.95, show_default=True, help="A study's intervals were for.")
-def report(source: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float) -> None:
+@click.option(
+    "--confidence-level",
+    type=float,
+    metavar="LEVEL",
+    help="Of the intervals in a study's store of an older version, which does not hold it (0.95).",
+)
+def report(source: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
     """A page about a run: the answer, the way there, who answered, what it cost, what to beware of.
 
     RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
@@ -34,26 +40,22 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...], confiden
     \b
     privatile report run.db -o report.html
     privatile report run.db --figure trajectory.pdf
-    privatile report results.db -o study.html
-    privatile report paper-results -o paper.html
+    privatile report results.db -o study.html --figure study.pdf
+    privatile report paper-results -o paper.html --figure paper.svg
     """
     kind, path = find(source)
-    if figure and kind != "run":
-        raise InputError("--figure draws the trajectory of a run; this is none.")
     if not figure and output is None:
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
-    if kind == "paper" and output is not None:
-        from privatile.report.paper_page import write_paper_page
-
-        write_paper_page(path, output)
-    elif kind == "study" and output is not None:
-        from privatile.report.study_page import write_study_page
-
-        write_study_page(path, output, confidence_level)
+    if kind == "paper":
+        _paper(path, output, figure)
+    elif kind == "study":
+        _study(path, output, figure, confidence_level)
     else:
         _run(path, output, figure)
+    for target in figure:
+        click.echo(target)
     if output is not None:
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
@@ -69,7 +71,29 @@ def _run(path: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
     for target in figure:
         from privatile.report.run_figures import write_trajectory
 
-        click.echo(write_trajectory(view, target))
+        write_trajectory(view, target)
+
+
+def _study(path: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
+    if output is not None:
+        from privatile.report.study_page import write_study_page
+
+        write_study_page(path, output, confidence_level)
+    for target in figure:
+        from privatile.report.study_figures import write_study_figure
+
+        write_study_figure(path, target, confidence_level)
+
+
+def _paper(folder: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
+    if output is not None:
+        from privatile.report.paper_page import write_paper_page
+
+        write_paper_page(folder, output)
+    for target in figure:
+        from privatile.report.paper_differences import write_differences
+
+        write_differences(folder, target)
 
 
 def find(source: Path) -> tuple[Kind, Path]:

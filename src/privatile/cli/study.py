@@ -82,7 +82,8 @@ def show(store: Path, out: Path | None) -> None:
     with StudyStore.open_existing(store) as kept:
         rows = kept.rows()
         title = (
-            f"{kept.title} ({len(rows)} of {kept.cells} cells, {kept.replications} replications, {kept.protocol} data)"
+            f"{kept.title} ({len(rows)} of {kept.cells} cells, {kept.replications} replications, {kept.protocol} data, "
+            f"{100 * kept.level():g}% intervals)"
         )
     if out is not None:
         write_rows(rows, out)

@@ -91,11 +91,18 @@ def picture(state: dict[str, Any]) -> RenderableType:
     hidden = state["clients"]["all"] - SHOWN_CLIENTS
     if hidden > 0:
         parts.append(Text(f"and {hidden:,} more", "dim"))
+    if state["status"] == "finished":
+        parts += [Text(f"Beware: {plain(text)}", "dim") for text in _caveats(state)]
     for event in state["events"][:SHOWN_EVENTS]:
         when = time.strftime("%H:%M:%S", time.localtime(event["at"]))
         who = f" {plain(event['client'])}" if event["client"] else ""
         parts.append(Text(f"! {when} {plain(event['kind'])}{who}: {plain(event['text'])}", "red"))
     return Group(*parts)
+
+
+def _caveats(state: dict[str, Any]) -> list[str]:
+    """Those of all levels, each once."""
+    return list(dict.fromkeys(caveat["text"] for level in state["levels"] for caveat in level["caveats"]))
 
 
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> RenderableType:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import StoreError
+from privatile.report.findings import caveat_findings
 from privatile.report.run_page import plain_path
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result import QuantileResult, finite, lying_rank
@@ -176,7 +177,7 @@ def _level(view: RunView, level: LevelView) -> dict[str, Any]:
             "fixed": {"low": low, "high": high, "method": result.method},
             "anytime": anytime_of(result),
             "estimand": result.estimand,
-            "caveats": [caveat.text for caveat in result.caveats],
+            "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
         }
     return shown
 

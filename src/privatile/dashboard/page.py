@@ -96,6 +96,7 @@ def page() -> str:
                 aria_labelledby="alarms-title",
             ),
             _clients(),
+            _caveats(),
             tag("p", "", id="aloud", class_="unseen", role="status"),
             id="content",
         ),
@@ -150,6 +151,15 @@ def _target() -> Markup:
             tag("span", "", id="target-answer", role="status"),
         ),
         aria_labelledby="target-title",
+    )
+
+
+def _caveats() -> Markup:
+    return tag(
+        "section",
+        tag("h2", "What to beware of", id="caveats-title"),
+        tag("ul", tag("li", "Nothing to say yet.", class_="soft"), id="caveats", class_="findings"),
+        aria_labelledby="caveats-title",
     )
 
 

@@ -9,16 +9,42 @@ from privatile.report.markup import Markup, tag
 from privatile.report.view import LevelView, RunView
 from privatile.result import QuantileResult, epsilon_text, rank_text
 
-SHOWN_CLIENTS = 150
-"""Rows in the table of clients; all of them are in the page's data up to a limit."""
+SHOWN_CLIENTS, FEWEST_CLIENTS = 150, 12
+"""Rows in the tables of clients, all levels together but at least so many each; all of them are in the page's data up
+to a limit."""
 
 
-def clients_section(level: LevelView) -> Markup:
-    """A row a client: weight, records, ε, answers, its rank with its error, what a lie could do."""
+def clients_section(view: RunView) -> Markup:
+    """A row a client: weight, records, ε, answers, its rank with its error, what a lie could do; a table a level."""
+    levels = [level for level in view.levels if level.result is not None]
+    if not levels:
+        return Markup("")
+    several = len(view.levels) > 1
+    parts: list[Markup] = []
+    for level in levels:
+        parts += [tag("h3", f"Level {level.level:g}")] if several else []
+        parts.append(_clients(level, max(FEWEST_CLIENTS, SHOWN_CLIENTS // len(levels))))
+    own = len({client.level for client in levels[0].result.clients}) > 1 if levels[0].result else False
+    line = "its own level" if own else "the level"
+    return tag(
+        "section",
+        tag("h2", "Who answered"),
+        tag(
+            "p",
+            "The dot shows what share of a client's records lies below the estimate, the bar its 95% error, the dashed "
+            f"line {line}. Clients whose dots stand on one line agree. The last column bounds how far a lying client "
+            "could push the estimate's rank among the others.",
+            class_="soft",
+        ),
+        *parts,
+    )
+
+
+def _clients(level: LevelView, most: int) -> Markup:
     result, tally = level.result, level.history.tally
     if result is None:
         return Markup("")
-    shown = list(zip(result.clients, tally.answered, tally.silent, strict=True))[:SHOWN_CLIENTS]
+    shown = list(zip(result.clients, tally.answered, tally.silent, strict=True))[:most]
     heaviest = max(client.weight for client in result.clients)
     rows = []
     for client, answered, silent in shown:
@@ -41,31 +67,17 @@ def clients_section(level: LevelView) -> Markup:
                 tag("td", rank_text(client.lying_rank)),
             )
         )
-    heads = ["client", "", "weight", "records", "ε", "answered", "its share below the estimate", "", "if it lied"]
+    heads = ["client", "", "weight", "records", "ε", "answered", "share below", "", "if it lied"]
     left_out = len(result.clients) - len(shown)
-    return tag(
-        "section",
-        tag("h2", "Who answered"),
-        tag(
-            "div",
-            tag(
-                "table",
-                tag(
-                    "caption",
-                    "The bar shows what share of a client's records lies below the estimate, with its 95% error; the "
-                    f"line is the level, {result.level:g}. Clients on one line agree. The last column bounds how far "
-                    "a lying client could push the estimate's rank among the others.",
-                ),
-                tag("thead", tag("tr", *(tag("th", head, scope="col") if head else tag("td", "") for head in heads))),
-                tag("tbody", *rows),
-            ),
-            class_="scroll",
-            tabindex="0",
-            role="region",
-            aria_label="Table of clients",
-        ),
-        tag("p", f"{left_out:,} more clients are not shown here.") if left_out else None,
+    table = tag(
+        "table",
+        tag("thead", tag("tr", *(tag("th", head, scope="col") if head else tag("td", "") for head in heads))),
+        tag("tbody", *rows),
+        class_="clients",
     )
+    name = f"Table of clients, level {result.level:g}"
+    more = tag("p", f"{left_out:,} more clients are not shown here.") if left_out else None
+    return tag("div", tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=name), more)
 
 
 def _bar(share: float) -> Markup:

@@ -30,18 +30,32 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     found = [_complete(view)]
     result = level.result
     if result is None:
-        return [*found, Finding("note", "No interval yet", "It needs two averaged rounds; the burn-in is not over.")]
+        return [
+            *found,
+            Finding("note", "No interval yet", "The run is still finding the place; an interval needs more."),
+        ]
     found += [_settled(level, result), _silence(view, level.history), _possible(view, level.history)]
     if len(result.clients) > 1:
         found.append(_differences(result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
-    for code, text in result.caveats:
-        found.append(Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text))
-    return found
+    return [*found, *caveat_findings(result)]
 
 
-WORRIES = frozenset({"range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations"})
+def caveat_findings(result: QuantileResult) -> list[Finding]:
+    """Every caveat that the result carries, in its order; no page shows a result without them."""
+    return [
+        Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text)
+        for code, text in result.caveats
+    ]
+
+
+WORRIES = frozenset(
+    {
+        "range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations", "misfit",
+        "unbounded",
+    }
+)  # fmt: skip
 """Caveats under which the interval, or the privacy, may not be what it says."""
 
 CAVEAT_TITLES = {
@@ -53,7 +67,9 @@ CAVEAT_TITLES = {
     "dominance": "One client decides",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
-    "stopped": "Stopped early",
+    "misfit": "Not a smooth curve",
+    "atom": "A round value inside",
+    "unbounded": "Not located at all",
     "person": "Per person",
     "range": "At the end of the range",
     "not-private": "Not private",
@@ -61,7 +77,7 @@ CAVEAT_TITLES = {
     "missing": "Missing values",
     "dither": "Dithered values",
     "file": "About this file only",
-    "silent": "Silent clients",
+    "silent": "Silent at the end",
     "central": "Local privacy costs precision",
     "survey-weights": "No survey weights",
 }
@@ -96,15 +112,14 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
         return Finding(
             "good",
             "Settled",
-            "The questions of the first and of the second half of the averaged rounds centre on the same place, "
-            "within the interval's width.",
+            "Once the place was found, the questions of the first and of the second half of the rounds centre on the "
+            "same place, within the interval's width.",
         )
     return Finding(
         "worry",
         "Still moving",
-        "The questions of the second half of the averaged rounds centre elsewhere than those of the first half, by "
-        f"more than the interval's width ({significant(high - low, high - low)}). More rounds, or a longer burn-in, "
-        "are needed.",
+        "The questions of the second half of the rounds centre elsewhere than those of the first half, by more than "
+        f"the interval's width ({significant(high - low, high - low)}). More rounds, or more records, are needed.",
     )
 
 

@@ -1,44 +1,16 @@
-"""Figures of a run for print, by matplotlib: colour-blind safe, readable in grey, text stays text."""
+"""The figure of a run for print: the estimate and its interval over the rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privatile.errors import InputError, require
-from privatile.report.run_page import FIGURE_FORMATS
+from privatile.errors import require
+from privatile.report.print_style import BLUE, GREY, figure_path, print_style, save_figure
 from privatile.report.view import RunView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"
-"""Okabe and Ito's colours: told apart by every common kind of colour vision."""
-
-
-@contextmanager
-def print_style() -> Iterator[None]:
-    """Our look, without touching anyone's settings: no display needed, fonts embedded as text, no date in the file."""
-    require("matplotlib", "report")
-    import matplotlib
-
-    with matplotlib.rc_context(
-        {
-            "font.size": 9.0,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.alpha": 0.25,
-            "svg.fonttype": "none",
-            "svg.hashsalt": "privatile",
-            "pdf.fonttype": 42,
-            "savefig.dpi": 200,
-            "text.parse_math": False,
-        }
-    ):
-        yield
 
 
 def trajectory_figure(view: RunView) -> Figure:
@@ -68,11 +40,6 @@ def trajectory_figure(view: RunView) -> Figure:
 
 def write_trajectory(view: RunView, path: str | Path) -> Path:
     """Draw the trajectory to a .svg, .pdf or .png file, without a date: the same run gives the same file."""
-    target = Path(path)
-    kind = target.suffix.lower()
-    if kind not in FIGURE_FORMATS:
-        raise InputError(f"a figure must end in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
+    target = figure_path(path)
     with print_style():
-        figure = trajectory_figure(view)
-        figure.savefig(target, metadata={".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind))
-    return target
+        return save_figure(trajectory_figure(view), target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,17 @@ from numpy.typing import NDArray
 from privatile import __version__
 from privatile.errors import InputError
 from privatile.report.client_sections import clients_section, ledger_section
-from privatile.report.findings import findings
+from privatile.report.findings import Finding, findings
 from privatile.report.markup import Markup, join, tag
+from privatile.report.method_words import how_read, looking, short_title, way_there
+from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.shell import CITATION, document
 from privatile.report.still import still_chart
-from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
+from privatile.report.view import RunRecord, RunView, ThinPath
 from privatile.result import QuantileResult, epsilon_text, significant
 
 LISTED_CLIENTS = 1000
 """Clients in the page's data: about 120 bytes each."""
-
-FIGURE_FORMATS = (".svg", ".pdf", ".png")
 
 CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js", "save.js")
 
@@ -32,13 +33,10 @@ CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js", "save.js")
 def run_page(view: RunView) -> str:
     """The whole page."""
     paths = [level.path(view.points) for level in view.levels]
-    name = _title(view.levels[0])
-    sections: list[Markup] = [tag("header", *(_hero(level) for level in view.levels), class_="hero"), _tiles(view)]
-    for index, (level, path) in enumerate(zip(view.levels, paths, strict=True)):
-        sections.append(_chart(index, level, path, several=len(view.levels) > 1))
-    sections += [clients_section(level) for level in view.levels[:1] if level.result is not None]
-    sections += [ledger_section(view), _diagnostics(view), _details(view), _citing(view)]
-    return document(name, sections, facts(view, paths), CHART_SCRIPTS)
+    sections: list[Markup] = [_hero(view), _tiles(view)]
+    sections += [_chart(view, index, path) for index, path in enumerate(paths)]
+    sections += [clients_section(view), ledger_section(view), _diagnostics(view), _details(view), _citing(view)]
+    return document(_title(view), sections, facts(view, paths), CHART_SCRIPTS)
 
 
 def write_run_page(view: RunView, path: str | Path) -> Path:
@@ -130,21 +128,24 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def _title(level: LevelView) -> str:
-    return level.result.estimand if level.result is not None else f"The {level.level:g} quantile, under way"
+def _title(view: RunView) -> str:
+    if len(view.levels) == 1:
+        return short_title(view.levels[0].level, view.spec.value)
+    return f"{len(view.levels)} quantiles of {view.spec.value}"
 
 
-def _hero(level: LevelView) -> Markup:
-    result = level.result
+def _hero(view: RunView) -> Markup:
+    return tag("header", *(_one(view) if len(view.levels) == 1 else _several(view)), class_="hero")
+
+
+def _one(view: RunView) -> list[Markup]:
+    title, result = tag("h1", _title(view)), view.levels[0].result
     if result is None:
-        return tag(
-            "div", tag("h1", _title(level)), tag("p", "–", class_="big"), tag("p", "No interval yet: still in burn-in.")
-        )
+        return [title, tag("p", "–", class_="big"), tag("p", "No interval yet: the run is still finding the place.")]
     low, high = result.confidence_interval
-    return tag(
-        "div",
-        tag("h1", result.estimand),
-        tag("p", significant(result.estimate, high - low), class_="big", id=None),
+    return [
+        title,
+        tag("p", significant(result.estimate, high - low), class_="big"),
         tag(
             "p",
             f"{100 * result.confidence_level:g}% interval ",
@@ -152,7 +153,35 @@ def _hero(level: LevelView) -> Markup:
             class_="interval",
         ),
         tag("p", result.sentence, class_="sentence"),
-    )
+    ]
+
+
+def _several(view: RunView) -> list[Markup]:
+    rows = []
+    for level in view.levels:
+        shown = ["–", "none yet"]
+        if level.result is not None:
+            low, high = level.result.confidence_interval
+            texts = [significant(value, high - low) for value in (level.result.estimate, low, high)]
+            shown = [texts[0], f"{texts[1]} … {texts[2]}"]
+        name = short_title(level.level, "").removesuffix(" of ")
+        cells = (tag("td", text, class_=kind) for text, kind in zip(shown, ("estimate", None), strict=True))
+        rows.append(tag("tr", tag("th", name, scope="row"), *cells))
+    percent = f"{100 * view.spec.confidence_level:g}%"
+    heads = ("quantile", "estimate", f"{percent} interval")
+    joint = f"all hold at once with {percent}" if view.spec.joint > 1 else f"each holds with {percent} by itself"
+    result = view.levels[0].result
+    of = view.spec.value if result is None else result.estimand.partition(" of ")[2]
+    return [
+        tag("h1", _title(view)),
+        tag(
+            "table",
+            tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
+            tag("tbody", *rows),
+            class_="answers",
+        ),
+        tag("p", f"All are of {of}. Of the intervals {joint}.", class_="sentence"),
+    ]
 
 
 def _tiles(view: RunView) -> Markup:
@@ -164,8 +193,8 @@ def _tiles(view: RunView) -> Markup:
     tiles = [
         (f"{records:,}", "records answered, each once"),
         (f"{len(view.spec.clients):,}", "client" if len(view.spec.clients) == 1 else "clients"),
-        (epsilon_text(epsilon), "largest ε anyone spent"),
-        (f"{view.done:,}" + ("" if view.finished else f" of {view.planned:,}"), "rounds"),
+        (f"ε = {epsilon_text(epsilon)}", f"the most that any {'person' if view.spec.person else 'record'} spent"),
+        (f"{view.done:,}" + ("" if view.done == view.planned else f" of {view.planned:,}"), "rounds"),
         (_duration(took), "from first question to last answer"),
     ]
     return tag("ul", *(tag("li", tag("b", shown), tag("span", label)) for shown, label in tiles), class_="tiles")
@@ -179,22 +208,22 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
-def _chart(index: int, level: LevelView, path: ThinPath, several: bool) -> Markup:
-    name = f", level {level.level:g}" if several else ""
+def _chart(view: RunView, index: int, path: ThinPath) -> Markup:
+    level = view.levels[index]
+    name = f", level {level.level:g}" if len(view.levels) > 1 else ""
     where = f"chart-{index}"
     thinned = len(level.history) > len(path.rounds)
+    result = level.result
     caption = join(
         [
             "Grey: where the question stood. Blue: the estimate, with the interval that the run would have reported "
             "had it ended there. ",
-            f"The first {level.history.burn_in:,} rounds found the place (burn-in) and are not averaged. "
-            if level.history.burn_in
-            else "",
+            "" if result is None else f"{way_there(level.history.burn_in, result)}{how_read(result)} ",
             f"{len(level.history):,} rounds are drawn as {len(path.rounds):,} steps that keep every extreme; the "
             f"interval was worked out after {len(level.readings):,} of them. "
             if thinned
             else "",
-            "Looking at a moving interval and stopping when it pleases voids its confidence.",
+            looking(view.spec),
         ]
     )
     buttons = [("in", "Zoom in"), ("out", "Zoom out"), ("left", "Earlier"), ("right", "Later"), ("reset", "Show all")]
@@ -241,34 +270,77 @@ def _key() -> Markup:
 MARKS = {"good": "✓ fine", "note": "• note", "worry": "! look here"}
 
 
+ORDER = {"worry": 0, "good": 1, "note": 2}
+
+
 def _diagnostics(view: RunView) -> Markup:
-    parts = []
-    for level in view.levels:
-        if len(view.levels) > 1:
-            parts.append(tag("h3", f"Level {level.level:g}"))
-        entries = [
-            tag("li", tag("span", MARKS[status], class_="mark"), tag("b", title), tag("p", words), class_=status)
-            for status, title, words in findings(view, level)
-        ]
-        parts.append(tag("ul", *entries, class_="findings"))
+    found = {level.level: findings(view, level) for level in view.levels}
+    shared = [each for each in found[view.levels[0].level] if all(each in others for others in found.values())]
+    parts = [_findings(shared)]
+    for level, own in found.items():
+        rest = [each for each in own if each not in shared]
+        if rest:
+            parts += [tag("h3", f"Level {level:g}"), _findings(rest)]
     return tag("section", tag("h2", "Is it sound?"), *parts)
 
 
+def _findings(found: Sequence[Finding]) -> Markup:
+    """What to look at first, then what is fine, then what to know."""
+    return tag(
+        "ul",
+        *(
+            tag("li", tag("span", MARKS[status], class_="mark"), tag("b", title), tag("p", words), class_=status)
+            for status, title, words in sorted(found, key=lambda each: ORDER[each.status])
+        ),
+        class_="findings",
+    )
+
+
 def _details(view: RunView) -> Markup:
-    tables = []
-    for level in view.levels:
-        if level.result is not None:
-            shown = {row.key: row for row in (*level.result.shown_rows(), *level.result.diagnostics)}
-            rows = [tag("tr", tag("th", row.label, scope="row"), tag("td", row.text)) for row in shown.values()]
-            tables.append(tag("table", tag("tbody", *rows), class_="facts"))
-    return tag("section", tag("h2", "All the facts"), *tables)
+    """A row a fact, a column a level; what is the same for all is said once."""
+    columns = [{row.key: row for row in level.result.shown_rows()} for level in view.levels if level.result is not None]
+    if not columns:
+        return Markup("")
+    rows = []
+    for key in dict.fromkeys(key for column in columns for key in column):
+        label = next(column[key].label for column in columns if key in column)
+        texts = [column[key].text if key in column else "–" for column in columns]
+        cells = [tag("td", texts[0], colspan=len(texts) if len(texts) > 1 else None)]
+        if len(set(texts)) > 1:
+            cells = [tag("td", text) for text in texts]
+        rows.append(tag("tr", tag("th", label, scope="row"), *cells))
+    levels = [level.level for level in view.levels if level.result is not None]
+    heads = [tag("td", ""), *(tag("th", f"level {level:g}", scope="col") for level in levels)]
+    return tag(
+        "section",
+        tag("h2", "All the facts"),
+        tag(
+            "div",
+            tag(
+                "table",
+                tag("thead", tag("tr", *heads)) if len(columns) > 1 else None,
+                tag("tbody", *rows),
+                class_="facts",
+            ),
+            class_="scroll",
+            tabindex="0",
+            role="region",
+            aria_label="All the facts",
+        ),
+    )
 
 
 def _citing(view: RunView) -> Markup:
     return tag(
         "section",
         tag("h2", "How to cite"),
-        tag("p", f"privatile {__version__}, run {view.run}, specification {view.spec.digest[:16]}…"),
+        tag("p", f"This run: privatile {__version__}, run {view.run}, specification {view.spec.digest[:16]}…"),
+        tag(
+            "p",
+            "The method:"
+            if view.spec.design.startswith("paper-")
+            else "The method it builds on (the design and the default interval are privatile's own):",
+        ),
         tag("pre", CITATION, tabindex="0"),
         tag(
             "p",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.report.markup import Markup, tag
+from privatile.report.ticks import ticks
 from privatile.report.view import ThinPath
 from privatile.result import significant
 
@@ -38,23 +39,24 @@ def still_chart(path: ThinPath) -> Markup:
     band = points(path.low, keep) + " " + points(path.high, keep[::-1])
     walk = points(path.question_low, keep) + " " + points(path.question_high, keep[::-1])
     parts = [
-        tag("polygon", points=walk, fill="var(--walk)", fill_opacity="0.35"),
+        tag("polygon", points=walk, fill="var(--walk)", fill_opacity="0.35", stroke="var(--walk)", stroke_width="0.6"),
         tag("polygon", points=band, fill="var(--band)", stroke="var(--blue)", stroke_width="0.7"),
         tag("polyline", points=points(path.estimate, keep), fill="none", stroke="var(--blue)", stroke_width="2.2"),
     ]
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value = low + share * (high - low)
+    values = ticks(low, high, 5)
+    apart = values[1] - values[0] if len(values) > 1 else high - low
+    for value in values:
         parts.append(
             tag("line", x1=LEFT, x2=WIDTH - 8, y1=f"{y(value):.1f}", y2=f"{y(value):.1f}", stroke="var(--line)")
         )
-        parts.append(
-            tag("text", significant(value, (high - low) / 4), x=LEFT - 8, y=f"{y(value) + 4:.1f}", text_anchor="end")
-        )
-        at = 1 + share * (last - 1)
-        parts.append(tag("text", f"{at:,.0f}", x=f"{x(at):.0f}", y=HEIGHT - 14, text_anchor=_anchor(share)))
+        parts.append(tag("text", significant(value, apart), x=LEFT - 8, y=f"{y(value) + 4:.1f}", text_anchor="end"))
+    parts.extend(
+        tag("text", f"{at:,.0f}", x=f"{x(at):.0f}", y=HEIGHT - 14, text_anchor=_anchor(at / last))
+        for at in ticks(1, last, 6)
+    )
     parts.append(tag("text", "rounds", x=(LEFT + WIDTH) // 2, y=HEIGHT, text_anchor="middle"))
     return tag("svg", *parts, class_="still", viewBox=f"0 0 {WIDTH} {HEIGHT}", aria_hidden="true")
 
 
 def _anchor(share: float) -> str:
-    return "start" if share == 0 else "end" if share == 1 else "middle"
+    return "end" if share > 0.97 else "middle"

@@ -12,23 +12,35 @@ from typing import Any
 from privatile import __version__
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import document
-from privatile.report.small_plot import Point, key, panel
+from privatile.report.small_plot import dots, dots_axis, key, panel
+from privatile.report.study_series import (
+    TITLES,
+    Measure,
+    Panel,
+    heights,
+    methods,
+    panels,
+    rule,
+    shared_setting,
+    size_name,
+    sizes,
+)
 from privatile.study.store import StudyStore
 
 MARK_AT = 3.0
 """Monte Carlo standard errors from the stated level at which a cell is marked: 1 honest cell in 370."""
 
 MOST_ROWS = 500
-SIZES = ("records", "rounds")
+MEASURES: tuple[Measure, ...] = ("coverage", "error")
 
 
-def study_page(store: StudyStore, confidence_level: float = 0.95) -> str:
-    """The whole page, from a store as it stands."""
-    rows = store.rows()
+def study_page(store: StudyStore, stated_level: float | None = None) -> str:
+    """The whole page, from a store as it stands. `stated_level` is for older stores, which do not hold theirs."""
+    rows, confidence_level = store.rows(), store.level(stated_level)
     sections = [_hero(store, rows, confidence_level)]
     if rows:
         sections += [_charts(rows, confidence_level), _table(rows, confidence_level)]
-    sections.append(_made(store, rows))
+    sections.append(_made(store, rows, confidence_level, stated_level is not None))
     facts = {
         "kind": "privatile study",
         "format": 1,
@@ -39,21 +51,31 @@ def study_page(store: StudyStore, confidence_level: float = 0.95) -> str:
         "replications": store.replications,
         "cells": store.cells,
         "confidence_level": confidence_level,
-        "rows": [{name: finite_or_none(value) for name, value in row.items()} for row in rows[:MOST_ROWS]],
+        "rows": [plain_row(row) for row in rows[:MOST_ROWS]],
     }
     return document(store.title, sections, facts, ("save.js",))
 
 
-def write_study_page(path: Path, target: Path, confidence_level: float = 0.95) -> Path:
+def write_study_page(path: Path, target: Path, stated_level: float | None = None) -> Path:
     """Write the page of a study's store."""
     with StudyStore.open_existing(path) as store:
-        target.write_text(study_page(store, confidence_level), encoding="utf-8")
+        target.write_text(study_page(store, stated_level), encoding="utf-8")
     return target
 
 
-def finite_or_none(value: Any) -> Any:
-    """JSON knows no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for JSON, which knows no NaN: six significant digits, more than any Monte Carlo error leaves.
+
+    >>> plain_row({"coverage": 0.94921875, "coverage_beside": math.nan, "method": "C1"})
+    {'coverage': 0.949219, 'coverage_beside': None, 'method': 'C1'}
+    """
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def verdict(row: dict[str, Any], confidence_level: float) -> str:
@@ -64,90 +86,94 @@ def verdict(row: dict[str, Any], confidence_level: float) -> str:
     return "" if abs(apart) <= MARK_AT * error else "too low" if apart < 0 else "too high"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "cell"), counted(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def decimals(error: float) -> int:
+    """Digits behind the point that a number with this Monte Carlo error deserves: two of the error.
+
+    >>> decimals(0.00123), decimals(25.0), decimals(float("nan"))
+    (4, 0, 4)
+    """
+    return max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4
+
+
 def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     if not rows:
         return tag("header", tag("h1", store.title), tag("p", "No cell is finished yet."), class_="hero")
     coverages = [row["coverage"] for row in rows]
     low = sum(verdict(row, confidence_level) == "too low" for row in rows)
+    few = "no cell covers less" if not low else "1 cell covers less" if low == 1 else f"{low:,} cells cover less"
     ratio = statistics.median(row["rmse"] / row["bound"] for row in rows)
     return tag(
         "header",
         tag("h1", store.title),
-        tag("p", f"{statistics.median(coverages):.3f}", class_="big"),
-        tag("p", f"median coverage of {confidence_level:.0%} intervals", class_="interval"),
+        tag("p", f"{statistics.median(coverages):.1%}", class_="big"),
+        tag("p", f"median coverage of {100 * confidence_level:g}% intervals", class_="interval"),
         tag(
             "p",
-            f"Over {len(rows)} cells of {store.replications:,} replications the intervals cover {min(coverages):.3f} "
-            f"to {max(coverages):.3f} of the time; {low} cells cover less than they say by more than chance explains. "
-            f"The error is {ratio:.2f} times the least any method can reach (median).",
+            f"Over {counted(len(rows), 'cell')} of {store.replications:,} replications the intervals cover the truth "
+            f"{min(coverages):.1%} to {max(coverages):.1%} of the time; {few} than said by more than "
+            f"chance explains. The root mean squared error is {ratio:.2f} times the least that "
+            "any method can reach (median).",
             class_="sentence",
         ),
         class_="hero",
     )
 
 
-def _size_of(row: dict[str, Any]) -> tuple[str, float]:
-    for name in SIZES:
-        if name in row:
-            return name, float(row[name])
-    return "size", 1.0
-
-
-def _setting(row: dict[str, Any]) -> str:
-    labels = [
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in row.items()
-        if isinstance(value, str) and name not in (*SIZES, "method")
-    ]
-    return ", ".join(labels) or "all cells"
-
-
 def _charts(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
-    methods = list(dict.fromkeys(str(row.get("method", "all")) for row in rows))
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        settings.setdefault(_setting(row), []).append(row)
-    coverages = [row["coverage"] for row in rows]
-    ratios = [row["rmse"] / row["bound"] for row in rows]
-    lowest, highest = min(*coverages, confidence_level) - 0.02, min(1.0, max(*coverages, confidence_level) + 0.02)
     parts = []
-    for title, heights, rule, value, error in (
-        ("Coverage", (lowest, highest), confidence_level, "coverage", "coverage_error"),
-        ("Error, as a multiple of the efficiency bound", (0.0, min(max(ratios) * 1.05, 6.0)), 1.0, "", ""),
-    ):
-        panels = []
-        for setting, cells in settings.items():
-            lines = []
-            for method in methods:
-                points = [
-                    Point(_size_of(row)[1], row[value], row[error])
-                    if value
-                    else Point(_size_of(row)[1], row["rmse"] / row["bound"], row["mae_error"] / row["bound"])
-                    for row in cells
-                    if str(row.get("method", "all")) == method
-                ]
-                lines.append((method, sorted(points)))
-            panels.append(panel(setting, lines, heights, rule))
-        parts += [tag("h3", title), tag("div", *panels, class_="panels")]
-    name = _size_of(rows[0])[0]
+    several = len(sizes(rows)) > 1
+    for measure in MEASURES:
+        drawn, shown, at = (
+            panels(rows, measure), heights(rows, measure, confidence_level), rule(measure, confidence_level),
+        )  # fmt: skip
+        parts.append(tag("h3", TITLES[measure]))
+        if several:
+            parts.append(tag("div", *(panel(each.setting, each.lines, shown, at) for each in drawn), class_="panels"))
+        else:
+            parts.append(_dots(drawn, shown, at))
+    shared, name = shared_setting(rows), size_name(rows)
+    whose = (" of a client" if several else " a client") if name == "records" else ""
+    title = f"Against the number of {name}" if several else f"With {sizes(rows)[0]:,.0f} {name}"
     return tag(
         "section",
-        tag("h2", f"Against the number of {name}"),
-        key(methods),
+        tag("h2", title + whose),
+        tag("p", f"All cells have {shared}.") if shared else None,
+        key(methods(rows), dashes=several),
         *parts,
         tag("p", "Bars are two Monte Carlo standard errors each way; the dashed line is where a method should be."),
     )
 
 
+def _dots(drawn: Sequence[Panel], shown: tuple[float, float], at: float) -> Markup:
+    """A study of one size: a row a setting."""
+    rows = [
+        tag("tr", tag("th", each.setting, scope="row"), tag("td", dots(each.lines, shown, at), class_="dots"))
+        for each in drawn
+    ]
+    head = tag("tr", tag("th", "setting", scope="col"), tag("td", dots_axis(shown), class_="dots"))
+    return tag("table", tag("thead", head), tag("tbody", *rows), class_="settings")
+
+
 def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     labels = [name for name, value in rows[0].items() if isinstance(value, str)]
-    heads = [*labels, "coverage", "± MC", "", "MAE", "± MC", "bias", "mean width", "error / bound"]
+    heads = [*labels, "coverage", "", "mean abs. error", "bias", "mean width", "error / bound"]
     lines = []
     for row in rows[:MOST_ROWS]:
         mark = verdict(row, confidence_level)
         cells: list[Markup] = [tag("td", row[name]) for name in labels[1:]]
-        numbers = [f"{row['coverage']:.3f}", f"{row['coverage_error']:.3f}", mark, f"{row['mae']:.5f}"]
-        numbers += [f"{row['mae_error']:.5f}", f"{row['bias']:+.5f}", f"{row['width']:.4f}"]
+        numbers = [f"{row['coverage']:.3f} ± {row['coverage_error']:.3f}", mark]
+        digits = decimals(row["mae_error"])
+        numbers += [f"{row['mae']:.{digits}f} ± {row['mae_error']:.{digits}f}", f"{row['bias']:+.{digits}f}"]
+        numbers.append(f"{row['width']:.4g}")
         numbers.append(f"{row['rmse'] / row['bound']:.3f}")
         lines.append(
             tag(
@@ -162,9 +188,10 @@ def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     return tag(
         "section",
         tag("h2", "Every cell"),
+        tag("p", "After ± stands the Monte Carlo standard error.", class_="soft"),
         tag(
             "div",
-            tag("table", tag("thead", head), tag("tbody", *lines)),
+            tag("table", tag("thead", head), tag("tbody", *lines), class_="cells"),
             class_="scroll",
             tabindex="0",
             role="region",
@@ -174,7 +201,7 @@ def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     )
 
 
-def _made(store: StudyStore, rows: Sequence[dict[str, Any]]) -> Markup:
+def _made(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float, stated: bool) -> Markup:
     seconds = sum(row["seconds"] for row in rows)
     when = time.strftime("%Y-%m-%d", time.gmtime(store.created))
     return tag(
@@ -184,6 +211,13 @@ def _made(store: StudyStore, rows: Sequence[dict[str, Any]]) -> Markup:
             "p",
             f"privatile {__version__}, design {store.digest[:16]}…, {store.protocol} data, begun on {when}; "
             f"{len(rows)} of {store.cells} cells, {seconds:,.0f} s of computing.",
+        ),
+        None
+        if store.confidence_level is not None
+        else tag(
+            "p",
+            f"This store is of an older version and does not hold its confidence level: {confidence_level:g} was "
+            + ("given." if stated else "assumed."),
         ),
         tag("p", tag("button", "Save the data of this page as JSON", type="button", id="save-json", class_="screen")),
     )

@@ -48,7 +48,9 @@ class ThinPath:
             seen = np.concatenate([self.question_low, self.question_high])
         low, high = np.quantile(seen, [0.04, 0.96])
         if not math.isnan(self.low[-1]):
-            low, high = min(low, self.low[-1]), max(high, self.high[-1])
+            first, last = self.low[-1], self.high[-1]
+            reach = 2.5 * (last - first)  # early intervals may span the whole range
+            low, high = min(first, max(low, first - reach)), max(last, min(high, last + reach))
         room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
         return float(low - room), float(high + room)
 

@@ -80,6 +80,8 @@ class Study:
     seed: int
     protocol: Protocol
     entries: tuple[Entry, ...]
+    confidence_level: float = 0.95
+    """Of every cell's interval."""
 
     @property
     def digest(self) -> str:
@@ -193,7 +195,7 @@ def parse_study(
         if times > 1:
             notes.add(("grid",), f"the cell {', '.join(f'{k}={v}' for k, v in labels)} appears {times} times.")
     notes.finish()
-    return Study(str(raw.get("title", source)), repeats, seed, chosen, tuple(entries))
+    return Study(str(raw.get("title", source)), repeats, seed, chosen, tuple(entries), confidence)
 
 
 def _whole(notes: _Notes, raw: Mapping[str, Any], field: str, default: int, low: int, high: int) -> int:

@@ -14,15 +14,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from privatile.errors import StoreError
+from privatile.errors import InputError, StoreError
 from privatile.study.design import Entry, Study
 from privatile.study.engine import Summary
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 did not hold the confidence level; such a file can still be read, and learns it from its design."""
+OLDER_LEVEL = 0.95
+"""What a design has when it says nothing, and so what an older file is taken for."""
+FACTS = "title, digest, protocol, replications, seed, cells, created, confidence_level"
 SCHEMA = """
 CREATE TABLE study (format INTEGER NOT NULL, title TEXT NOT NULL, digest TEXT NOT NULL, protocol TEXT NOT NULL,
                     replications INTEGER NOT NULL, seed INTEGER NOT NULL, cells INTEGER NOT NULL,
-                    created REAL NOT NULL);
+                    created REAL NOT NULL, confidence_level REAL);
 CREATE TABLE result (place INTEGER PRIMARY KEY, labels TEXT NOT NULL, summary TEXT NOT NULL, seconds REAL NOT NULL,
                      at REAL NOT NULL);
 """
@@ -49,15 +53,17 @@ class StudyStore:
         self._connection = connection
         self.path = path
         try:
-            row = connection.execute(
-                "SELECT format, title, digest, protocol, replications, seed, cells, created FROM study"
-            ).fetchone()
-        except sqlite3.DatabaseError:
-            row = None
-        if row is None or row[0] != FORMAT:
+            version = connection.execute("SELECT format FROM study").fetchone()[0]
+            facts = FACTS if version != 1 else FACTS.replace("confidence_level", "NULL")
+            row = connection.execute(f"SELECT {facts} FROM study").fetchone()
+        except (sqlite3.DatabaseError, TypeError):
+            version, row = None, None
+        if row is None or version not in (1, FORMAT):
             connection.close()
             raise _no_store(path)
-        _, self.title, self.digest, self.protocol, self.replications, self.seed, self.cells, self.created = row
+        self.title, self.digest, self.protocol, self.replications, self.seed, self.cells, self.created = row[:7]
+        self.confidence_level: float | None = row[7]
+        """Of every cell's interval; none: an older file does not say."""
 
     @classmethod
     def open_for(cls, path: str | Path, study: Study) -> Self:
@@ -74,7 +80,10 @@ class StudyStore:
                 for statement in SCHEMA.split(";"):
                     connection.execute(statement)
                 facts = (study.title, study.digest, study.protocol, study.replications, study.seed, len(study.entries))
-                connection.execute("INSERT INTO study VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (FORMAT, *facts, time.time()))
+                connection.execute(
+                    "INSERT INTO study VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (FORMAT, *facts, time.time(), study.confidence_level),
+                )
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             raise StoreError(
@@ -87,7 +96,18 @@ class StudyStore:
                 f"the store {name} belongs to another design ({store.title!r}, {store.replications} replications, seed "
                 f"{store.seed}, {store.protocol} protocol). Give another file, or the design it was made with."
             )
+        if store.confidence_level is None:
+            store._learn(study.confidence_level)
         return store
+
+    def _learn(self, confidence_level: float) -> None:
+        """Bring an older file up to date: its design, which the digest has confirmed, knows the level."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        if self._connection.execute("SELECT format FROM study").fetchone()[0] == 1:  # no one else has done it meanwhile
+            self._connection.execute("ALTER TABLE study ADD COLUMN confidence_level REAL")
+            self._connection.execute("UPDATE study SET format = ?, confidence_level = ?", (FORMAT, confidence_level))
+        self._connection.execute("COMMIT")
+        self.confidence_level = confidence_level
 
     @classmethod
     def open_existing(cls, path: str | Path) -> Self:
@@ -96,6 +116,17 @@ class StudyStore:
             raise StoreError(f"there is no store {path}. `privatile study run DESIGN --store {path}` makes one.")
         address = f"{Path(path).resolve().as_uri()}?mode=ro"
         return cls(sqlite3.connect(address, uri=True, timeout=30.0), str(path))
+
+    def level(self, stated: float | None = None) -> float:
+        """The confidence level of the intervals. An older file does not hold it: then as stated, else 0.95."""
+        if self.confidence_level is None:
+            return OLDER_LEVEL if stated is None else stated
+        if stated not in (None, self.confidence_level):
+            raise InputError(
+                f"the intervals of {self.path} are for confidence level {self.confidence_level:g}, not {stated:g}. "
+                "Leave out --confidence-level; for another level run the design again with it."
+            )
+        return self.confidence_level
 
     def close(self) -> None:
         """Close the file."""

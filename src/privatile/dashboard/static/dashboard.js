@@ -52,6 +52,7 @@
       } else chart.update(path);
     }
     document.title = level.estimate == null ? "privatile" : `${format(level.estimate)} · privatile`;
+    caveats(level);
     target();
   }
 
@@ -94,6 +95,23 @@
     cell(client.weight.toFixed(4));
     cell(client.lying_rank == null ? "no bound" : `±${client.lying_rank.toFixed(3)} in rank`);
     return line;
+  }
+
+  function caveats(level) {
+    const key = JSON.stringify(level.caveats), list = at("caveats");
+    if (!level.caveats.length || list.dataset.key === key) return;
+    list.dataset.key = key;
+    list.replaceChildren(...level.caveats.map((caveat) => {
+      const item = document.createElement("li"), mark = document.createElement("span");
+      const title = document.createElement("b"), text = document.createElement("p");
+      item.className = caveat.status;
+      mark.className = "mark";
+      mark.textContent = caveat.status === "worry" ? "! look here" : "• note";
+      title.textContent = caveat.title;
+      text.textContent = caveat.text;
+      item.append(mark, title, text);
+      return item;
+    }));
   }
 
   const LOUD = new Set(["paused", "quarantined", "refused", "broker", "revoked", "forked", "impossible"]);

@@ -1,5 +1,5 @@
 "use strict";
-// One chart of a run: the running mean, its interval as a band, the question behind it. Drawn by uPlot; zoomed by
+// One chart of a run: the estimate, its interval as a band, the question behind it. Drawn by uPlot; zoomed by
 // dragging, by the buttons or by the keyboard. The visible range is written to the figure (data-from, data-to) and
 // said aloud through the readout.
 function privatileChart(figure, path, options) {
@@ -26,9 +26,12 @@ function privatileChart(figure, path, options) {
     seen.sort((a, b) => a - b);
     const cut = Math.floor(seen.length * 0.03);
     let low = seen[cut], high = seen[seen.length - 1 - cut];
-    for (const key of ["low", "high"]) {  // the last interval is always in sight
-      const column = data[key], last = column[column.length - 1];
-      if (last != null && x[x.length - 1] <= to) { low = Math.min(low, last); high = Math.max(high, last); }
+    let end = x.length - 1;
+    while (end > 0 && x[end] > to) end--;
+    if (data.low[end] != null) {  // the last interval in sight is the measure: early ones may span the whole range
+      const first = data.low[end], last = data.high[end], reach = 2.5 * (last - first);
+      low = Math.min(first, Math.max(low, first - reach));
+      high = Math.max(last, Math.min(high, last + reach));
     }
     const room = (high - low) * 0.12 || Math.abs(high) * 0.01 || 1;
     return [low - room, high + room];

@@ -1,0 +1,74 @@
+"""The words of a report are true for the run it is about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from privatile.report.findings import findings
+from privatile.report.method_words import how_read, looking
+from privatile.report.run_page import run_page
+from privatile.report.view import read_view
+from tests.made_runs import long_run
+from tests.report.test_caveats import made
+
+CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the questions"
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "unsaid"),
+    [
+        ({}, CURVE, MEAN),
+        ({"interval": "self-normalized"}, MEAN, CURVE),
+        ({"design": "paper-c1", "interval": "paper"}, MEAN, CURVE),
+        ({"design": "rounds"}, CURVE, MEAN),
+        ({"until_width": 12.0}, "at every look at once", MEAN),
+    ],
+)
+def test_the_chart_says_where_the_estimate_comes_from(
+    tmp_path: Path, options: dict[str, object], said: str, unsaid: str
+) -> None:
+    result = made(tmp_path / "run.db", **options)
+    page = run_page(read_view(tmp_path / "run.db"))
+    assert said in how_read(result)
+    assert said in page
+    assert unsaid not in page
+    averaged = "are averaged" in result.to_text() or "all of them averaged" in result.to_text()
+    assert averaged == (said == MEAN)
+    assert ("since then" in page) == (said == MEAN and "paper-c1" not in options.values())
+    assert ("voids its confidence" in page) == ("until_width" not in options)
+    assert ("The method:" in page) == ("paper-c1" in options.values())
+
+
+def test_a_run_that_stops_by_its_width_may_be_watched(tmp_path: Path) -> None:
+    made(tmp_path / "run.db", until_width=12.0)
+    view = read_view(tmp_path / "run.db")
+    assert view.done < view.planned
+    assert "at most 12 wide" in looking(view.spec)
+    assert f"<b>{view.done} of {view.planned}</b>" in run_page(view)
+
+
+def test_several_levels_are_told_apart(tmp_path: Path) -> None:
+    """Each level has its chart, its clients and its own remarks; what holds for all is said once."""
+    view = read_view(long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.5, 0.9)))
+    page = run_page(view)
+    assert page.count('class="clients"') == 3
+    for name in ("The lower quartile", "The median", "The 0.9 quantile"):
+        assert page.count(f'<th scope="row">{name}</th>') == 1
+    shared = [each for each in findings(view, view.levels[0]) if each.title == "No survey weights"]
+    assert len(shared) == 1
+    assert page.count(f"<p>{shared[0].text}</p>") == 1
+    facts = re.search(r'class="facts">(.*?)</table>', page, re.S)
+    assert facts is not None
+    assert facts[1].count('scope="col"') == 3
+    assert 'colspan="3"' in facts[1]
+
+
+def test_trouble_comes_first(tmp_path: Path) -> None:
+    view = read_view(long_run(tmp_path / "run.db", rounds=60))
+    marks = re.findall(r'<li class="(good|note|worry)">', run_page(view))
+    assert "worry" in marks
+    order = {"worry": 0, "good": 1, "note": 2}
+    assert [order[mark] for mark in marks] == sorted(order[mark] for mark in marks)
