@@ -148,6 +148,9 @@ def steps(runs: int, simulated: Simulate) -> Rows:
         yield "steps and gaps", f"{name} τ={level:g} I={info}", "missed without a warning", 1.0 - float(silently.mean())
 
 
+NAMES = ("coverage", "width / Wald", "error / bound", "warned")
+
+
 def silences(runs: int, simulated: Simulate) -> Rows:
     """Clients that fall silent for five rounds on average, through the estimator itself: a tenth, then three tenths."""
     del simulated
@@ -158,9 +161,8 @@ def silences(runs: int, simulated: Simulate) -> Rows:
             work = partial(silent_runs, cell, size, share=share, burst=5.0)
             parts = np.concatenate(list(pool.map(work, range(64))))[:runs]
             setting = f"{family} K=10 silent {100 * share:g}% of the rounds, 5 at a time"
-            for name, value in zip(
-                ("coverage", "width / Wald", "error / bound", "warned"), parts.mean(axis=0), strict=True
-            ):
+            parts[~np.isfinite(parts[:, 1]), 1] = np.nan  # unbounded intervals have no width to average
+            for name, value in zip(NAMES, np.nanmean(parts, axis=0), strict=True):
                 yield "silent clients", setting, name, float(value)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from privatile.auto import SUPPORTED
 from privatile.diagnostics import supported
 from privatile.study.calibration import Calibration
-from privatile.study.coverage import coverage_error
+from privatile.study.coverage import NEW, coverage_error
 from privatile.study.scores import Score
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")
@@ -17,18 +17,27 @@ COVERAGE_BAND = (0.935, 0.965)
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """The supported cells in three sentences."""
+    """The supported cells in three sentences, and one about laws that nothing was tuned on."""
     inside = [score for score in scores if supported(score.information)]
+    new = [score for score in inside if score.name.startswith(NEW)]
+    inside = [score for score in inside if score not in new]
     coverages, errors, widths = ([getattr(s, key) for s in inside] for key in ("coverage", "error", "width"))
     noise = max(coverage_error(score) for score in inside)
     fewest = min(score.runs for score in inside)
-    return (
+    words = (
         f"{len(inside)} supported cells (information {SUPPORTED:,.0f} or more), {fewest:,} runs or more each. Coverage "
         f"of the 95% interval: {min(coverages):.3f} to {max(coverages):.3f}, median {statistics.median(coverages):.3f} "
         f"(Monte Carlo standard error at most {noise:.4f}). Mean absolute error over the efficiency bound: median "
         f"{statistics.median(errors):.3f}, largest {max(errors):.3f}. Mean width over the oracle Wald interval: median "
         f"{statistics.median(widths):.3f}, largest {max(widths):.3f}."
     )
+    if new:
+        covered, wide = [score.coverage for score in new], [score.width for score in new]
+        words += (
+            f" In {len(new)} further cells, of families that nothing was tuned on, coverage runs from "
+            f"{min(covered):.3f} to {max(covered):.3f} and width from {min(wide):.3f} to {max(wide):.3f}."
+        )
+    return words
 
 
 def table(scores: Sequence[Score]) -> str:
