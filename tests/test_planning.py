@@ -43,7 +43,7 @@ def test_weights_cost_nothing_when_they_are_the_precise_ones() -> None:
 def test_inflation_falls_with_information_and_is_large_without() -> None:
     values = [inflation(info, 200) for info in (300, 1000, 10_000, 1e6)]
     assert values == sorted(values, reverse=True)
-    assert values[-1] == pytest.approx(1.03, abs=0.02)
+    assert values[-1] == pytest.approx(1.055, abs=0.02)  # the study finds 1.05 to 1.08
     assert inflation(1.0, 20) > 2.0
 
 
