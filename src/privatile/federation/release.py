@@ -85,7 +85,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "spent": _spent(study, store),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store, journal)},
             "coordinator": key.public.to_dict(),
-            "clients": _signers(store),
+            "clients": _signers(store, directory),
             "events": [[event.kind, event.client, event.round] for event in journal.events()],
         }
     finally:
@@ -108,11 +108,12 @@ def _spent(study: Study, store: RunStore) -> dict[str, Any]:
     }
 
 
-def _signers(store: RunStore) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for client, signer in store.query("SELECT DISTINCT client, signer FROM evidence ORDER BY client, signer"):
-        found.setdefault(client, []).append(signer)
-    return found
+def _signers(store: RunStore, directory: Directory) -> dict[str, list[str]]:
+    """The keys that signed a client's counts, and the one it has now: a key that came last may still countersign."""
+    found = {name: {keys.signer} for name, keys in directory.roster().clients.items()}
+    for client, signer in store.query("SELECT DISTINCT client, signer FROM evidence"):
+        found.setdefault(client, set()).add(signer)
+    return {client: sorted(signers) for client, signers in sorted(found.items())}
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:
@@ -226,9 +227,10 @@ def _check_countersignatures(checks: _Checks, record: dict[str, Any]) -> None:
     signatures = record["signatures"]["clients"]
     for client, entry in sorted(signatures.items()):
         known = record["body"].get("clients", {}).get(client, [])
-        good = isinstance(entry, dict) and entry.get("signer") in known
-        good = good and _verified(entry["signer"], record["body"], entry.get("signature"))
-        checks.say(f"client {client} has countersigned it", good)
+        named = isinstance(entry, dict) and entry.get("signer") in known
+        good = named and _verified(entry["signer"], record["body"], entry.get("signature"))
+        why = "the signature is not that of its key" if named else "its key is none of those the record names"
+        checks.say(f"client {client} has countersigned it", good, why)
     missing = sorted(set(record["body"]["study"]["clients"]) - set(signatures))
     if missing:
         checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
