@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import copy
 import json
 import shutil
@@ -13,9 +14,18 @@ from typing import Any
 
 import pytest
 
+from privatile.caveats import CENTRAL, SURVEY
 from privatile.errors import InputError
 from privatile.federation.keys import KeyPair
-from privatile.federation.release import canonical, countersign, read_record, release, verify_record, write_record
+from privatile.federation.release import (
+    SOFTWARE,
+    canonical,
+    countersign,
+    read_record,
+    release,
+    verify_record,
+    write_record,
+)
 from tests.federation.kit import Federation, make_study
 
 
@@ -72,8 +82,32 @@ def test_countersignatures(finished: Federation) -> None:
         lambda body: body.update(run="another"),
         lambda body: body["spent"]["site0"].update(records=1),
         lambda body: body["transcript"].update(digest="0" * 64),
+        lambda body: body["transcript"].update(rounds=14),
+        lambda body: body.update(finished=False),
+        lambda body: body["events"].insert(0, ["restored", "site0", 3]),
+        lambda body: body["results"][0].update(estimand="The median of something else"),
+        lambda body: body["results"][0]["clients"][0].update(weight=0.5),
+        lambda body: body["results"][0]["clients"][0].update(local_rank=0.1),
+        lambda body: body["results"][0].update(explanation=["All is well."]),
+        lambda body: body["results"][0].update(reviewed=True),
     ],
-    ids=["estimate", "interval", "caveats", "budget", "run", "spent", "digest"],
+    ids=[
+        "estimate",
+        "interval",
+        "caveats",
+        "budget",
+        "run",
+        "spent",
+        "digest",
+        "rounds",
+        "finished",
+        "events",
+        "estimand",
+        "weight",
+        "rank",
+        "explanation",
+        "more",
+    ],
 )
 @pytest.mark.parametrize("resigned", [False, True], ids=["as is", "signed again"])
 def test_tampering_with_the_record_is_found(
@@ -82,11 +116,98 @@ def test_tampering_with_the_record_is_found(
     record = copy.deepcopy(release(finished.directory))
     tamper(record["body"])
     if resigned:  # even the coordinator itself cannot: the counts say otherwise
-        import base64
-
-        signature = finished.directory.key().sign(canonical(record["body"]))
-        record["signatures"]["coordinator"] = base64.b64encode(signature).decode()
+        sign_again(finished, record)
     assert verify_record(record, finished.directory.store_file).failed
+
+
+def sign_again(federation: Federation, record: dict[str, Any]) -> None:
+    signature = federation.directory.key().sign(canonical(record["body"]))
+    record["signatures"]["coordinator"] = base64.b64encode(signature).decode()
+
+
+def as_of_old(record: dict[str, Any], software: str) -> dict[str, Any]:
+    """The record as a version would have made it that knew fewer caveats and called the estimand otherwise."""
+    old = copy.deepcopy(record)
+    del old["body"]["program"]
+    old["body"]["software"] = software
+    result = old["body"]["results"][0]
+    result["caveats"] = [one for one in result["caveats"] if one["code"] not in ("central", "survey-weights")]
+    result["estimand"] = "The middle of x"
+    return old
+
+
+@pytest.mark.parametrize(
+    ("software", "named"),
+    [
+        ("privatile 0.0.1", "privatile 0.0.1 made the record"),
+        (SOFTWARE, f"another build of {SOFTWARE} made the record"),
+        ("\x1b[2J", "an unnamed program made the record"),
+    ],
+)
+def test_words_of_another_version_are_shown_not_failed(finished: Federation, software: str, named: str) -> None:
+    record = release(finished.directory)
+    old = as_of_old(record, software)
+    sign_again(finished, old)
+    checked = verify_record(old, finished.directory.store_file)
+    assert checked.failed == ()
+    assert any("the estimate is the one the counts give" in text for text in checked.held)
+    assert any("the interval is the one the counts give" in text for text in checked.held)
+    assert not any("caveats" in text for text in checked.held)  # nothing is said to hold that was not seen to
+    told = [text for text in checked.not_checked if named in text]
+    assert [text.rpartition(": ")[2] for text in told] == ["caveats, estimand"]
+    added = [text for text in checked.not_checked if "that the record lacks and this program adds" in text]
+    assert [text.rpartition("adds: ")[2] for text in added] == [CENTRAL.text, SURVEY.text]
+    assert any(record["body"]["results"][0]["estimand"] in text for text in checked.not_checked)
+
+
+@pytest.mark.parametrize("tampered", ["estimate", "low", "records", "weight"])
+def test_another_version_excuses_no_number(finished: Federation, tampered: str) -> None:
+    old = as_of_old(release(finished.directory), "privatile 0.0.1")
+    result = old["body"]["results"][0]
+    holder = {"low": result["confidence_interval"], "weight": result["clients"][0]}.get(tampered, result)
+    holder[tampered] += 1
+    sign_again(finished, old)
+    failed = verify_record(old, finished.directory.store_file).failed
+    assert len(failed) == 1
+    word = {"estimate": "the estimate", "low": "the interval"}.get(tampered, "budgets")
+    assert failed[0].startswith(word)
+    if tampered in ("estimate", "low"):
+        assert failed[0].endswith("check it with the one that made it, privatile 0.0.1")
+
+
+def test_a_record_from_before_there_were_several_levels(finished: Federation) -> None:
+    old = as_of_old(release(finished.directory), "privatile 0.0.1")
+    (old["body"]["result"],) = old["body"].pop("results")
+    sign_again(finished, old)
+    assert verify_record(old, finished.directory.store_file).failed == ()
+    old["body"]["result"]["estimate"] += 1e-9
+    sign_again(finished, old)
+    assert len(verify_record(old, finished.directory.store_file).failed) == 1
+
+
+def test_words_that_have_not_changed_hold_whoever_made_them(finished: Federation) -> None:
+    record = release(finished.directory)
+    record["body"]["program"] = "0" * 64
+    sign_again(finished, record)
+    checked = verify_record(record, finished.directory.store_file)
+    assert checked.failed == ()
+    assert "estimand, method, caveats and all else it says are those of the run" in checked.held
+
+
+@pytest.mark.parametrize("junk", [None, 7, "x", [], [7], {}, {"site0": 7}, [{}]])
+def test_a_body_of_anything_fails_without_a_fall(finished: Federation, junk: object) -> None:
+    record = release(finished.directory)
+    for key in set(record["body"]) - {"privatile_release", "software", "program"}:
+        altered = copy.deepcopy(record)
+        altered["body"][key] = junk
+        altered["signatures"]["clients"] = {"site0": {"signer": "x", "signature": junk}, "site1": junk}
+        assert verify_record(altered, finished.directory.store_file).failed
+    for key in record["body"]["results"][0]:
+        altered = copy.deepcopy(record)
+        altered["body"]["results"][0][key] = junk
+        if altered == record:
+            continue
+        assert verify_record(altered, finished.directory.store_file).failed
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ class Accepted(NamedTuple):
 
     ones: tuple[int, ...]
     ledger: Link
+    signer: str
+    """The key that was good when the answer came in: it may be replaced or revoked before the round closes."""
     signature: bytes
 
 
@@ -91,22 +93,20 @@ class Collection:
                 answer.check(question)
         except ProtocolError as error:
             return Verdict("rejected", unquoted(error))
-        return self._enter(client, message, payload)
+        ones = tuple(answer.ones for answer in message.answers)
+        return self._enter(client, Accepted(ones, message.ledger, signer, payload.rpartition(b"\n")[2]))
 
-    def _enter(self, client: str, message: AnswerMessage, payload: bytes) -> Verdict:
-        accepted = Accepted(
-            tuple(answer.ones for answer in message.answers), message.ledger, payload.rpartition(b"\n")[2]
-        )
+    def _enter(self, client: str, accepted: Accepted) -> Verdict:
         before = self.answers.get(client)
         if before is not None:
             if (before.ones, before.ledger) == (accepted.ones, accepted.ledger):
                 return Verdict("duplicate")
             return Verdict("forked", "two different answers to one round: two copies of its ledger are in use")
         seen = self.links.get(client)
-        if seen is not None and message.ledger.sequence <= seen.sequence:
+        if seen is not None and accepted.ledger.sequence <= seen.sequence:
             return Verdict(
                 "forked",
-                f"its ledger stands at entry {message.ledger.sequence}, but entry {seen.sequence} was seen before: "
+                f"its ledger stands at entry {accepted.ledger.sequence}, but entry {seen.sequence} was seen before: "
                 "it was restored from a backup, or is one of two copies",
             )
         self.answers[client] = accepted

@@ -333,9 +333,7 @@ class CoordinatorService:
             [collection.answers[name].ones[place] if name in collection.answers else None for name in names]
             for place in range(len(collection.questions[names[0]]))
         ]
-        self._coordinator.accept(
-            counts, self._journal.evidence_rows(collection.round, collection.answers, self._reception.signers)
-        )
+        self._coordinator.accept(counts, self._journal.evidence_rows(collection.round, collection.answers))
         for name, accepted in collection.answers.items():
             self._reception.links[name] = accepted.ledger
         if self._paused_for:

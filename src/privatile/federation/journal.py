@@ -67,7 +67,7 @@ class Journal:
             raise StoreError(f"{self._store.path} holds a run, but not of a federation.")
         return str(kept[0][0]), str(kept[0][1])
 
-    def evidence_rows(self, number: int, answers: dict[str, Accepted], signers: dict[str, str]) -> list[Statement]:
+    def evidence_rows(self, number: int, answers: dict[str, Accepted]) -> list[Statement]:
         """What one round adds, for the round's own transaction."""
         rows: list[Statement] = []
         for client, accepted in answers.items():
@@ -75,7 +75,7 @@ class Journal:
             rows.append(
                 (
                     "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
-                    (number, client, *link, signers[client], accepted.signature.decode("ascii")),
+                    (number, client, *link, accepted.signer, accepted.signature.decode("ascii")),
                 )
             )
             rows.append(("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, *link)))

@@ -14,13 +14,13 @@ import binascii
 import hashlib
 import itertools
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privatile import __version__
 from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.federation.comparison import compare, program
 from privatile.federation.directory import Directory, replace_file
 from privatile.federation.journal import Journal
 from privatile.federation.keys import KeyPair, PublicKeys, verify
@@ -32,8 +32,7 @@ from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 
 FORMAT = 1
-SAME = 1e-9
-"""Relative difference allowed to an interval recomputed on another machine; the estimate itself must be identical."""
+SOFTWARE = f"privatile {__version__}"
 
 
 class VerificationFailed(PrivatileError):
@@ -76,7 +75,8 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
         key = directory.key()
         body = {
             "privatile_release": FORMAT,
-            "software": f"privatile {__version__}",
+            "software": SOFTWARE,
+            "program": program(),
             "study": study.to_dict(),
             "study_hash": study.digest,
             "run": store.run,
@@ -85,8 +85,8 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "spent": _spent(study, store),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store, journal)},
             "coordinator": key.public.to_dict(),
-            "clients": _signers(store),
-            "events": [[event.kind, event.client, event.round] for event in journal.events()],
+            "clients": _signers(store, directory),
+            "events": _events(journal),
         }
     finally:
         store.close()
@@ -108,11 +108,16 @@ def _spent(study: Study, store: RunStore) -> dict[str, Any]:
     }
 
 
-def _signers(store: RunStore) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for client, signer in store.query("SELECT DISTINCT client, signer FROM evidence ORDER BY client, signer"):
-        found.setdefault(client, []).append(signer)
-    return found
+def _signers(store: RunStore, directory: Directory) -> dict[str, list[str]]:
+    """The keys that signed a client's counts, and the one it has now: a key that came last may still countersign."""
+    found = {name: {keys.signer} for name, keys in directory.roster().clients.items()}
+    for client, signer in store.query("SELECT DISTINCT client, signer FROM evidence"):
+        found.setdefault(client, set()).add(signer)
+    return {client: sorted(signers) for client, signers in sorted(found.items())}
+
+
+def _events(journal: Journal) -> list[list[Any]]:
+    return [[event.kind, event.client, event.round] for event in journal.events()]
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:
@@ -210,6 +215,17 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     return _done(checks)
 
 
+def _part(body: dict[str, Any], key: str) -> dict[str, Any]:
+    """A part of a body that may hold anything."""
+    part = body.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _keys(body: dict[str, Any], client: str) -> list[Any]:
+    keys = _part(body, "clients").get(client)
+    return keys if isinstance(keys, list) else []
+
+
 def _done(checks: _Checks) -> Checked:
     return Checked(tuple(checks.held), tuple(checks.failed), tuple(checks.not_checked))
 
@@ -225,10 +241,11 @@ def _verified(signer: str, body: object, signature: object) -> bool:
 def _check_countersignatures(checks: _Checks, record: dict[str, Any]) -> None:
     signatures = record["signatures"]["clients"]
     for client, entry in sorted(signatures.items()):
-        known = record["body"].get("clients", {}).get(client, [])
-        good = isinstance(entry, dict) and entry.get("signer") in known
-        good = good and _verified(entry["signer"], record["body"], entry.get("signature"))
-        checks.say(f"client {client} has countersigned it", good)
+        known = _keys(record["body"], client)
+        named = isinstance(entry, dict) and entry.get("signer") in known
+        good = named and _verified(entry["signer"], record["body"], entry.get("signature"))
+        why = "the signature is not that of its key" if named else "its key is none of those the record names"
+        checks.say(f"client {client} has countersigned it", good, why)
     missing = sorted(set(record["body"]["study"]["clients"]) - set(signatures))
     if missing:
         checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
@@ -246,15 +263,23 @@ def _check_transcript(checks: _Checks, body: dict[str, Any], study: Study, path:
         if not checks.say("the run's file is of this study", same):
             return
         digest = transcript_digest(store, journal)
-        checks.say("the run's file is the one the record names", digest == body.get("transcript", {}).get("digest"))
+        checks.say("the run's file is the one the record names", digest == _part(body, "transcript").get("digest"))
         _check_evidence(checks, body, study, store)
         try:
-            results = Coordinator(store).results()
+            coordinator = Coordinator(store)
+            results = coordinator.results()
         except PrivatileError as error:
             checks.say("the counts replay", False, str(error))
             return
         _check_results(checks, body, results)
         checks.say("what was spent is what the counts say", _spent(study, store) == body.get("spent"))
+        ended = (store.finished is not None, coordinator.done)
+        told = (body.get("finished"), _part(body, "transcript").get("rounds"))
+        checks.say("it ended as the record says, after as many rounds", ended == told)
+        # What happened after the release stands in the file alone.
+        events, seen = body.get("events"), _events(journal)
+        same = isinstance(events, list) and seen[: len(events)] == events
+        checks.say("the events are those of the run's file", same)
     finally:
         store.close()
 
@@ -276,7 +301,6 @@ def _check_evidence(checks: _Checks, body: dict[str, Any], study: Study, store: 
     unsigned = [key for key in counts if key not in evidence]
     checks.say("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
     checks.say("no signature is left over", set(evidence) <= set(counts))
-    allowed = body.get("clients", {})
     bad = 0
     for (number, client), told in counts.items():
         if (number, client) not in evidence:
@@ -285,14 +309,14 @@ def _check_evidence(checks: _Checks, body: dict[str, Any], study: Study, store: 
         answers = tuple(Answer(study.run, number, client, level, ones) for level, ones in told)
         signed = AnswerMessage(study.digest, answers, Link(sequence, head)).text()
         try:
-            good = signer in allowed.get(client, []) and verify(
-                signer, signed, base64.b64decode(signature, validate=True)
-            )
+            good = signer in _keys(body, client) and verify(signer, signed, base64.b64decode(signature, validate=True))
         except (binascii.Error, ValueError):
             good = False
         bad += not good
     checks.say(f"all {len(counts):,} signatures of clients hold", not bad, f"{bad} do not")
-    restored = {client for kind, client, _ in body.get("events", []) if kind == "restored"}
+    events = body["events"] if isinstance(body.get("events"), list) else []
+    declared = [event[1:2] for event in events if isinstance(event, list) and event[:1] == ["restored"]]
+    restored = {client for client in study.clients if [client] in declared}
     broken = []
     for client in study.clients:
         line = [evidence[key][0] for key in sorted(evidence) if key[1] == client]
@@ -303,37 +327,44 @@ def _check_evidence(checks: _Checks, body: dict[str, Any], study: Study, store: 
         checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
 
 
+def _named(software: object) -> str:
+    if not isinstance(software, str) or not software.isprintable() or len(software) > 80:
+        return "an unnamed program"
+    return f"another build of {software}" if software == SOFTWARE else software
+
+
 def _check_results(checks: _Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
-    told = body.get("results")
+    maker = "" if body.get("program") == program() else _named(body.get("software"))
+    # Before a study could have several levels, a record held the one result by itself.
+    told = [body["result"]] if "result" in body and "results" not in body else body.get("results")
     if not isinstance(told, list) or len(told) != len(results) or not all(isinstance(one, dict) for one in told):
         checks.say("the record has one result a level", False)
         return
     for one, result in zip(told, results, strict=True):
-        _check_result(checks, one, result, f" at level {result.level:g}" if len(results) > 1 else "")
+        _check_result(checks, one, result, f" at level {result.level:g}" if len(results) > 1 else "", maker)
 
 
-def _check_result(checks: _Checks, told: dict[str, Any], result: QuantileResult, where: str) -> None:
+def _check_result(checks: _Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
+    """`maker` names the other program that made the record; empty where it was this one."""
     mine = json.loads(canonical(result.to_dict()))
-    same = told.get("estimate") == mine["estimate"]
-    checks.say(f"the estimate{where} is the one the counts give, to the last bit", same)
-    ends = told.get("confidence_interval")
-    close = isinstance(ends, dict) and all(
-        isinstance(ends.get(end), int | float)
-        and math.isclose(ends[end], mine["confidence_interval"][end], rel_tol=SAME, abs_tol=SAME)
-        for end in ("low", "high")
+    found = compare(told, mine)
+    why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
+    checks.say(f"the estimate{where} is the one the counts give, to the last bit", found.estimate, why)
+    checks.say(f"the interval{where} is the one the counts give", found.interval, why)
+    checks.say(
+        f"budgets, weights, levels and numbers of records{where} are those of the run",
+        not found.settings,
+        ", ".join(found.settings),
     )
-    checks.say(f"the interval{where} is the one the counts give", close)
-    rest = (
-        "estimand",
-        "method",
-        "caveats",
-        "rounds",
-        "records",
-        "level",
-        "confidence_level",
-        "epsilon",
-        "run",
-        "target",
+    words = f"estimand, method, caveats and all else it says{where}"
+    if not found.words or not maker:
+        checks.say(f"{words} are those of the run", not found.words, ", ".join(found.words))
+        return
+    checks.not_checked.append(
+        f"{words}: {maker} made the record, and this program words differently: {', '.join(found.words)}"
     )
-    differ = [key for key in rest if told.get(key) != mine.get(key)]
-    checks.say(f"estimand, method, budget and caveats{where} are those of the run", not differ, ", ".join(differ))
+    if "estimand" in found.words:
+        checks.not_checked.append(f"the estimand{where}; this program calls it: {mine['estimand']}")
+    checks.not_checked += [
+        f"a caveat{where} that the record lacks and this program adds: {one}" for one in found.untold
+    ]
