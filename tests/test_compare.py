@@ -29,6 +29,18 @@ def test_the_p_value_inverts_the_displayed_interval(pair: tuple[QuantileResult, 
     assert inside == (made.p_value > 0.05)
 
 
+def test_that_people_are_disjoint_is_a_statement_and_shared_clients_are_named(
+    pair: tuple[QuantileResult, QuantileResult],
+) -> None:
+    made = compare(*pair, disjoint=True)
+    assert [text[:22] for text in made.caveats] == ["That no person is in b"]
+    sites = {name: np.random.default_rng(5).normal(50, 10, 4000) for name in ("oslo", "bergen")}
+    two = [estimate(sites, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=seed) for seed in (1, 2)]
+    shared = compare(two[0], two[1], disjoint=True)
+    assert "Both runs name bergen, oslo among their clients" in shared.to_text()
+    assert shared.to_dict()["caveats"] == shared.caveats
+
+
 def test_the_difference_is_wider_than_either_and_narrower_than_both(
     pair: tuple[QuantileResult, QuantileResult],
 ) -> None:

@@ -39,6 +39,7 @@ class Comparison:
             "confidence_interval": {"low": low, "high": high},
             "confidence_level": self.confidence_level,
             "p_value": self.p_value,
+            "caveats": self.caveats,
             "first": self.first.to_dict(),
             "second": self.second.to_dict(),
         }
@@ -62,9 +63,26 @@ class Comparison:
                 f"{significant(low, width)} to {significant(high, width)}. The p-value of no difference is {p_value}.",
                 "",
                 "Beware:",
-                *(f"- {text}" for text in self._caveats()),
+                *(f"- {text}" for text in (*self.caveats, *self._caveats())),
             ]
         )
+
+    @property
+    def caveats(self) -> list[str]:
+        """What a reader of the difference must know beside the caveats of its parts."""
+        found = ["That no person is in both runs is the user's statement; it was not checked."]
+        names = [
+            {client.name for client in result.clients if len(result.clients) > 1}
+            for result in (self.first, self.second)
+        ]
+        both = sorted(names[0] & names[1])
+        if both:
+            shown = ", ".join(both[:5]) + (", …" if len(both) > 5 else "")
+            found.append(
+                f"Both runs name {shown} among their clients: if the same people were asked twice, the difference looks "
+                "surer than it is."
+            )
+        return found
 
     def _caveats(self) -> list[str]:
         """Of both results; one that holds for one of them only says for which."""

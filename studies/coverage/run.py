@@ -1,7 +1,8 @@
 """Score the cells of cells.toml and fill docs/intervals.md anew: python studies/coverage/run.py [--runs N]
 [--device cuda].
 
-A cell that results.csv holds already is not run again; --page only fills the page.
+A cell that results.csv holds already, with as many runs, is not run again; --page only fills the page. To check the
+study without touching it: --results another.csv, which fills no page.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> None:
             block_size=chosen.runs if on_gpu else BLOCK,
             simulated=gpu.simulate if on_gpu else on_processor,
         )
-    if step == 1:
+    if step == 1 and chosen.results == HERE / "results.csv":
         known = scored(chosen.results)
         scores = [known[cell.name] for cell in cells if cell.name in known]
         page = DOCS / "intervals.md"
