@@ -79,8 +79,8 @@ class Comparison:
         if both:
             shown = ", ".join(both[:5]) + (", …" if len(both) > 5 else "")
             found.append(
-                f"Both runs name {shown} among their clients: if the same people were asked twice, the difference looks "
-                "surer than it is."
+                f"Both runs name {shown} among their clients: if the same people were asked twice, the difference "
+                "looks surer than it is."
             )
         return found
 
