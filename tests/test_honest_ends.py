@@ -109,3 +109,25 @@ def test_ends_without_a_unit_are_certain_of_nothing_but_their_centre() -> None:
     still = Ends.of("still", 2.0, 0.0, lambda level: (2.0, 2.0))
     assert still.test(2.0) == (0.0, 1.0)
     assert still.test(3.0) == (-math.inf, 0.0)
+
+
+def test_a_generous_range_is_no_reason_to_doubt_an_estimate_near_its_end() -> None:
+    incomes = {"all": np.random.default_rng(1).lognormal(math.log(50_000), 0.5, 60_000)}
+    wide = estimate(incomes, q=0.5, epsilon=2, range=(0, 1e7), simulate=True, rng=1)
+    assert "range" not in {caveat.code for caveat in wide.caveats}
+    narrow = estimate(incomes, q=0.5, epsilon=2, range=(0, 20_000), simulate=True, rng=1)
+    assert "range" in {caveat.code for caveat in narrow.caveats}
+
+
+def test_a_schedule_whose_approach_is_averaged_is_not_taken_for_a_step() -> None:
+    smooth = {"all": np.random.default_rng(2).normal(0, 1, 10_000)}
+    got = estimate(smooth, q=0.5, epsilon=2, range=(-10, 40), design="paper-c5", mode="cohort", simulate=True, rng=2)
+    assert "misfit" not in {caveat.code for caveat in got.caveats}
+
+
+def test_the_anytime_interval_holds_the_estimate_also_where_the_slope_is_held() -> None:
+    for seed in range(4):
+        counts = {"all": np.random.default_rng(seed).poisson(1.0, 20_000).astype(float)}
+        got = estimate(counts, q=0.5, epsilon=1, range=(-1, 50), simulate=True, rng=seed)
+        assert got.anytime is not None
+        assert got.anytime.low <= got.estimate <= got.anytime.high

@@ -15,7 +15,7 @@ from privatile.result import Caveat, ConfidenceInterval
 from privatile.scale import working_range
 
 NEAR_END = 0.01
-"""An estimate within this share of the working range from an end is as good as stuck there."""
+"""An estimate this share of the working range from an end, its interval reaching it, is as good as stuck there."""
 
 PERSON = Caveat(
     "person",
@@ -36,8 +36,9 @@ def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) 
     """What a careful reader of this result must know."""
     found = []
     low, high = working_range(plan.scale)
-    near = NEAR_END * (high - low)
-    for stuck, word in ((inference.center <= low + near, "lower"), (inference.center >= high - near, "upper")):
+    near, (first, last) = NEAR_END * (high - low), inference.interval(spec.confidence_level)
+    at_low, at_high = inference.center <= low + near and first <= low, inference.center >= high - near and last >= high
+    for stuck, word in ((at_low, "lower"), (at_high, "upper")):
         if stuck:
             found.append(
                 Caveat(

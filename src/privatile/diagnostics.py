@@ -138,8 +138,8 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
             Caveat(
                 "misfit",
                 "The answers do not follow a smooth curve near the quantile: heaped or whole-number values, an atom, "
-                "or a gap. The interval was widened to the questions that bracket the quantile. For heaps try --dither "
-                "WIDTH, as wide as the values are apart (1 for whole numbers).",
+                "or a gap. The default interval is widened to the questions that bracket the quantile. For heaps try "
+                "--dither WIDTH, as wide as the values are apart (1 for whole numbers).",
             )
         )
     elif curve.suspect:

@@ -50,6 +50,8 @@ class Curve(NamedTuple):
     """Whether they may not."""
     misfit: float
     """χ² of the answers about the curve."""
+    file_share: float
+    """Share of the variance left where the file itself is the target; 1 for a population."""
     bracket: Inference
     """The questions between which the quantile lies, whatever the distribution."""
 
@@ -84,6 +86,7 @@ def plug_in(
     # Answers that stood in for silent clients repeat their noise; the fit has weighed them as fresh, by 1/noise.
     standing = noise[len(noise) - rounds :]
     repeated = float((trajectory.weights / standing**2).sum() / (1.0 / standing).sum())
+    fit = fit._replace(misfit=fit.misfit / repeated, lean=fit.lean / math.sqrt(repeated))
     kept = 1.0
     if file:
         # Mean distance of the questions that count, probes included, in rank.
@@ -107,6 +110,7 @@ def plug_in(
         smooth=smooth,
         suspect=bool(fit.suspect[0]),
         misfit=float(fit.misfit[0]),
+        file_share=kept,
         bracket=Ends.of("bracketing questions", center, error, bracket.ends),
     )
 

@@ -150,10 +150,13 @@ def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
     """The confidence sequence at this look: honest however often it is looked at, and wherever the run stops."""
     time = sum(state.asked) / sum(client.records for client in plan.clients)
     law = SequenceLaw(min(time, 1.0), curve.slope_error)
-    sequence = Inference("anytime", curve.inference.center, curve.inference.unit, law.quantile, law.tail)
-    if curve.smooth and not curve.held:
+    # A file as the target narrows the end of a run more than its beginning: the sequence keeps a population's noise.
+    unit = curve.inference.unit / math.sqrt(curve.file_share)
+    sequence = Inference("anytime", curve.inference.center, unit, law.quantile, law.tail)
+    if not curve.suspect and not curve.held:
         return sequence
-    return wider(sequence.center, (sequence, curve.bracket), "anytime")
+    center = state.averages.estimate if curve.held else sequence.center
+    return wider(center, (sequence, curve.bracket), "anytime")
 
 
 def kept_inside(inference: Inference, plan: Plan) -> Inference:

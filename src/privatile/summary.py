@@ -63,8 +63,7 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         caveats=(
             *found.caveats,
             *reachable(spec, plan, state, interval),
-            *heaped(spec, interval),
-            *unbounded(plan, interval),
+            *(unbounded(plan, interval) or heaped(spec, interval)),
             *caveats(spec, plan, state, alone),
         ),
         run=run,

@@ -1,4 +1,4 @@
-"""The interval a result shows, for thousands of runs at once: the rules of `summary.read`, defaults everywhere.
+"""The interval a result shows, for thousands of runs at once: the rules of `reading.read`, defaults everywhere.
 
 The plug-in interval where its diagnostics hold; elsewhere the hull with the self-normalised one and, where the answers
 do not follow a smooth curve, with the questions that bracket the quantile.
