@@ -165,6 +165,23 @@ def test_a_dry_run_spends_nothing(home: Path) -> None:
     assert reach["expected_half_width_in_rank"][0] / least == pytest.approx(1.3, rel=1e-3)
 
 
+def test_a_dry_run_says_what_the_result_would_say_of_its_support(home: Path) -> None:
+    (home / "many.csv").write_text("score\n" + "\n".join(str(i % 97 + i / 12_000) for i in range(12_000)) + "\n")
+    enough = ("estimate", "many.csv", "--value", "score", "--range", 0, 100, "--epsilon", 5, "--dry-run")
+    assert ": enough." in privatile(home, *enough).stdout
+    assert json.loads(privatile(home, *enough, "--json").stdout)["caveats"] == []
+    options = (*BASE, "--epsilon", 1, "--q", 0.1, "--q", 0.5)
+    shown = json.loads(privatile(home, *options, "--dry-run", "--json").stdout)
+    text = privatile(home, *options, "--dry-run").stdout
+    results = json.loads(privatile(home, *options, "--json").stdout)
+    assert shown["information"] == [result["information"] for result in results]
+    said = [caveat for result in results for caveat in result["caveats"] if caveat["code"] == "support"]
+    assert len(said) == 2
+    assert [caveat["text"] for caveat in shown["caveats"]] == [caveat["text"] for caveat in said]
+    assert [caveat["level"] for caveat in shown["caveats"]] == [0.1, 0.5]
+    assert all(f"Beware: {caveat['text']}" in text for caveat in said)
+
+
 def test_persons_are_the_unit_when_named(home: Path) -> None:
     text = (home / "data.csv").read_text()
     repeated = text + "\n".join(line for line in text.splitlines()[1:501]) + "\n"
