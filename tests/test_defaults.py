@@ -8,7 +8,7 @@ import pytest
 from privatile.api import estimate
 from privatile.errors import InputError
 from privatile.rearrangement import rearranged
-from privatile.result import ConfidenceInterval, QuantileResult
+from privatile.result import ConfidenceInterval, QuantileResult, Row
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),
@@ -18,6 +18,10 @@ DATA = {
 
 def codes(result: QuantileResult) -> set[str]:
     return {caveat.code for caveat in result.caveats}
+
+
+def fact(result: QuantileResult, key: str) -> Row:
+    return next(row for row in result.diagnostics if row.key == key)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +65,16 @@ def test_the_anytime_interval_is_wider_and_stops_a_run(result: QuantileResult) -
     far = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, until_width=1e-3)
     assert far.records == 18_000
     assert "out-of-reach" in codes(far)
+    # Information is of those who were asked, all of them in a complete run; what vouches for the run is what it had.
+    whole = fact(result, "information")
+    assert fact(far, "information").value == whole.value
+    assert fact(far, "information").text == whole.text
+    asked = fact(short, "information")
+    noise = sum((c.weight / c.truth_rate) ** 2 / (4 * c.asked) for c in short.clients)
+    assert asked.value == pytest.approx(0.25**2 / noise)
+    assert asked.value < whole.value
+    assert f"{whole.value:,.0f} in all records" in asked.text
+    assert ("support" in codes(short)) == ("support" in codes(result))
 
 
 def test_simultaneous_intervals_are_wider_and_their_p_values_larger() -> None:

@@ -8,6 +8,8 @@ enough. Below, or where the run itself shows trouble, the result says so.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered
 from privatile.curve import SUSPECT_MISFIT
-from privatile.estimator import Plan, RoundState
+from privatile.estimator import Client, Plan, RoundState
 from privatile.inference import Trajectory
 from privatile.linear_model import relaxations
 from privatile.plug_in import LARGEST_SLOPE_ERROR, Curve
@@ -57,11 +59,13 @@ def troubled(
     return unsure | (not supported(have))
 
 
-def diagnose(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> Diagnosis:
-    """All that can be read from plan, state and fit."""
-    rows: list[Row] = []
-    caveats: list[Caveat] = []
-    _support(plan, rows, caveats)
+def diagnose(
+    plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None, stops_early: bool = False
+) -> Diagnosis:
+    """All that can be read from plan, state and fit; stops_early: the run leaves records unasked when it may."""
+    support = support_of(plan.level, plan.clients, state.asked if stops_early else None)
+    rows: list[Row] = [support.row]
+    caveats: list[Caveat] = list(support.caveats)
     if isinstance(plan, AutoPlan):
         _stages(plan, state, rows, caveats)
     if curve is not None:
@@ -70,24 +74,43 @@ def diagnose(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve
     return Diagnosis(tuple(rows), tuple(caveats))
 
 
-def _support(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:
-    have = information(plan.level, pooled_noise(plan.clients))
-    enough = supported(have)
-    words = f"{have:,.0f}: " + ("enough" if enough else f"too little, {SUPPORTED:,.0f} are needed")
-    rows.append(Row("information", "information", have, words))
-    if not enough:
-        more = SUPPORTED / have
-        cure = f"{two_digits(more)} times the records"
-        # A truth rate ends at 1: beyond, only records help.
-        if math.sqrt(more) * max(client.mechanism.truth_rate for client in plan.clients) < 1.0:
-            cure += f", or truth rates {two_digits(math.sqrt(more))} times as large"
-        caveats.append(
-            Caveat(
-                "support",
-                f"Too little information for this level: {have:,.0f} where the coverage study vouches from "
-                f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure}.",
-            )
-        )
+class Support(NamedTuple):
+    """Whether the coverage study vouches for one level of a run: known before anyone is asked."""
+
+    row: Row
+    caveats: tuple[Caveat, ...]
+
+
+def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | None = None) -> Support:
+    """Information and, where it is too little, the caveat.
+
+    A run that stops by its width has `asked` fewer than there are: the row then tells what those gave. What the study
+    vouches for stays a matter of all records, because it scores such runs by their anytime interval wherever they stop
+    (stopped with a third of I = 3,000, it covers: docs/intervals.md, Until-width).
+    """
+    planned = information(level, pooled_noise(clients))
+    enough = supported(planned)
+    verdict = "enough" if enough else f"too little, {SUPPORTED:,.0f} are needed"
+    have, words = planned, f"{planned:,.0f}: {verdict}"
+    if asked is not None and any(count < client.records for count, client in zip(asked, clients, strict=True)):
+        have = 0.0
+        if all(asked):
+            answered = [replace(client, records=count) for client, count in zip(clients, asked, strict=True)]
+            have = information(level, pooled_noise(answered))
+        words = f"{have:,.0f} from those asked; {planned:,.0f} in all records: {verdict}"
+    row = Row("information", "information", have, words)
+    if enough:
+        return Support(row, ())
+    more = SUPPORTED / planned
+    cure = f"{two_digits(more)} times the records"
+    # A truth rate ends at 1: beyond, only records help.
+    if math.sqrt(more) * max(client.mechanism.truth_rate for client in clients) < 1.0:
+        cure += f", or truth rates {two_digits(math.sqrt(more))} times as large"
+    text = (
+        f"Too little information for this level: {planned:,.0f} where the coverage study vouches from "
+        f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure}."
+    )
+    return Support(row, (Caveat("support", text),))
 
 
 def two_digits(value: float) -> str:

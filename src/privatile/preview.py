@@ -13,6 +13,7 @@ from typing import Any
 
 from privatile.auto import AutoPlan
 from privatile.critical import critical_value
+from privatile.diagnostics import Support, support_of
 from privatile.planning import inflation
 from privatile.result import epsilon_text, finite
 from privatile.spec import RunSpec
@@ -28,6 +29,8 @@ class Preview:
     spec: RunSpec
     rank_half_widths: tuple[float, ...]
     rounds: tuple[int, ...]
+    support: tuple[Support, ...]
+    """Of each level, in the words that its result will use."""
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
@@ -36,6 +39,12 @@ class Preview:
             "levels": list(self.spec.levels),
             "expected_half_width_in_rank": list(self.rank_half_widths),
             "rounds": list(self.rounds),
+            "information": [support.row.value for support in self.support],
+            "caveats": [
+                {"level": level, "code": caveat.code, "text": caveat.text}
+                for level, support in zip(self.spec.levels, self.support, strict=True)
+                for caveat in support.caveats
+            ],
             "confidence_level": self.spec.confidence_level,
             "clients": [
                 {
@@ -61,13 +70,16 @@ class Preview:
             epsilon = epsilon_text(client.mechanism.epsilon)
             lines.append(f"{client.name:<{gap}}  {client.records:>12,}  {epsilon:>8}  {client.weight:>8.4f}")
         lines.append("")
-        for level, reach, rounds in zip(spec.levels, self.rank_half_widths, self.rounds, strict=True):
+        for level, reach, rounds, support in zip(
+            spec.levels, self.rank_half_widths, self.rounds, self.support, strict=True
+        ):
             low, high = max(0.0, level - reach), min(1.0, level + reach)
             percent = f"{100 * spec.confidence_level:g}%"
             lines.append(
                 f"level {level:g}: {rounds} rounds; the {percent} interval would reach from about the {low:.4f} to the "
-                f"{high:.4f} quantile."
+                f"{high:.4f} quantile. {support.row.label.capitalize()} {support.row.text}."
             )
+            lines += [f"Beware: {caveat.text}" for caveat in support.caveats]
         return "\n".join(lines)
 
 
@@ -80,7 +92,7 @@ def preview(spec: RunSpec) -> Preview:
         constant = [1] * 1000
         at = float(critical_value(constant, spec.confidence_level)) / float(critical_value(constant, 0.95))
         cost *= at * NormalDist().inv_cdf(0.975) / z
-    reaches, rounds = [], []
+    reaches, rounds, support = [], [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
         error = math.sqrt(
@@ -94,4 +106,5 @@ def preview(spec: RunSpec) -> Preview:
             factor = cost
         reaches.append(factor * z * error)
         rounds.append(plan.rounds)
-    return Preview(spec, tuple(reaches), tuple(rounds))
+        support.append(support_of(plan.level, plan.clients))
+    return Preview(spec, tuple(reaches), tuple(rounds), tuple(support))

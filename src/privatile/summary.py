@@ -41,7 +41,7 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
             plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True
         )
     )
-    found = diagnose(plan, state, trajectory, curve)
+    found = diagnose(plan, state, trajectory, curve, stops_early=spec.until_width is not None)
     anytime = None
     if curve is not None:
         sequence = kept_inside(jointly(watched(curve, plan, state), spec.joint), plan)

@@ -56,6 +56,9 @@ def test_one_command_gives_estimate_interval_and_budget(home: Path) -> None:
     assert re.search(r"95% interval +\d+\.\d+ … \d+\.\d+", done.stdout)
     assert "central" in done.stdout
     assert "survey weights are not supported" in done.stdout
+    # The people are spent and the result is nowhere: it is said, apart from what may be read by a program.
+    assert "--save run.db" in done.stderr
+    assert "--save" not in done.stdout
 
 
 def test_json_and_a_toml_study_say_the_same(home: Path) -> None:
@@ -125,6 +128,7 @@ def test_a_saved_run_is_shown_again_without_asking(home: Path) -> None:
     options = (*BASE, "--epsilon", 1, "--save", "run.db", "--json")
     first, second = privatile(home, *options), privatile(home, *options)
     assert first.stdout == second.stdout
+    assert "Nothing was saved" not in first.stderr
     assert "no one is asked" in second.stderr
     other = privatile(home, *BASE, "--epsilon", 1, "--q", 0.3, "--save", "run.db")
     assert other.returncode == 2
@@ -150,6 +154,7 @@ def test_a_dry_run_spends_nothing(home: Path) -> None:
     done = privatile(home, *BASE, "--epsilon", 1, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "no one was" in done.stdout
+    assert "Nothing was saved" not in done.stderr
     assert not (home / "state").exists()
     reach = json.loads(privatile(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
     # z·√(Σ p²/(4 r² n)) with r = tanh(½) is the least; a run this small loses a fifth or so to search and slope.
@@ -158,6 +163,23 @@ def test_a_dry_run_spends_nothing(home: Path) -> None:
     options = (*BASE, "--epsilon", 1, "--dry-run", "--json", "--interval", "self-normalized")
     reach = json.loads(privatile(home, *options).stdout)
     assert reach["expected_half_width_in_rank"][0] / least == pytest.approx(1.3, rel=1e-3)
+
+
+def test_a_dry_run_says_what_the_result_would_say_of_its_support(home: Path) -> None:
+    (home / "many.csv").write_text("score\n" + "\n".join(str(i % 97 + i / 12_000) for i in range(12_000)) + "\n")
+    enough = ("estimate", "many.csv", "--value", "score", "--range", 0, 100, "--epsilon", 5, "--dry-run")
+    assert ": enough." in privatile(home, *enough).stdout
+    assert json.loads(privatile(home, *enough, "--json").stdout)["caveats"] == []
+    options = (*BASE, "--epsilon", 1, "--q", 0.1, "--q", 0.5)
+    shown = json.loads(privatile(home, *options, "--dry-run", "--json").stdout)
+    text = privatile(home, *options, "--dry-run").stdout
+    results = json.loads(privatile(home, *options, "--json").stdout)
+    assert shown["information"] == [result["information"] for result in results]
+    said = [caveat for result in results for caveat in result["caveats"] if caveat["code"] == "support"]
+    assert len(said) == 2
+    assert [caveat["text"] for caveat in shown["caveats"]] == [caveat["text"] for caveat in said]
+    assert [caveat["level"] for caveat in shown["caveats"]] == [0.1, 0.5]
+    assert all(f"Beware: {caveat['text']}" in text for caveat in said)
 
 
 def test_persons_are_the_unit_when_named(home: Path) -> None:

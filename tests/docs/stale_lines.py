@@ -14,7 +14,10 @@ from privatile.cli import main
 
 ROOT = Path(__file__).parents[2]
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-REQUIREMENT = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<extras>[\w,-]+)\])?")
+HERE = (".",)
+"""How our package is named where it is installed: from a clone, as long as it is on no index."""
+
+REQUIREMENT = re.compile(r"(?P<name>\.|[\w-]+)(?:\[(?P<extras>[\w,-]+)\])?")
 
 
 def stale_setup(line: str) -> str:
@@ -40,8 +43,8 @@ def _first(wrong: Iterable[str]) -> str:
 def _stale_requirement(word: str) -> str:
     found = REQUIREMENT.fullmatch(word)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    if found is None or found["name"] != project["name"]:
-        return f"{word} is not our package"
+    if found is None or found["name"] not in HERE:
+        return f"{word} is not our package, or not where it can be had"
     extras = set((found["extras"] or "").split(",")) - {""}
     unknown = sorted(extras - set(project["optional-dependencies"]))
     return f"there is no extra {unknown[0]}" if unknown else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -88,7 +89,15 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     assert status["state"] == "finished"
     assert status["done"] <= 60
     record = tmp_path / "record.json"
-    assert call("release", str(folder), "-o", str(record)).exit_code == 0
+    released = call("release", str(folder), "-o", str(record))
+    assert released.exit_code == 0, released.output
+    # What it tells sites to type is a command that works, once they name their invitation.
+    told = released.output.partition("privatile ")[2].replace(
+        "INVITATION.json", str(tmp_path / "south/invitation.json")
+    )
+    countersigned = call(*shlex.split(told))
+    assert countersigned.exit_code == 0, countersigned.output
+    assert "countersigned by south" in countersigned.output
     site_arguments = ["--countersign", "--invitation", str(tmp_path / "north" / "invitation.json")]
     verified = call("verify", str(record), "--transcript", str(folder / "run.db"), *site_arguments)
     assert verified.exit_code == 0, verified.output

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
+NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare and watch. These records have answered."
+
 
 def _numbers(option: str, given: tuple[str, ...], several: bool) -> Any:
     """One number, several numbers, or one a client."""
@@ -161,7 +163,12 @@ def _number(option: str, text: str) -> float:
     metavar="FILE",
     help="Key that hashes people; apart from the ledger, in your config folder, unless given.",
 )
-@click.option("--save", type=click.Path(path_type=Path), metavar="RUN.DB", help="Keep the run: questions and counts.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="RUN.DB",
+    help="Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once.",
+)
 @click.option(
     "--spend-again",
     is_flag=True,
@@ -191,7 +198,11 @@ def _number(option: str, text: str) -> float:
 @click.option("--allow-weak", is_flag=True, default=None, help="Accept an epsilon above 10.")
 @click.option("--not-private", is_flag=True, default=None, help="No privacy at all: every record tells the truth.")
 @dashboard_options
-@click.option("--dry-run", is_flag=True, help="Who would pay what, and how wide the interval would be. Asks no one.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Who would pay what, how wide the interval would be, and whether it can be vouched for. Asks no one.",
+)
 @click.option("--explain", "explained", is_flag=True, help="Add why the run asked what it asked.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @click.option("--seed", hidden=True, type=int)
@@ -217,10 +228,11 @@ def estimate(
     crash and it goes on where it stopped.
 
     \b
-    privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --log
+    privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --log \\
+              --save run.db
     privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
-              --range 1000 1000000 --log --q 0.25 --weights size --save run.db
-    privatile estimate study.toml --json
+              --range 1000 1000000 --log --q 0.25 --weights size --save quartile.db
+    privatile estimate study.toml --json --save study.db
     """
     if seed is not None:
         raise InputError(
@@ -282,6 +294,8 @@ def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
         discard(prepared)
+        if options.save is None:
+            click.echo(NOT_SAVED, err=True)
         look.linger()
 
 

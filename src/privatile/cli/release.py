@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -18,4 +19,7 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
     from privatile.federation.release import write_record
 
     write_record(make(Directory(folder), unfinished=unfinished), output)
-    click.echo(f"{output}: signed by the coordinator. Sites may add theirs: privatile verify {output} --countersign")
+    click.echo(
+        f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation: "
+        f"privatile verify {shlex.quote(str(output))} --countersign --invitation INVITATION.json"
+    )

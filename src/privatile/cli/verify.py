@@ -31,7 +31,7 @@ def verify(
         raise VerificationFailed(f"{record} does not hold up: {len(checked.failed)} of the checks fail.")
     if countersign:
         if invitation is None:
-            raise InputError("--countersign needs --invitation: it says which client this site is.")
+            raise InputError("--countersign needs --invitation FILE, this site's own: it says which client it is.")
         invited = read_invitation(invitation)
         key = find_site(invitation, invited, site).key()
         write_record(add_signature(content, invited.client, key), record)
