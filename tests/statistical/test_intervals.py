@@ -77,9 +77,11 @@ def test_the_laboratory_runs_the_code_of_real_runs() -> None:
     assert real.inference.unit == pytest.approx(float(fit.error[0]), rel=1e-12)
 
 
-def test_a_forgotten_debiasing_shows(cell: TunedCell, runs: TunedRuns) -> None:
+def test_a_forgotten_debiasing_shows() -> None:
     """Reports taken at face value are r times too close to one half: every residual is r·y + (1 − r)(τ − ½)."""
-    rate = 0.5
+    rate = 0.9  # nearer to the truth than most: even this little shows
+    cell = make_cell("test", family="hete-l", clients=10, truth_rate=rate, level=0.8, information=2500)
+    runs = simulate(cell, RUNS // 3, np.random.default_rng(14))
     wrong = rate * runs.residuals + (1 - rate) * (cell.level - 0.5)
     fit = fit_runs(cell, runs.queries, wrong, runs.noise * rate**2, runs.averaged, runs.share, runs.tuning)
     covered = float((np.abs(fit.center - cell.truth) <= fieller_reach(fit, 1.96)).mean())
