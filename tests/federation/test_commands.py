@@ -267,6 +267,7 @@ def test_one_coordinator_a_folder(tmp_path: Path) -> None:
             time.sleep(0.1)
         with pytest.raises(InputError, match="already running"):
             serve_briefly(federation)
+        assert " running " in call("watch", str(federation.directory.path), "--once").output
         told = call("federation", "stop", str(federation.directory.path))
         assert told.exit_code == 0, told.output
         assert finish(first) == 0
@@ -278,6 +279,9 @@ def test_one_coordinator_a_folder(tmp_path: Path) -> None:
         if line.startswith("{"):
             assert {"at", "level", "event"} <= set(json.loads(line))
     assert call("federation", "stop", str(federation.directory.path)).exit_code == 2
+    watched = call("watch", str(federation.directory.path), "--once").output
+    assert " stopped " in watched
+    assert "alive" not in watched
 
 
 def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
@@ -292,6 +296,7 @@ def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
     assert "quarantined" not in call("federation", "status", folder).output
     assert call("federation", "abort", folder, "--yes").exit_code == 0
     assert "aborted" in call("federation", "status", folder).output
+    assert " aborted " in call("watch", folder, "--once").output
 
 
 def test_metrics_and_health_pages() -> None:
