@@ -60,6 +60,18 @@ def test_the_sentence_itself_says_that_the_quantile_was_not_found(
     assert "is estimated at" not in lost.sentence
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 60.0), (140.0, 200.0)])
+def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> None:
+    people = np.random.default_rng(1).normal(100.0, 10.0, 20_000)
+    lost = estimate(people, q=0.5, epsilon=1, range=(low, high), simulate=True, rng=1)
+    assert lost.caveats[0].code == "range"
+    assert "probably lies outside the stated range" in lost.sentence
+    assert "may lie anywhere in" not in lost.sentence
+    found = estimate(people, q=0.5, epsilon=1, range=(0.0, 200.0), simulate=True, rng=1)
+    assert "range" not in {caveat.code for caveat in found.caveats}
+    assert "outside" not in found.sentence
+
+
 def test_the_test_of_a_value_inverts_the_displayed_interval(result: QuantileResult) -> None:
     low, high = result.confidence_interval
     for end in (low, high):

@@ -26,6 +26,7 @@ from privatile.report.view import RunRecord
 from privatile.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name
 from privatile.server.store import RunStore
+from privatile.server.writer import claim
 from privatile.spec import ClientSpec, RunSpec
 
 
@@ -228,6 +229,7 @@ def complete(prepared: Prepared, progress: Progress | None = None, *, keep: bool
     store = open_store(prepared)
     coordinator = Coordinator(store, prepared.spec)
     if store.finished is None:
+        claim(store)
         responders = prepared.responders(store.run)
         with prepared.ledger.transaction():  # all clients or none
             for responder, client in zip(responders, prepared.spec.clients, strict=True):

@@ -83,6 +83,15 @@ def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) 
     return [*found, *STANDING]
 
 
+def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:
+    """A quantile outside the range comes before all else: whatever other caveat there is follows from it, or is moot.
+
+    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), SURVEY)]
+    ['range', 'central', 'survey-weights']
+    """
+    return tuple(sorted(found, key=lambda caveat: caveat.code != "range"))
+
+
 def unbounded(plan: Plan, interval: ConfidenceInterval) -> list[Caveat]:
     """An interval as wide as the range says only what was known before."""
     if interval != (plan.scale.low, plan.scale.high):

@@ -133,10 +133,15 @@ class QuantileResult:
         percent = f"{100 * self.confidence_level:g}%"
         shown, first, last = (significant(value, high - low) for value in (self.estimate, low, high))
         known = {caveat.code for caveat in self.caveats}
+        if "unbounded" in known and "range" in known:
+            return (
+                f"{self.estimand} probably lies outside the stated range, {first} to {last}: the answers point to its "
+                f"end, {shown}, so the {percent} interval, which is the whole range, is not to be relied on."
+            )
         if "unbounded" in known:
             return (
                 f"{self.estimand} is not located by these answers: at {percent} it may lie anywhere in the stated "
-                f"range, {first} to {last}" + (", and probably lies outside." if "range" in known else ".")
+                f"range, {first} to {last}."
             )
         if "range" in known:
             return (

@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 
 from privatile.auto import pooled_noise
-from privatile.caveats import caveats, heaped, reachable, unbounded
+from privatile.caveats import caveats, heaped, most_important_first, reachable, unbounded
 from privatile.diagnostics import diagnose
 from privatile.estimator import Client, Plan, RoundState, local_ranks
 from privatile.explain import explain
@@ -60,7 +60,7 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
         design=spec.design,
         mode=plan.mode,
         clients=clients,
-        caveats=(
+        caveats=most_important_first(
             *found.caveats,
             *reachable(spec, plan, state, interval),
             *(unbounded(plan, interval) or heaped(spec, interval)),

@@ -58,6 +58,16 @@ def test_it_updates_live_and_survives_a_reload_and_a_restart(watched: Callable[.
         told = [caveat.text for caveat in run.coordinator.result().caveats]
         assert page.locator("#caveats p").all_inner_texts() == told  # the end state carries what the result carries
         assert any("central differential privacy" in text for text in told)
+        assert page.locator("td[data-state='alive']").all_inner_texts() == ["answered"] * 3
+    # The page of a run that is over stays as it is: no alarm, and nobody is asked again.
+    page.get_by_text("the run is over: this is its result").wait_for(timeout=PATIENCE)
+    assert page.locator("#status").get_attribute("data-status") == "finished"
+    assert page.locator("#rounds").inner_text() == "400 of 400"
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(2500)  # a page that tries again does so every second
+    assert asked == []
+    assert page.locator("#status").get_attribute("data-status") == "finished"
     assert seen.hosts == {f"127.0.0.1:{port}"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from privatile.cli import main
 from privatile.cli.doctor import RELEASED, _clock, _disk, _randomness
 from privatile.cli.watch import picture
 from privatile.dashboard.live import LiveRun
+from privatile.server.writer import claim
 from tests.made_runs import SlowRun, long_run
 
 
@@ -34,12 +36,75 @@ def test_watch_shows_where_a_run_stands(tmp_path: Path) -> None:
     assert "finished" in done.output
     assert "400 of 400 rounds" in done.output
     assert "silent, 399 rounds" in done.output
-    assert "2 of 3 clients alive" in done.output
+    assert "2 of 3 clients answered in the last round" in done.output
+    assert "alive" not in done.output  # nobody is asked any more
+    assert " ago" not in done.output
     assert CliRunner().invoke(main, ["watch", str(path), "--once"]).exit_code == 0
     # Without --once it ends with the run.
     assert CliRunner().invoke(main, ["watch", str(path), "--every", "0.01"]).exit_code == 0
     missing = CliRunner().invoke(main, ["watch", str(tmp_path / "none.db"), "--once"])
     assert missing.exit_code == 2
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import privatile
+people = {"north": np.linspace(0, 100, 5000), "south": np.linspace(10, 90, 5000)}
+def killed(done, planned, *rest):
+    if done == 50:
+        print("fifty", flush=True)
+        sys.stdin.readline()
+        os.kill(os.getpid(), signal.SIGKILL)
+privatile.estimate(people, q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=1, save=sys.argv[1], progress=killed)
+"""
+
+
+def test_watch_tells_a_killed_estimate_from_a_running_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "fifty\n"
+        before = CliRunner().invoke(main, ["watch", str(path), "--once"]).output
+        run.communicate("\n")
+    assert run.returncode == -signal.SIGKILL
+    assert "running" in before
+    assert "2 of 2 clients alive" in before
+    after = CliRunner().invoke(main, ["watch", str(path), "--once"]).output
+    assert "stopped" in after
+    assert "running" not in after
+    assert "No process carries this run on" in after
+    assert " left" not in after
+    assert "alive" not in after
+    assert "2 of 2 clients answered in the last round" in after
+
+
+def test_watch_tells_silence_where_no_process_can_be_known(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=100)
+    run.go(30)
+    live = LiveRun(tmp_path / "run.db")
+    live.refresh()
+    assert "running" in shown(live.state)
+    assert not live.refresh()
+    run.sql("UPDATE rounds SET at = at - 3600")
+    run.sql("UPDATE run SET created = created - 3600")
+    live = LiveRun(tmp_path / "run.db")
+    live.refresh()
+    assert live.state["status"] == "no news"
+    claim(run.coordinator.store)  # a process that lives may wait for its clients as long as it likes
+    assert live.refresh()
+    assert live.state["status"] == "running"
+    assert live.state["rate"] is None
+    run.sql("UPDATE writer SET machine = 'another'")
+    assert live.refresh()
+    assert live.state["status"] == "no news"
+    run.go(70)
+    run.coordinator.finish()
+    assert live.refresh()
+    assert live.state["status"] == "finished"
+    assert run.coordinator.store.query("SELECT * FROM writer") == []  # the table is gone
 
 
 def test_watch_shows_alarms_and_disarms_names(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.broker import free_port, running_broker
 from privatile.federation.ops import Metrics, ops_page
 from privatile.federation.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
+from privatile.federation.status import Status
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 
 
@@ -276,6 +277,7 @@ def test_one_coordinator_a_folder(tmp_path: Path) -> None:
             time.sleep(0.1)
         with pytest.raises(InputError, match="already running"):
             serve_briefly(federation)
+        assert " running " in call("watch", str(federation.directory.path), "--once").output
         told = call("federation", "stop", str(federation.directory.path))
         assert told.exit_code == 0, told.output
         assert finish(first) == 0
@@ -287,6 +289,9 @@ def test_one_coordinator_a_folder(tmp_path: Path) -> None:
         if line.startswith("{"):
             assert {"at", "level", "event"} <= set(json.loads(line))
     assert call("federation", "stop", str(federation.directory.path)).exit_code == 2
+    watched = call("watch", str(federation.directory.path), "--once").output
+    assert " stopped " in watched
+    assert "alive" not in watched
 
 
 def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
@@ -301,6 +306,7 @@ def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
     assert "quarantined" not in call("federation", "status", folder).output
     assert call("federation", "abort", folder, "--yes").exit_code == 0
     assert "aborted" in call("federation", "status", folder).output
+    assert " aborted " in call("watch", folder, "--once").output
 
 
 def test_metrics_and_health_pages() -> None:
@@ -334,6 +340,40 @@ def test_metrics_and_health_pages() -> None:
     assert json.loads(health[1]) == {"round": 3}
     assert other[0] == 404
     assert sick[0] == 503
+
+
+def test_status_says_who_was_heard_and_who_is_missing(tmp_path: Path) -> None:
+    """At round 0 every client is needed: the organizer sees which one has not come."""
+    federation = Federation(tmp_path, make_study(2, deadline=60.0))
+    federation.write_data()
+    folder = str(federation.directory.path)
+    assert "heard" not in call("federation", "status", folder).output  # nobody has listened yet
+    started = [federation.start_serve(), federation.start_join("site0")]
+    try:
+        limit = time.monotonic() + PATIENCE
+        while "site0, heard" not in (told := call("federation", "status", folder).output):
+            assert time.monotonic() < limit, told
+            assert started[1].poll() is None, (tmp_path / "site0.log").read_text()
+            time.sleep(0.2)
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            finish(process)
+    assert "rounds       0 of" in told
+    assert "client       site1, not heard yet" in told
+    heard = json.loads(call("federation", "status", folder, "--json").output)["heard"]
+    assert abs(heard["site0"] - time.time()) < PATIENCE
+    assert heard["site1"] is None
+
+
+def test_status_of_many_lists_the_missing_first() -> None:
+    now = time.time()
+    heard: dict[str, float | None] = {f"site{k}": now - k for k in range(50)} | {"lost": None}
+    status = Status("run", "running", (0.5,), 0, 10, 1, {}, {}, (), heard, ())
+    lines = [line for line in status.to_text().splitlines() if line.startswith("client")]
+    assert lines[0] == "client       lost, not heard yet"
+    assert lines[1].startswith("client       site49, heard ")
+    assert lines[-1].startswith("client       and 31 more, all heard within the last ")
 
 
 def test_status_reads_while_the_run_writes(tmp_path: Path) -> None:

@@ -17,6 +17,11 @@ SHOWN_CLIENTS = 12
 SHOWN_EVENTS = 5
 WIDE = 50
 BARS = "▁▂▃▄▅▆▇█"
+AT_REST = {
+    "stopped": "No process carries this run on. The command that began it (`estimate`, `serve`) goes on from here.",
+    "no news": "No round for a while, and from here it cannot be known whether a process still carries the run on.",
+    "aborted": "The run was ended for good; what was answered stays spent.",
+}
 
 
 @click.command()
@@ -50,7 +55,7 @@ def watch(run: Path, once: bool, every: float) -> None:
     with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:
         while not live.finished:
             live.refresh()
-            screen.update(picture(live.state), refresh=True)
+            screen.update(picture({**live.state, "now": time.time()}), refresh=True)
             if not live.finished:
                 time.sleep(every)
 
@@ -64,17 +69,23 @@ def picture(state: dict[str, Any]) -> RenderableType:
     if state["waiting"]:
         return Text("waiting for the run to begin …", style="yellow")
     parts: list[RenderableType] = []
-    colour = {"finished": "green", "paused": "bold red"}.get(state["status"], "cyan")
+    colour = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}.get(
+        state["status"], "yellow"
+    )
     parts.append(Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {plain(state['run'])}"))
+    if state["status"] in AT_REST:
+        parts.append(Text(AT_REST[state["status"]], "yellow"))
     for level in state["levels"]:
         parts.append(Text(plain(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim"))
         parts.append(_answer(state, level))
     done, planned = state["done"], state["planned"]
-    left = f", {span((planned - done) / state['rate'])} left" if state["rate"] and state["status"] == "running" else ""
-    rate = f", {state['rate']:.3g} a second" if state["rate"] and state["status"] == "running" else ""
+    going = state["status"] in ("running", "paused")
+    rate = "" if state["last_round_at"] is None else f", the last one {moment(state['last_round_at'], state['now'])}"
+    if state["rate"]:
+        rate = f", {state['rate']:.3g} a second, {span((planned - done) / state['rate'])} left"
     filled = round(WIDE * done / max(planned, 1))
     parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
-    parts.append(Text(f"{done:,} of {planned:,} rounds{rate}{left}; {state['records']:,} records have answered"))
+    parts.append(Text(f"{done:,} of {planned:,} rounds{rate}; {state['records']:,} records have answered"))
     counts = state["clients"]["counts"]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for head, side in (("client", "left"), ("state", "left"), ("last answer", "right"), ("missed", "right")):
@@ -82,11 +93,15 @@ def picture(state: dict[str, Any]) -> RenderableType:
     table.add_column("ε spent", justify="right")
     for client in state["clients"]["listed"][:SHOWN_CLIENTS]:
         style = {"alive": "green", "awaited": "yellow"}.get(client["state"], "bold red")
-        word = f"silent, {client['silent_rounds']} rounds" if client["state"] == "silent" else client["state"]
-        ago = "never" if client["last_answer"] is None else f"{span(state['now'] - client['last_answer'])} ago"
+        word = client["state"] if going else {"alive": "answered", "awaited": "not heard"}.get(client["state"], "")
+        if client["state"] in ("silent", "quarantined"):
+            word = f"silent, {client['silent_rounds']} rounds" if client["state"] == "silent" else client["state"]
+        last = client["last_answer"]
+        ago = "never" if last is None else f"{span(state['now'] - last)} ago" if going else moment(last, state["now"])
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
         table.add_row(Text(plain(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
-    parts.append(Text(f"{counts['alive']} of {state['clients']['all']} clients alive"))
+    were = "alive" if going else "answered in the last round"
+    parts.append(Text(f"{counts['alive']} of {state['clients']['all']} clients {were}"))
     parts.append(table)
     hidden = state["clients"]["all"] - SHOWN_CLIENTS
     if hidden > 0:
@@ -141,6 +156,14 @@ def span(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def moment(at: float, now: float) -> str:
+    """A time of day; with its date where it was not today."""
+    day = time.strftime("%Y-%m-%d ", time.localtime(at))
+    return f"at {'' if day == time.strftime('%Y-%m-%d ', time.localtime(now)) else day}" + time.strftime(
+        "%H:%M:%S", time.localtime(at)
+    )
 
 
 def sparkline(values: list[float], most: int = 24) -> str:

@@ -20,6 +20,7 @@ from privatile.report.run_page import plain_path
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result import QuantileResult, finite, lying_rank
 from privatile.server.store import RunStore
+from privatile.server.writer import writer_lives
 
 POINTS = 600
 """Points of a level's path: more than a phone has pixels, few enough to send to fifty viewers every second."""
@@ -59,12 +60,38 @@ class LiveRun:
             self._record.finished,
             self._one("SELECT count(*) FROM events"),
             self._one("SELECT group_concat(client) FROM quarantined"),
+            self._lives(),
+            self._quiet(),
         )
         changed = bool(fresh) or seen != self._seen or self._state is None
         self._seen = seen
         if changed:
             self._state = self._work_out(self._record)
         return changed
+
+    def _lives(self) -> bool | None:
+        """Whether the process that writes the run lives; none where that cannot be known."""
+        return writer_lives(self._query("SELECT machine, process FROM writer"))
+
+    def _quiet(self) -> bool:
+        """Whether nothing has moved for a while."""
+        if self._record is None or self._store is None:
+            return False
+        last = max((float(history.at[-1]) for history in self._record.histories if len(history)), default=0.0)
+        return time.time() - max(last, self._store.created) > RECENT
+
+    def _status(self, events: list[dict[str, Any]], last_round: float) -> str:
+        """In a word. A run that no process carries on is stopped; where that cannot be known, its silence is told."""
+        if self.finished:
+            return "finished"
+        if any(event["kind"] == "aborted" for event in events):
+            return "aborted"
+        lives = self._lives()
+        if lives is False:
+            return "stopped"
+        if events and events[0]["kind"] == "paused" and events[0]["at"] >= last_round:
+            return "paused"
+        return "no news" if lives is None and self._quiet() else "running"
 
     @property
     def state(self) -> dict[str, Any]:
@@ -125,7 +152,7 @@ class LiveRun:
                 f"SELECT at, kind, client, round, text FROM events ORDER BY rowid DESC LIMIT {EVENTS}"
             )
         ]
-        paused = bool(events) and events[0]["kind"] == "paused" and events[0]["at"] >= (times[-1] if len(times) else 0)
+        status = self._status(events, float(times[-1]) if len(times) else 0.0)
         return {
             "waiting": False,
             "now": now,
@@ -133,14 +160,14 @@ class LiveRun:
             "value": view.spec.value,
             "simulated": view.spec.simulated,
             "confidence_level": view.spec.confidence_level,
-            "status": "finished" if record.finished else "paused" if paused else "running",
+            "status": status,
             "started": view.created,
             "finished": record.finished,
             "last_round_at": float(times[-1]) if len(times) else None,
             "until_width": view.spec.until_width,
             "done": view.done,
             "planned": view.planned,
-            "rate": _rate(times, now),
+            "rate": _rate(times, now) if status == "running" else None,
             "records": sum(int(each.history.records[-1]) for each in view.levels if len(each.history)),
             "levels": [_level(view, level) for level in view.levels],
             "clients": _clients(view, quarantined),

@@ -76,7 +76,7 @@ def page() -> str:
                         ("rate", "rounds a second"),
                         ("left", "to the planned end"),
                         ("records", "records have answered, each once"),
-                        ("alive", "clients alive"),
+                        ("alive", "clients answered the last round"),
                         ("age", "since the last round"),
                     )
                 ),

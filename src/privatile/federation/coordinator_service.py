@@ -206,6 +206,7 @@ class CoordinatorService:
                 await self._collect(connection)
         finally:
             watcher.cancel()
+            self._reception.keep_heard()
 
     async def _watch(self, connection: Connection) -> None:
         await connection.lost.wait()
@@ -393,6 +394,7 @@ class CoordinatorService:
             return
         self._next_look = time.monotonic() + TICK
         self._reception.refresh(self._load_signers())
+        self._reception.keep_heard()
         for action, client in self._control.take() if self._control is not None else []:
             if action == "abort":
                 self._abort = True

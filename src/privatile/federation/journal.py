@@ -2,13 +2,14 @@
 
 evidence     every counted answer's ledger link and signature: the transcript can be checked answer by answer
 events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
+heard        when each client last said anything that bears its signature
 quarantined  clients whose answers are not counted until people decide
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from privatile.errors import StoreError
@@ -23,6 +24,7 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS links (client TEXT PRIMARY KEY, sequence INTEGER NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER,"
     " text TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS heard (client TEXT PRIMARY KEY, at REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)",
 )
 
@@ -108,6 +110,14 @@ class Journal:
     def aborted(self) -> bool:
         """Whether the run was ended for good."""
         return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
+
+    def hear(self, times: Mapping[str, float]) -> None:
+        """When clients were heard last."""
+        self._store.execute([("INSERT OR REPLACE INTO heard VALUES (?, ?)", each) for each in times.items()])
+
+    def heard(self) -> dict[str, float]:
+        """When each client was heard last; who never was is not in it."""
+        return dict(self._store.query("SELECT client, at FROM heard"))
 
     def quarantine(self, client: str, reason: str) -> None:
         """No answer of this client counts until people decide."""

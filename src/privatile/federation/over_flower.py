@@ -28,6 +28,7 @@ from privatile.protocol import Question
 from privatile.scale import make_scale
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from privatile.server.writer import claim
 
 MakeCoins = Callable[[str, Ledger], Coins]
 """A client's coins, given its name and its ledger."""
@@ -73,6 +74,8 @@ def open_study_run(settings: Settings) -> Coordinator:
     if store.run != study.run or store.spec.digest != study.spec.digest:
         store.close()
         raise StoreError(f"{path} holds another run than the study's. Name another file, or move it away.")
+    if store.finished is None:
+        claim(store)
     return Coordinator(store)
 
 

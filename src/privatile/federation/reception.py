@@ -7,10 +7,12 @@ a welcome.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 
-from privatile.errors import ProtocolError
+from privatile.errors import ProtocolError, StoreError
 from privatile.federation import wire
 from privatile.federation.collection import MOST_OFFENCES, Collection, impossible_share
 from privatile.federation.journal import Journal
@@ -39,6 +41,7 @@ class Reception:
         self.asked: dict[str, int] = self._records_asked()
         """Records that all rounds so far asked of each client, whether it answered or not."""
         self._offences: Counter[str] = Counter()
+        self._heard: dict[str, float] = {}
 
     def _records_asked(self) -> dict[str, int]:
         total = dict.fromkeys(self._study.clients, 0)
@@ -65,6 +68,7 @@ class Reception:
         self._metrics.add(verdict.outcome, client=client)
         if verdict.outcome in ("counted", "duplicate"):
             self._offences[client] = 0
+            self._heard[client] = time.time()
         elif verdict.outcome == "rejected":
             self._offences[client] += 1
             self.event("rejected", verdict.reason, client, collection.round)
@@ -121,6 +125,7 @@ class Reception:
                 log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
             return None
         self._metrics.set("heard", now, client=client)
+        self._heard[client] = now
         known = self.links.get(client)
         if message.study == self._study.digest and known is not None and message.restored == known != message.ledger:
             self.links[client] = known = message.ledger
@@ -148,6 +153,13 @@ class Reception:
         for name in set(self.signers) - set(fresh):
             del self.signers[name]
             self.event("revoked", "its key was revoked", name)
+
+    def keep_heard(self) -> None:
+        """Write down who was heard: now and then, since each writing waits for the disk."""
+        heard, self._heard = self._heard, {}
+        if heard:
+            with suppress(StoreError):  # a disk too full for this is told of by what matters: a round, an event
+                self._journal.hear(heard)
 
     def event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event into the journal and the log."""

@@ -30,6 +30,7 @@ from privatile.federation.policy import load_policy
 from privatile.federation.site import Site
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+from privatile.server.writer import claim
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def open_run(directory: Directory) -> OpenRun:
     journal = Journal.open(store, study.canonical, study.digest)
     if store.run != study.run or store.spec.digest != study.spec.digest:
         raise StoreError(f"{path} holds another run than the study's. Move it away, or begin a new federation.")
+    if store.finished is None:
+        claim(store)
     return OpenRun(store, journal, Coordinator(store))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from privatile.federation.running import open_run, running_coordinator
 from privatile.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
+
+SHOWN_CLIENTS = 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Status:
     """Rounds in a row without an answer, by client."""
     quarantined: dict[str, str]
     not_admitted: tuple[str, ...]
+    heard: dict[str, float | None]
+    """When each client was heard last, in seconds since 1970; empty before the run has begun."""
     events: tuple[Event, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -46,6 +51,7 @@ class Status:
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
             f"rounds       {self.done:,} of {self.planned:,}",
         ]
+        lines += self._client_lines(time.time())
         lines += [f"silent       {name}, {rounds} rounds" for name, rounds in sorted(self.silent.items())]
         lines += [f"quarantined  {name}: {reason}" for name, reason in sorted(self.quarantined.items())]
         if self.not_admitted:
@@ -55,6 +61,32 @@ class Status:
             lines.append(f"event        {event.kind}{who} {event.text}")
         return "\n".join(lines)
 
+    def _client_lines(self, now: float) -> list[str]:
+        """Who was heard when. Of many, those first that have been missing the longest."""
+        names = list(self.heard)
+        if len(names) > SHOWN_CLIENTS:
+            names.sort(key=lambda name: self.heard[name] or 0.0)
+        lines = []
+        for name in names[:SHOWN_CLIENTS]:
+            at = self.heard[name]
+            lines.append(f"client       {name}, " + ("not heard yet" if at is None else f"heard {_age(now - at)} ago"))
+        if len(names) > SHOWN_CLIENTS:
+            last = self.heard[names[SHOWN_CLIENTS]]
+            since = "" if last is None else f", all heard within the last {_age(now - last)}"
+            lines.append(f"client       and {len(names) - SHOWN_CLIENTS:,} more{since}")
+        return lines
+
+
+def _age(seconds: float) -> str:
+    """A duration for people.
+
+    >>> _age(7.2), _age(600), _age(90_000)
+    ('7 s', '10 min', '25 h')
+    """
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+
 
 def read_status(directory: Directory) -> Status:
     """Read a run's file while it is written."""
@@ -62,11 +94,11 @@ def read_status(directory: Directory) -> Status:
     process = running_coordinator(directory.pid_file)
     absent = tuple(sorted(set(study.clients) - set(roster.clients)))
     if not directory.store_file.exists():
-        return Status(study.run, "not begun", study.levels, 0, study.rounds, process, {}, {}, absent, ())
+        return Status(study.run, "not begun", study.levels, 0, study.rounds, process, {}, {}, absent, {}, ())
     store = RunStore.open(directory.store_file, read_only=True)
     try:
         journal, coordinator = Journal(store), Coordinator(store)
-        events = tuple(journal.events(10))
+        events, heard = tuple(journal.events(10)), journal.heard()
         # A client answers about all levels or none; a level that is over no longer counts silence.
         track = max(coordinator.tracks, key=lambda one: one.state.round)
         silent = {
@@ -86,6 +118,7 @@ def read_status(directory: Directory) -> Status:
             silent,
             journal.quarantined(),
             absent,
+            {client.name: heard.get(client.name) for client in store.spec.clients},
             events,
         )
     finally:

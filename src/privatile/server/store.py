@@ -193,6 +193,7 @@ class RunStore:
         try:
             with self._connection:
                 self._connection.execute("UPDATE run SET finished = ?", (self.finished,))
+                self._connection.execute("DROP TABLE IF EXISTS writer")  # see server.writer
         except sqlite3.Error as error:
             raise self._unwritable(error) from None
 

@@ -83,7 +83,8 @@
     const cell = (text, name = "td") => { const node = document.createElement(name); node.textContent = text; line.append(node); return node; };
     cell(client.name, "th").scope = "row";
     const silence = client.state === "silent" ? `silent for ${whole.format(client.silent_rounds)} rounds`
-      : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "awaited" ? "not heard yet" : "alive";
+      : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "awaited" ? "not heard yet"
+      : state.status === "running" || state.status === "paused" ? "alive" : "answered";
     const mark = cell(silence);
     mark.className = "state";
     mark.dataset.state = client.state;
@@ -170,7 +171,7 @@
     say("alive", `${whole.format(counts.alive)} of ${whole.format(next.clients.all)}`);
     at("clients").replaceChildren(...next.clients.listed.map(row));
     const hidden = next.clients.all - next.clients.listed.length;
-    say("clients-more", hidden > 0 ? `${whole.format(hidden)} more clients are alive and not listed.` : "");
+    say("clients-more", hidden > 0 ? `${whole.format(hidden)} more clients have answered and are not listed.` : "");
     if (next.until_width && !at("target").value) at("target").value = next.until_width;
     showLevel();
     alarms();
@@ -184,10 +185,14 @@
   at("target").addEventListener("input", target);
   setInterval(clock, 1000);
 
+  const OVER = { finished: "the run is over: this is its result", aborted: "the run was aborted: this is where it ended" };
+  const isOver = () => state != null && !state.waiting && state.status in OVER;
+
   function connect() {
     const source = new EventSource("events");
     source.addEventListener("state", (event) => { show(JSON.parse(event.data)); document.body.dataset.round = state.done ?? 0; });
     source.onerror = () => {
+      if (isOver()) { source.close(); status(state.status, OVER[state.status]); return; }  // nothing more will come
       status("lost", "connection lost, trying again");
       if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }
     };
