@@ -5,7 +5,7 @@ FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
 EXTRAS := tables,study,dask,report,dashboard,federation,broker,docs,test
 
-.PHONY: test checks demo browser screenshots site constraints lint types contract unit flower format clean
+.PHONY: test checks demo browser screenshots site constraints lint types contract unit unit-services unit-core flower format clean
 
 # Flower's environment is made while the others are and while the checks run; the tests start when all is there.
 test:
@@ -34,8 +34,17 @@ types: $(VENV)/.test
 contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
+# Two halves side by side: tests that start processes and wait for them, and those that compute.
+SERVICES := tests/browser tests/dashboard tests/docs tests/faults tests/federation
+
 unit: $(VENV)/.test $(FLOWER)/.test browser
-	PRIVATILE_BROWSER=required PRIVATILE_FLOWER=required $(RUN) -m pytest
+	$(MAKE) --no-print-directory -j2 --output-sync=target unit-services unit-core
+
+unit-services:
+	PRIVATILE_BROWSER=required PRIVATILE_FLOWER=required $(RUN) -m pytest $(SERVICES)
+
+unit-core:
+	$(RUN) -m pytest $(addprefix --ignore=,$(SERVICES))
 
 # Debian's chromium, for tests that look at pages as people do.
 browser:
