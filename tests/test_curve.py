@@ -4,11 +4,19 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from privatile.curve import DRIFT_BIAS, FiellerLaw, fit_curve
+from privatile.curve import DRIFT_BIAS, CurveFit, FiellerLaw, fit_curve
 
 
 def logistic(x: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def fitted(
+    queries: np.ndarray, residuals: np.ndarray, noise: np.ndarray, level: float, **guess: np.ndarray
+) -> CurveFit:
+    """All rounds followed the recursion."""
+    window = np.ones(queries.shape, dtype=bool)
+    return fit_curve(queries, residuals, noise, level, start=guess["start"], slope=guess["slope"], window=window)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.8])
@@ -16,15 +24,7 @@ def test_a_curve_without_noise_is_found_exactly(level: float) -> None:
     queries = np.linspace(9.5, 10.4, 41)[None]
     residuals = level - logistic(math.log(level / (1 - level)) + 2.0 * (queries - 10.0))
     noise = np.full(queries.shape, 1e-3)
-    fit = fit_curve(
-        queries,
-        residuals,
-        noise,
-        level,
-        start=np.array([9.8]),
-        slope=np.array([level * (1 - level)]),
-        window=np.ones(queries.shape, dtype=bool),
-    )
+    fit = fitted(queries, residuals, noise, level, start=np.array([9.8]), slope=np.array([level * (1 - level)]))
     assert fit.center[0] == pytest.approx(10.0, abs=1e-6)
     unbiased = 1 - DRIFT_BIAS * fit.slope_error[0] ** 2
     assert fit.slope[0] == pytest.approx(2.0 * level * (1 - level) * max(unbiased, 0.1), rel=1e-5)
@@ -40,15 +40,7 @@ def test_a_bend_is_learned_as_far_as_the_answers_tell() -> None:
     found = []
     for sd in (0.5, 0.2, 0.1):
         noise = np.full(queries.shape, sd**2)
-        fit = fit_curve(
-            queries,
-            residuals,
-            noise,
-            0.5,
-            start=np.array([0.1]),
-            slope=np.array([0.3]),
-            window=np.ones(queries.shape, dtype=bool),
-        )
+        fit = fitted(queries, residuals, noise, 0.5, start=np.array([0.1]), slope=np.array([0.3]))
         found.append(float(fit.bend[0]))
         assert abs(float(fit.center[0])) < float(fit.error[0])
     assert 0.0 < found[0] < found[1] < found[2] <= bent + 0.02
@@ -59,15 +51,7 @@ def test_far_rounds_and_infinite_noise_are_left_out() -> None:
     residuals = 0.5 - logistic(queries)
     residuals[0, 5:] = 0.9  # nonsense far away, and nonsense that does not count
     noise = np.array([[1e-3] * 6 + [np.inf]])
-    fit = fit_curve(
-        queries,
-        residuals,
-        noise,
-        0.5,
-        start=np.array([0.0]),
-        slope=np.array([0.25]),
-        window=np.ones(queries.shape, dtype=bool),
-    )
+    fit = fitted(queries, residuals, noise, 0.5, start=np.array([0.0]), slope=np.array([0.25]))
     assert fit.center[0] == pytest.approx(0.0, abs=1e-6)
     assert fit.used[0] == pytest.approx(5 / 6)
 
@@ -79,15 +63,7 @@ def test_standard_error_and_slope_error_are_those_of_the_noise() -> None:
     queries = np.tile(np.tile([-0.4, -0.1, 0.1, 0.4], rounds // 4), (runs, 1))
     residuals = 0.5 - logistic(queries - 0.03) + sd * rng.standard_normal(queries.shape)
     noise = np.full(queries.shape, sd**2)
-    fit = fit_curve(
-        queries,
-        residuals,
-        noise,
-        0.5,
-        start=np.zeros(runs),
-        slope=np.full(runs, 0.25),
-        window=np.ones(queries.shape, dtype=bool),
-    )
+    fit = fitted(queries, residuals, noise, 0.5, start=np.zeros(runs), slope=np.full(runs, 0.25))
     spread = float(fit.center.std())
     # The standard deviation of `runs` normal draws is known within 1/√(2·runs); the prior on the bend shrinks a little.
     tolerance = 4 / math.sqrt(2 * runs) + 0.03

@@ -57,10 +57,10 @@ def test_every_design_warns_where_there_is_too_little_information(design: str, r
 def test_advice_can_be_followed() -> None:
     small = estimate(normal(60, 10, 40, 1), q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=1)
     text = next(caveat.text for caveat in small.caveats if caveat.code == "support")
-    assert "truth rates" not in text  # 0.46 × 19 is no truth rate
+    assert "ε near" not in text  # 0.46 × 19 is no truth rate
     assert "e+" not in text
     large = estimate(normal(60, 10, 20_000, 1), q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=1)
-    assert "truth rates" in next(caveat.text for caveat in large.caveats if caveat.code == "support")
+    assert "ε near 1.8" in next(caveat.text for caveat in large.caveats if caveat.code == "support")
     assert "design auto" not in small.to_text()
     assert two_digits(940.0) == "940"
 

@@ -33,6 +33,11 @@ SUPPORTED = 2500.0
 """Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the coverage study vouches."""
 
 
+def supported(have: float) -> bool:
+    """Whether the coverage study vouches for a run with this information; rounding does not decide."""
+    return have >= SUPPORTED * (1.0 - 1e-9)
+
+
 class Memory(NamedTuple):
     """What a run of this design has learned."""
 

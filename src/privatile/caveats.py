@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from privatile.diagnostics import cure
 from privatile.estimator import Plan, RoundState
 from privatile.inference import Inference
 from privatile.mechanism import WEAK_EPSILON
@@ -110,15 +111,10 @@ def reachable(spec: Reading, plan: Plan, state: RoundState, interval: Confidence
     width = interval.high - interval.low
     if spec.until_width is None or width <= spec.until_width or state.round < plan.rounds:
         return []
-    more = (width / spec.until_width) ** 2
-    rates = [client.mechanism.truth_rate for client in plan.clients]
-    need = math.sqrt(more) * max(rates)
-    cure = f"{more:.2g} times the records"
-    if need < 1.0:
-        cure += f", or ε near {2 * math.atanh(need):.2g}"
+    takes = cure((width / spec.until_width) ** 2, plan.clients)
     return [
         Caveat(
-            "out-of-reach", f"The asked precision, a width of {spec.until_width:g}, is out of reach: it takes {cure}."
+            "out-of-reach", f"The asked precision, a width of {spec.until_width:g}, is out of reach: it takes {takes}."
         )
     ]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered
+from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered, supported
 from privatile.curve import SUSPECT_MISFIT
 from privatile.estimator import Client, Plan, RoundState
 from privatile.inference import Trajectory
@@ -39,11 +39,6 @@ class Diagnosis(NamedTuple):
 
     rows: tuple[Row, ...]
     caveats: tuple[Caveat, ...]
-
-
-def supported(have: float) -> bool:
-    """Whether the coverage study vouches for a run with this information; rounding does not decide."""
-    return have >= SUPPORTED * (1.0 - 1e-9)
 
 
 def troubled(
@@ -101,16 +96,22 @@ def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | N
     row = Row("information", "information", have, words)
     if enough:
         return Support(row, ())
-    more = SUPPORTED / planned
-    cure = f"{two_digits(more)} times the records"
-    # A truth rate ends at 1: beyond, only records help.
-    if math.sqrt(more) * max(client.mechanism.truth_rate for client in clients) < 1.0:
-        cure += f", or truth rates {two_digits(math.sqrt(more))} times as large"
     text = (
         f"Too little information for this level: {planned:,.0f} where the coverage study vouches from "
-        f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure}."
+        f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure(SUPPORTED / planned, clients)}."
     )
     return Support(row, (Caveat("support", text),))
+
+
+def cure(more: float, clients: Sequence[Client]) -> str:
+    """What gives `more` times the information: so many records, or budgets with truth rates √more times as large."""
+    words = f"{two_digits(more)} times the records"
+    need = math.sqrt(more) * max(client.mechanism.truth_rate for client in clients)
+    # A truth rate ends at 1: beyond, only records help.
+    if need < 1.0:
+        alike = len({client.mechanism.epsilon for client in clients}) == 1
+        words += f", or {'' if alike else 'the largest '}ε near {two_digits(2.0 * math.atanh(need))}"
+    return words
 
 
 def two_digits(value: float) -> str:

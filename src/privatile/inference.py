@@ -141,6 +141,9 @@ def jointly(inference: Inference, members: int) -> Inference:
     )
 
 
+LEAD = 3.0
+"""Relaxations put before a window, so that it starts from its stationary spread."""
+
 LONGEST_LEAD = 20_000
 """A first step this far from one relaxation has no stationary spread to start from; v(∞) serves."""
 
@@ -281,7 +284,7 @@ def finite_self_normalized(state: RoundState, trajectory: Trajectory, density: f
     if len(weights) < 2:
         raise InputError(f"an interval needs at least two averaged rounds; there are {len(weights)}.")
     rate = float(steps[0] * density)
-    before = math.ceil(3.0 / rate) if rate > 0.0 else 0
+    before = math.ceil(LEAD / rate) if rate > 0.0 else 0
     if not 0.0 < rate < 2.0 or before > LONGEST_LEAD:
         return self_normalized(state, trajectory)
     law = linear_law(

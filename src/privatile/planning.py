@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
-from privatile.auto import SUPPORTED, chosen_rounds
+from privatile.auto import SUPPORTED, chosen_rounds, supported
 from privatile.critical import checked_level
 from privatile.errors import InputError
 from privatile.estimator import check_level
@@ -73,7 +73,7 @@ class StudyPlan:
     @property
     def supported(self) -> bool:
         """Whether the coverage study vouches for it."""
-        return self.information >= SUPPORTED * (1.0 - 1e-9)
+        return supported(self.information)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""

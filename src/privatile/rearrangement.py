@@ -19,17 +19,23 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
     estimates = sorted(result.estimate for result in results)
     lows = sorted(result.confidence_interval.low for result in results)
     highs = sorted(result.confidence_interval.high for result in results)
+    watched = [result.anytime for result in results if result.anytime is not None]
+    first, last = sorted(interval.low for interval in watched), sorted(interval.high for interval in watched)
     put = list(results)
     for place, i in enumerate(order):
         result = results[i]
-        interval = ConfidenceInterval(lows[place], highs[place])
-        if (result.estimate, result.confidence_interval) == (estimates[place], interval):
+        interval, anytime = ConfidenceInterval(lows[place], highs[place]), result.anytime
+        if len(watched) == len(results):
+            anytime = ConfidenceInterval(first[place], last[place])
+        in_order = (estimates[place], interval, anytime)
+        if (result.estimate, result.confidence_interval, result.anytime) == in_order:
             continue
         note = Caveat("crossing", "Quantiles of neighbouring levels crossed by chance and were put in order.")
         put[i] = replace(
             result,
             estimate=estimates[place],
             confidence_interval=interval,
+            anytime=anytime,
             inference=rearranged_inference(results, place, result.scale.to_working(estimates[place])),
             caveats=(*result.caveats, note),
         )

@@ -214,7 +214,7 @@ def test_a_dashboard_ends_with_whoever_started_it(parent: tuple[subprocess.Popen
     url, pid = line.split()
     until(lambda: answers(url))
     os.kill(process.pid, signal.SIGKILL)
-    until(lambda: not alive(int(pid)))
+    assert until(lambda: not alive(int(pid)))
 
 
 def answers(url: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.diagnostics import supported
+from privatile.auto import supported
 from privatile.planning import inflation
 from privatile.sequence import mixture_bound
 from privatile.study.coverage import FAMILIES, NEW, make_cell, read_cells, run_study, scored

@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from privatile.auto import SUPPORTED
-from privatile.diagnostics import supported
+from privatile.auto import SUPPORTED, supported
 from privatile.study.calibration import Calibration
 from privatile.study.coverage import NEW, coverage_error
 from privatile.study.scores import Score

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privatile.averaging import half_width, normalizer_of
 from privatile.critical import statistic_law
 from privatile.curve import Bracket
+from privatile.inference import LEAD
 from privatile.linear_model import linear_law
 from privatile.plug_in import LARGEST_SLOPE_ERROR
 from privatile.policy import probe_reach
@@ -88,8 +89,6 @@ def path(runs: TunedRuns, run: int) -> tuple[float, float, Floats]:
     return float(after.mean()), half_width(normalizer_of(after, noise), "l2"), noise
 
 
-LEAD = 3.0
-"""Relaxations put before the window, as `inference.finite_self_normalized` does."""
 KNOTS = 24
 
 
