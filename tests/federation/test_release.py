@@ -16,6 +16,7 @@ import pytest
 
 from privatile.caveats import CENTRAL, SURVEY
 from privatile.errors import InputError
+from privatile.federation.comparison import hash_sources
 from privatile.federation.keys import KeyPair
 from privatile.federation.release import (
     SOFTWARE,
@@ -250,3 +251,13 @@ def test_junk_is_no_record(tmp_path: Path) -> None:
         path.write_text(junk)
         with pytest.raises(InputError):
             read_record(path)
+
+
+def test_a_change_in_any_package_is_another_program(tmp_path: Path) -> None:
+    (tmp_path / "core").mkdir()
+    (tmp_path / "errors.py").write_text("first = 1\n")
+    (tmp_path / "core" / "scale.py").write_text("second = 2\n")
+    before = hash_sources(tmp_path)
+    assert before == hash_sources(tmp_path)
+    (tmp_path / "core" / "scale.py").write_text("second = 3\n")
+    assert hash_sources(tmp_path) != before

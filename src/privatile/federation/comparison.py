@@ -15,6 +15,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from privatile import __version__
@@ -29,11 +30,16 @@ OF_A_CLIENT = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "l
 
 @functools.cache
 def program() -> str:
-    """SHA-256 of the sources that work a result out and word it; the version alone does not tell two builds apart."""
+    """What the program is: the version alone does not tell two builds apart."""
+    return hash_sources(Path(str(files("privatile"))))
+
+
+def hash_sources(root: Path) -> str:
+    """SHA-256 of the version and of all Python files below `root`, with their names."""
     digest = hashlib.sha256(__version__.encode())
-    for source in sorted(files("privatile").iterdir(), key=lambda entry: entry.name):
-        if source.name.endswith(".py"):
-            digest.update(source.name.encode() + b"\0" + source.read_text(encoding="utf-8").encode() + b"\0")
+    for source in sorted(root.rglob("*.py")):
+        name = source.relative_to(root).as_posix()
+        digest.update(name.encode() + b"\0" + source.read_text(encoding="utf-8").encode() + b"\0")
     return digest.hexdigest()
 
 
