@@ -1,1 +1,0 @@
-"""Ways to carry a round between coordinator and clients."""

@@ -1,1 +1,0 @@
-"""The laboratory: Monte Carlo studies of the method, compiled, and the paper's tables."""
