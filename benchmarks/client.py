@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import CHUNK, Responder, answer_all
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 
 TARGET_RATE = 5e6
 TARGET_BYTES = 500e6

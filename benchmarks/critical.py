@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from privatile.critical import critical_value
-from privatile.linear_model import linear_critical_value
+from privatile.laws.critical import critical_value
+from privatile.laws.linear_model import linear_critical_value
 
 
 def median_ms(work: Callable[[], object], repeats: int = 5) -> float:

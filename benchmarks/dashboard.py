@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.dashboard.serving import beside
-from privatile.mechanism import RandomizedResponse
+from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-from privatile.spec import ClientSpec, RunSpec
 
 ROUNDS, CLIENTS, TURNS = 4000, 10, 5
 

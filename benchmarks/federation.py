@@ -28,13 +28,13 @@ from pathlib import Path
 import numpy as np
 from nats.js.api import DeliverPolicy
 
-from privatile.federation import subjects
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
-from privatile.federation.connection import Msg, connected
-from privatile.federation.directory import Directory, admit, initialize, new_identity
-from privatile.federation.invitation import read_enrolment, read_invitation
-from privatile.federation.site import enroll, find_site
-from privatile.federation.study import Study, Terms
+from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
+from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.federation.setup.site_folder import enroll, find_site
+from privatile.federation.study.study import Study, Terms
+from privatile.federation.wire import subjects
+from privatile.federation.wire.connection import Msg, connected
 from privatile.server.store import RunStore
 
 ASK_BYTES, ANSWER_BYTES = 300, 350

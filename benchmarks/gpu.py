@@ -22,12 +22,12 @@ from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from privatile.study.cells import Cell  # noqa: E402
-from privatile.study.cuda import Device, run_cells  # noqa: E402
-from privatile.study.design import read_study  # noqa: E402
-from privatile.study.engine import Outcome, run_cell, summarize  # noqa: E402
-from privatile.study.packing import Batch, blocks_of, pack  # noqa: E402
-from privatile.study.runner import cores  # noqa: E402
+from privatile.simulation.cells import Cell  # noqa: E402
+from privatile.simulation.cuda import Device, run_cells  # noqa: E402
+from privatile.simulation.engine import Outcome, run_cell, summarize  # noqa: E402
+from privatile.simulation.experiment import read_study  # noqa: E402
+from privatile.simulation.packing import Batch, blocks_of, pack  # noqa: E402
+from privatile.simulation.runner import cores  # noqa: E402
 
 DESIGNS = Path(__file__).resolve().parents[1] / "studies" / "paper"
 OUTSIDE = 4.0

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.schedule import PRESETS, Constant, Design
-from privatile.study.cells import Cell
-from privatile.study.engine import run_cell
-from privatile.study.populations import Cauchy, Normal, Population, Uniform
+from privatile.estimator.schedule import PRESETS, Constant, Design
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import run_cell
+from privatile.simulation.populations import Cauchy, Normal, Population, Uniform
 
 REPLICATIONS = 128
 REPEATS = 25

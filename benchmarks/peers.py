@@ -31,16 +31,16 @@ from benchmarks.peer_methods import (
     square_wave_quantile,
 )
 
-from privatile.auto import AutoPlan, remembered
-from privatile.estimator import Client, begin, step
-from privatile.inference import Trajectory
-from privatile.mechanism import RandomizedResponse
-from privatile.plug_in import plug_in
-from privatile.scale import Identity
-from privatile.schedule import Constant, Design
-from privatile.study.cells import Cell
-from privatile.study.engine import run_cell
-from privatile.study.populations import Laplace, Mixture, Normal, Population, Uniform
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Identity
+from privatile.estimator.auto import AutoPlan, remembered
+from privatile.estimator.schedule import Constant, Design
+from privatile.estimator.step import Client, begin, step
+from privatile.inference.inference import Trajectory
+from privatile.inference.plug_in import plug_in
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import run_cell
+from privatile.simulation.populations import Laplace, Mixture, Normal, Population, Uniform
 
 CLIENTS = 10
 LOW, HIGH = -4.0, 4.0

@@ -27,19 +27,19 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.client.source import open_source
-from privatile.federation import subjects, wire
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
-from privatile.federation.client_service import ClientService
-from privatile.federation.connection import Msg, connected
-from privatile.federation.directory import Directory, Roster, initialize, new_identity
-from privatile.federation.invitation import read_invitation
-from privatile.federation.keys import KeyPair
-from privatile.federation.running import JoinOptions, prepare_client
-from privatile.federation.site import Site, enroll
-from privatile.federation.study import Study, Terms
-from privatile.federation.wire import AnswerMessage, AskMessage, Link
-from privatile.protocol import Answer, Question
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Answer, Question
+from privatile.federation.run.running import JoinOptions, prepare_client
+from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.directory import Directory, Roster, initialize, new_identity
+from privatile.federation.setup.invitation import read_invitation
+from privatile.federation.setup.site_folder import Site, enroll
+from privatile.federation.site.service import ClientService
+from privatile.federation.study.study import Study, Terms
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire.connection import Msg, connected
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link, subjects
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 

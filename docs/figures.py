@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import privatile
-from privatile.mechanism import RandomizedResponse
+from privatile.core.mechanism import RandomizedResponse
 from privatile.report.print_style import BLUE, GREEN, GREY, VERMILION, print_style
 
 TRUTH = 55.0

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 import privatile
+from privatile.core.mechanism import RandomizedResponse
 from privatile.dashboard.page import page as dashboard_page
 from privatile.dashboard.serving import beside
-from privatile.mechanism import RandomizedResponse
-from privatile.report.study_page import write_study_page
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.report.experiment_page import write_study_page
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-from privatile.spec import ClientSpec, RunSpec
-from privatile.study.design import parse_study
-from privatile.study.runner import run_study
-from privatile.study.store import StudyStore
+from privatile.simulation.experiment import parse_study
+from privatile.simulation.runner import run_study
+from privatile.simulation.store import StudyStore
 
 SITES = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 57_000, "capital": 74_000}
 SPREAD = 0.6

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from privatile.theory import estimand
+from privatile.simulation.theory import estimand
 
 FOLDER = Path("demo")
 REGIONS = {  # name: (people, median income, spread of the logarithm)

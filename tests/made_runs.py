@@ -7,10 +7,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from privatile.mechanism import RandomizedResponse
+from privatile.core.mechanism import RandomizedResponse
+from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore, StoredRound
-from privatile.spec import ClientSpec, RunSpec
 
 
 def long_run(

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from privatile_flower.study import MakeCoins, Settings, study_client_app, study_server_app
+
 from privatile.client.coins import OperatingSystemCoins
-from privatile.federation.over_flower import MakeCoins, Settings, study_client_app, study_server_app
-from privatile.federation.study import load_study
+from privatile.federation.study.study import load_study
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 """Flower and Ray report home unless told not to."""

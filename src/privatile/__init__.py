@@ -6,24 +6,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privatile.api import estimate
-    from privatile.critical import critical_value
-    from privatile.mechanism import RandomizedResponse
-    from privatile.online import OnlineQuantile
-    from privatile.protocol import Answer, Question
-    from privatile.result import ConfidenceInterval, QuantileResult
+    from privatile.api.estimate import estimate
+    from privatile.api.online import OnlineQuantile
+    from privatile.core.mechanism import RandomizedResponse
+    from privatile.core.messages import Answer, Question
+    from privatile.laws.critical import critical_value
+    from privatile.result.result import ConfidenceInterval, QuantileResult
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Answer": "protocol",
-    "ConfidenceInterval": "result",
-    "OnlineQuantile": "online",
-    "QuantileResult": "result",
-    "Question": "protocol",
-    "RandomizedResponse": "mechanism",
-    "critical_value": "critical",
-    "estimate": "api",
+    "Answer": "core.messages",
+    "ConfidenceInterval": "result.result",
+    "OnlineQuantile": "api.online",
+    "QuantileResult": "result.result",
+    "Question": "core.messages",
+    "RandomizedResponse": "core.mechanism",
+    "critical_value": "laws.critical",
+    "estimate": "api.estimate",
 }
 
 __all__ = [

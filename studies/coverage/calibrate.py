@@ -1,10 +1,10 @@
-"""Make calibration.csv anew: python studies/coverage/calibrate.py (half a minute)."""
+"""Make calibration.csv anew: python -m studies.coverage.calibrate (half a minute)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from privatile.study.calibration import write_table
+from studies.coverage.calibration import write_table
 
 if __name__ == "__main__":
     for row in write_table(Path(__file__).parent / "calibration.csv"):

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privatile.curve import DRIFT_BIAS
 from privatile.errors import InputError
+from privatile.inference.curve import DRIFT_BIAS
 
 RELAXATIONS = (12, 19, 27, 35, 50, 72, 90)
 ROUNDS = 200

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from studies.coverage.scores import Score, Simulate, on_processor, score
 
 from privatile.errors import InputError
-from privatile.study.cells import DATA_SEED
-from privatile.study.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, Population, StudentT, Uniform
-from privatile.study.scores import Score, Simulate, on_processor, score
-from privatile.study.tuned import BLOCK, TunedCell
+from privatile.simulation.auto_simulation import BLOCK, TunedCell
+from privatile.simulation.cells import DATA_SEED
+from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, Population, StudentT, Uniform
 
 HETE_L = tuple(Normal(float(location)) for location in np.random.RandomState(DATA_SEED).randn(10))
 """Ten clients that differ in location, drawn as the paper's code draws them."""

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.averaging import half_width, normalizer_of
-from privatile.critical import statistic_law
-from privatile.curve import Bracket
-from privatile.inference import LEAD
-from privatile.linear_model import linear_law
-from privatile.plug_in import LARGEST_SLOPE_ERROR
-from privatile.policy import probe_reach
-from privatile.study.tuned import TunedCell, TunedRuns, fieller_reach
+from privatile.estimator.averaging import half_width, normalizer_of
+from privatile.estimator.question_policy import probe_reach
+from privatile.inference.curve import Bracket
+from privatile.inference.inference import LEAD
+from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
+from privatile.laws.critical import statistic_law
+from privatile.laws.linear_model import linear_law
+from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fieller_reach
 
 Floats = NDArray[np.float64]
 

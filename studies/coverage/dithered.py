@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.errors import InputError
-from privatile.study.populations import Population
+from privatile.simulation.populations import Population
 
 Floats = NDArray[np.float64]
 

@@ -8,14 +8,14 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.auto import AutoPlan, remembered
-from privatile.diagnostics import troubled
-from privatile.estimator import Client, begin, step
-from privatile.inference import Trajectory
-from privatile.mechanism import RandomizedResponse
-from privatile.plug_in import plug_in
-from privatile.scale import Identity
-from privatile.study.tuned import TunedCell
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Identity
+from privatile.estimator.auto import AutoPlan, remembered
+from privatile.estimator.step import Client, begin, step
+from privatile.inference.inference import Trajectory
+from privatile.inference.plug_in import plug_in
+from privatile.result.diagnostics import troubled
+from privatile.simulation.auto_simulation import TunedCell
 
 
 def silent_runs(cell: TunedCell, runs: int, seed: int, share: float, burst: float) -> NDArray[np.float64]:

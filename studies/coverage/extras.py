@@ -1,7 +1,7 @@
 """What the cells do not show: stopping by width, several levels at once, comparisons, other intervals, silent clients,
 populations with steps and gaps, the paper's Table 2 settings, salaries.
 
-python studies/coverage/extras.py [--runs N] [--device cuda] [--results FILE] prints and writes kind, setting, name,
+python -m studies.coverage.extras [--runs N] [--device cuda] [--results FILE] prints and writes kind, setting, name,
 value. A part that the file holds already is replaced.
 """
 
@@ -17,23 +17,23 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from studies.coverage import gpu
+from studies.coverage.coverage import FAMILIES, make_cell
+from studies.coverage.displayed_intervals import self_normalized, shown
+from studies.coverage.dithered import DitheredLog
+from studies.coverage.dropout import silent_runs
+from studies.coverage.rounded import Rounded
+from studies.coverage.scores import Simulate, on_processor, warnings
+from studies.coverage.stopping import Stopped, stopping
 
-from privatile.mechanism import RandomizedResponse
-from privatile.schedule import PRESETS
-from privatile.study import gpu
-from privatile.study.cells import Cell
-from privatile.study.columns import Empirical
-from privatile.study.coverage import FAMILIES, make_cell
-from privatile.study.dithered import DitheredLog
-from privatile.study.engine import run_cell
-from privatile.study.populations import Mixture, Normal
-from privatile.study.rounded import Rounded
-from privatile.study.salary import STATED_RANGE, read_salaries
-from privatile.study.scores import Simulate, on_processor, warnings
-from privatile.study.shown import self_normalized, shown
-from privatile.study.silence import silent_runs
-from privatile.study.tuned import TunedCell, TunedRuns, simulate
-from privatile.study.watching import Stopped, stopping
+from privatile.core.mechanism import RandomizedResponse
+from privatile.estimator.schedule import PRESETS
+from privatile.paper.salary import STATED_RANGE, read_salaries
+from privatile.simulation.auto_simulation import TunedCell, TunedRuns, simulate
+from privatile.simulation.cells import Cell
+from privatile.simulation.columns import Empirical
+from privatile.simulation.engine import run_cell
+from privatile.simulation.populations import Mixture, Normal
 
 HERE = Path(__file__).parent
 BLOCK = 1000

@@ -10,10 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from privatile import curve, locate, plug_in, policy
+from studies.coverage import rounded
+from studies.coverage import stopping as watching
+
 from privatile.errors import require
-from privatile.study import populations, rounded, tuned, watching
-from privatile.study.tuned import TunedCell, TunedRuns
+from privatile.estimator import locate
+from privatile.estimator import question_policy as policy
+from privatile.inference import curve, plug_in
+from privatile.simulation import auto_simulation as tuned
+from privatile.simulation import populations
+from privatile.simulation.auto_simulation import TunedCell, TunedRuns
 
 MODULES = (curve, locate, plug_in, policy, populations, rounded, tuned, watching)
 

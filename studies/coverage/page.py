@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from privatile.auto import SUPPORTED, supported
-from privatile.study.calibration import Calibration
-from privatile.study.coverage import NEW, coverage_error
-from privatile.study.scores import Score
+from studies.coverage.calibration import Calibration
+from studies.coverage.coverage import NEW, coverage_error
+from studies.coverage.scores import Score
+
+from privatile.estimator.auto import SUPPORTED, supported
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")
 COVERAGE_BAND = (0.935, 0.965)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.study.populations import Population, check_positive
+from privatile.simulation.populations import Population, check_positive
 
 Floats = NDArray[np.float64]
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 class Rounded(Population):
     """A population of which a `share` is rounded to the nearest multiple of `unit`: its CDF jumps there.
 
-    >>> from privatile.study.populations import Normal
+    >>> from privatile.simulation.populations import Normal
     >>> ages = Rounded(Normal(40.2, 12.0))
     >>> round(ages.cdf(39.9), 4) == round(ages.cdf(39.1), 4) < ages.cdf(40.0)
     True

@@ -1,4 +1,4 @@
-"""Score the cells of cells.toml and fill docs/intervals.md anew: python studies/coverage/run.py [--runs N]
+"""Score the cells of cells.toml and fill docs/intervals.md anew: python -m studies.coverage.run [--runs N]
 [--device cuda].
 
 A cell that results.csv holds already, with as many runs, is not run again; --page only fills the page. To check the
@@ -11,12 +11,13 @@ import argparse
 import csv
 from pathlib import Path
 
-from privatile.study import gpu
-from privatile.study.calibration import read_table
-from privatile.study.coverage import read_cells, run_study, scored
-from privatile.study.coverage_page import calibrations, extras, filled, picture, tables, verdict
-from privatile.study.scores import Score, on_processor
-from privatile.study.tuned import BLOCK
+from studies.coverage import gpu
+from studies.coverage.calibration import read_table
+from studies.coverage.coverage import read_cells, run_study, scored
+from studies.coverage.page import calibrations, extras, filled, picture, tables, verdict
+from studies.coverage.scores import Score, on_processor
+
+from privatile.simulation.auto_simulation import BLOCK
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent.parent / "docs"

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from studies.coverage.displayed_intervals import shown
 
-from privatile.diagnostics import troubled
-from privatile.study.shown import shown
-from privatile.study.tuned import BLOCK, TunedCell, TunedRuns, simulate
+from privatile.result.diagnostics import troubled
+from privatile.simulation.auto_simulation import BLOCK, TunedCell, TunedRuns, simulate
 
 Floats = NDArray[np.float64]
 LEVELS = (0.90, 0.95, 0.99)

@@ -1,7 +1,7 @@
-"""How often a run that is watched to its end reaches a threshold: the table of `privatile.sequence.REACHED`.
+"""How often a run that is watched to its end reaches a threshold: the table of `privatile.inference.sequence.REACHED`.
 
 Under the mixture (a drift drawn from N(0, ρ²)) the chance that log M has reached x by t = 1, continuous monitoring
-approached by 2,000 looks: python studies/coverage/sequence.py [--paths N] prints it with its Monte Carlo error.
+approached by 2,000 looks: python -m studies.coverage.sequence [--paths N] prints it with its Monte Carlo error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from privatile.sequence import RATE, REACHED
+from privatile.inference.sequence import RATE, REACHED
 
 LOOKS = 2000
 EARLIEST = 1e-3

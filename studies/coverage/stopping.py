@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.curve import CurveFit
-from privatile.plug_in import LARGEST_SLOPE_ERROR
-from privatile.sequence import RATE, threshold
-from privatile.study.tuned import TunedCell, TunedRuns, fieller_reach, fit_runs
-from privatile.summary import FIRST_LOOK
+from privatile.inference.curve import CurveFit
+from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
+from privatile.inference.sequence import RATE, threshold
+from privatile.result.summary import FIRST_LOOK
+from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fieller_reach, fit_runs
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from privatile.federation.broker import free_port
+from privatile.federation.setup.broker import free_port
 from tests.federation.kit import Federation, make_study
 
 pytestmark = pytest.mark.browser

@@ -123,8 +123,8 @@ def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path
 
 
 def made_page(kind: str, folder: Path) -> Path:
-    from privatile.report.paper_page import write_paper_page
-    from privatile.report.study_page import write_study_page
+    from privatile.paper.page import write_paper_page
+    from privatile.report.experiment_page import write_study_page
     from tests.report.test_study_pages import made_store, paper_folder
 
     target = folder / "page.html"
@@ -183,8 +183,8 @@ def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) ->
 def test_pages_of_studies_pass_too(
     watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, kind: str
 ) -> None:
-    from privatile.report.paper_page import write_paper_page
-    from privatile.report.study_page import write_study_page
+    from privatile.paper.page import write_paper_page
+    from privatile.report.experiment_page import write_study_page
     from tests.report.test_study_pages import made_store, paper_folder
 
     target = tmp_path / "page.html"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from privatile.cli import main
-from tests.study.test_runner import DESIGN
+from tests.simulation.test_runner import DESIGN
 
 
 def call(*arguments: str | Path) -> Result:

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privatile.client.coins import SeededCoins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.statement import statement
+from privatile.client.order.people import PersonKey
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.client.statement import statement
-from privatile.client.terms import Terms
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
 
 KEY = PersonKey(b"p" * 32)
 

@@ -9,8 +9,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from privatile.client.files import FileSource
-from privatile.client.source import Source, open_source
+from privatile.client.sources.files import FileSource
+from privatile.client.sources.source import Source, open_source
 from privatile.errors import DataError, InputError
 
 SECRET = "47114711"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.client.ledger import Ledger
-from privatile.client.statement import statement
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.statement import statement
 
 KILLS = 20
 ROUNDS = 4_000
@@ -21,13 +21,13 @@ SCRIPT = r"""
 import sys
 import numpy as np
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.people import PersonKey
 from privatile.client.responder import Responder, answer_all
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
+from privatile.client.order.shuffle import shuffle
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 folder, rounds, by_person = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "people"
 book = Ledger.open(folder + "/ledger.db")
 key = PersonKey.open(folder + "/person.key") if by_person else None

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from privatile.client.coins import SeededCoins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.statement import statement
+from privatile.client.order.people import PersonKey
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.client.statement import statement
-from privatile.client.terms import Terms
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, OtherContent
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
 
 KEY = PersonKey(b"p" * 32)
 X = np.random.default_rng(5).normal(size=24)

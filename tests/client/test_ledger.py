@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.client import ledger_file as room
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import Ledger, Position
+from privatile.client.ledger import ledger_file as room
+from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.statement import statement
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.client.statement import statement
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import Equivocation, LedgerError
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
 
 
 def site(book: Ledger, run: str = "run", epsilon: float = 1.0) -> Responder:

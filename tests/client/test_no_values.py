@@ -27,16 +27,16 @@ def hook(event, arguments):
         print(event, [repr(each) for each in arguments], file=trace)
 sys.addaudithook(hook)
 from pathlib import Path
-from privatile.client.terms import Terms
+from privatile.client.ledger.spending_rules import Terms
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.people import PersonKey
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.client.statement import statement
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
+from privatile.client.order.shuffle import shuffle
+from privatile.client.sources.source import open_source
+from privatile.client.ledger.statement import statement
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 path, missing, person = Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None
 def show(*things):
     print(*things)

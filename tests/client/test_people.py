@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.people import PersonKey
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import InputError, LedgerError
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
 
 KEY = PersonKey(b"p" * 32)
 

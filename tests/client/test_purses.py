@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privatile.client import purses as room
-from privatile.client.ledger import Ledger
+from privatile.client.ledger import lifetime_budgets as room
+from privatile.client.ledger.ledger import Ledger
 
 
 def people(numbers: list[int]) -> NDArray[np.uint64]:

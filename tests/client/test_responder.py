@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privatile.client.coins import SeededCoins
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import CHUNK, Responder, answer_all
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import COINS, RandomizedResponse
+from privatile.core.messages import Missing, Question
+from privatile.core.scale import Linear, Log
 from privatile.errors import AlreadyAnswered, InputError, ProtocolError
-from privatile.mechanism import COINS, RandomizedResponse
-from privatile.protocol import Missing, Question
-from privatile.scale import Linear, Log
 
 COIN = RandomizedResponse.from_epsilon(1.0)
 

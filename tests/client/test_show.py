@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
+from privatile.client.sources.source import open_source
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 
 
 def test_infinity_is_null(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from privatile.client import shuffle as shuffling
-from privatile.client.keystream import KeyStream
-from privatile.client.ledger import Ledger
-from privatile.client.shuffle import ShuffledColumn, shuffle
-from privatile.client.source import open_source
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order import shuffle as shuffling
+from privatile.client.order.keystream import KeyStream
+from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Missing
 from privatile.errors import DataError, InputError
-from privatile.protocol import Missing
 
 MASTER = bytes(range(32))
 
@@ -82,9 +82,9 @@ def test_the_order_does_not_depend_on_memory(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_same_key_gives_the_same_order_after_a_restart(tmp_path: Path) -> None:
     script = (
         "import sys, numpy as np\n"
-        "from privatile.client.ledger import Ledger\n"
-        "from privatile.client.shuffle import shuffle\n"
-        "from privatile.client.source import open_source\n"
+        "from privatile.client.ledger.ledger import Ledger\n"
+        "from privatile.client.order.shuffle import shuffle\n"
+        "from privatile.client.sources.source import open_source\n"
         "with Ledger.open(sys.argv[1]) as ledger:\n"
         "    with ledger.transaction(): pass\n"
         "    column = shuffle(open_source(np.arange(5000.0)), ledger)['all']\n"
@@ -203,9 +203,9 @@ def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
     script = (
         "import resource, signal, sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from privatile.client.ledger import Ledger\n"
-        "from privatile.client.shuffle import shuffle\n"
-        "from privatile.client.source import open_source\n"
+        "from privatile.client.ledger.ledger import Ledger\n"
+        "from privatile.client.order.shuffle import shuffle\n"
+        "from privatile.client.sources.source import open_source\n"
         "from privatile.errors import DataError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
@@ -234,9 +234,9 @@ def test_memory_is_bounded() -> None:
     """
     script = (
         "import numpy as np\n"
-        "from privatile.client import shuffle as room\n"
-        "from privatile.client.ledger import Ledger\n"
-        "from privatile.client.source import Batch\n"
+        "from privatile.client.order import shuffle as room\n"
+        "from privatile.client.ledger.ledger import Ledger\n"
+        "from privatile.client.sources.source import Batch\n"
         "class Made:\n"
         "    column, by_person, person, clients = 'x', False, None, ['all']\n"
         "    def batches(self):\n"

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from privatile.client.database import FETCH
-from privatile.client.source import Source, numbers, open_source
+from privatile.client.sources.database import FETCH
+from privatile.client.sources.source import Source, numbers, open_source
 from privatile.errors import DataError, InputError
 
 SECRET = 47114711

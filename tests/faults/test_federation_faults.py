@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from privatile.estimator import replay
-from privatile.federation.broker import free_port, running_broker
+from privatile.estimator.step import replay
+from privatile.federation.setup.broker import free_port, running_broker
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from tests.federation.kit import Federation, make_study

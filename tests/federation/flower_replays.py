@@ -18,12 +18,12 @@ import numpy as np
 from apps.flower import simulate
 from flwr.app import ConfigRecord, Context, Message, RecordDict  # type: ignore[import-not-found]
 from flwr.supercore.task_identity import TaskIdentity  # type: ignore[import-not-found]
+from privatile_flower import engine as flower
+from privatile_flower.study import open_study_run, study_client_app
 
-from privatile.engines import flower
+from privatile.core.messages import Answer, Question
 from privatile.errors import PrivatileError
-from privatile.federation.over_flower import open_study_run, study_client_app
-from privatile.federation.study import Study, load_study, study_toml
-from privatile.protocol import Answer, Question
+from privatile.federation.study.study import Study, load_study, study_toml
 from privatile.server.coordinator import Coordinator
 from tests.federation.flower_smoke import ledger_coins, position, transcript
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from apps.flower import simulate
 from numpy.typing import NDArray
+from privatile_flower.study import MakeCoins
 
-from privatile.client.ledger import Ledger
-from privatile.federation.over_flower import MakeCoins
-from privatile.federation.study import load_study
+from privatile.client.ledger.ledger import Ledger
+from privatile.federation.study.study import load_study
 from privatile.server.store import RunStore
 
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from privatile.client.coins import Coins
-from privatile.client.ledger import Ledger
-from privatile.client.source import open_source
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
-from privatile.federation.client_service import ClientService
-from privatile.federation.connection import Backoff
-from privatile.federation.control import Control
-from privatile.federation.coordinator_service import CoordinatorService
-from privatile.federation.directory import Directory, admit, initialize, new_identity
-from privatile.federation.invitation import Invitation, read_enrolment, read_invitation
-from privatile.federation.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers
-from privatile.federation.site import Site, enroll
-from privatile.federation.study import Study, Terms
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.source import open_source
+from privatile.federation.coordinator.control import Control
+from privatile.federation.coordinator.service import CoordinatorService
+from privatile.federation.run.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers
+from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
+from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
+from privatile.federation.setup.site_folder import Site, enroll
+from privatile.federation.site.service import ClientService
+from privatile.federation.study.study import Study, Terms
+from privatile.federation.wire.connection import Backoff
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privatile.federation.audit import ALPHA, POWER, audit, own_client
-from privatile.federation.binomial import clopper_pearson, incomplete_beta, reports_needed
-from privatile.mechanism import RandomizedResponse
+from privatile.core.mechanism import RandomizedResponse
+from privatile.federation.audit.audit import ALPHA, POWER, audit, own_client
+from privatile.federation.audit.binomial import clopper_pearson, incomplete_beta, reports_needed
 
 BROKEN = Path(__file__).parent / "broken_clients"
 
@@ -74,7 +74,7 @@ def test_incomplete_beta_against_scipy() -> None:
 @pytest.mark.statistical
 def test_the_sample_size_has_its_power() -> None:
     """The ratio's rule on simulated counts: a rate off by 2% is found, a right one passes."""
-    from privatile.federation.audit import _Auditor
+    from privatile.federation.audit.audit import _Auditor
 
     mechanism = RandomizedResponse.from_epsilon(1.0)
     side = reports_needed(mechanism.truth_rate, 0.02, ALPHA, POWER)

@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
-from privatile.federation.broker import free_port, running_broker
-from privatile.federation.ops import Metrics, ops_page
-from privatile.federation.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
-from privatile.federation.status import Status
+from privatile.federation.run.ops import Metrics, ops_page
+from privatile.federation.run.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
+from privatile.federation.run.status import Status
+from privatile.federation.setup.broker import free_port, running_broker
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 
 
@@ -189,7 +189,7 @@ def test_store_of_another_study_and_study_edited_in_mid_run(tmp_path: Path) -> N
 def test_expired_certificate_is_said_before_anything_starts(tmp_path: Path) -> None:
     import datetime
 
-    from privatile.federation.certificates import issue_broker
+    from privatile.federation.setup.certificates import issue_broker
 
     federation = Federation(tmp_path, make_study(1))
     directory, files = federation.directory, federation.directory.broker_files

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.derive import derive
-from privatile.federation.directory import Directory, admit, check
-from privatile.federation.invitation import read_enrolment
-from privatile.federation.release import release, verify_record
-from privatile.federation.status import abort_run, read_status
-from privatile.federation.study import Study
+from privatile.federation.coordinator.derive import derive
+from privatile.federation.record.release import release, verify_record
+from privatile.federation.run.status import abort_run, read_status
+from privatile.federation.setup.directory import Directory, admit, check
+from privatile.federation.setup.invitation import read_enrolment
+from privatile.federation.study.study import Study
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 

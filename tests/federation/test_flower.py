@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from privatile_flower import engine as flower
+from privatile_flower.study import check_question, open_study_run
 
-from privatile.client.ledger import Ledger
-from privatile.client.source import open_source
-from privatile.engines import flower, in_process
+from privatile.api import in_process
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Question
 from privatile.errors import InputError, MissingExtra, SiteRefusal, StoreError
-from privatile.federation.desk import open_desk
-from privatile.federation.over_flower import check_question, open_study_run
-from privatile.federation.policy import Policy
-from privatile.federation.study import Study, study_toml
-from privatile.protocol import Question
+from privatile.federation.site.limits import Policy
+from privatile.federation.site.responder import open_desk
+from privatile.federation.study.study import Study, study_toml
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from tests.docs.test_pages import furnish

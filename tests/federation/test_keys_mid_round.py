@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from privatile.federation.directory import revoke
-from privatile.federation.release import countersign, release, verify_record
+from privatile.federation.record.release import countersign, release, verify_record
+from privatile.federation.setup.directory import revoke
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 ROUNDS = 5

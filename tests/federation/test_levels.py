@@ -14,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
+from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.keys import KeyPair
-from privatile.federation.release import canonical, read_record, release, verify_record, write_record
-from privatile.federation.study import Study, Terms, load_study, study_toml
-from privatile.federation.wire import (
+from privatile.federation.record.release import canonical, read_record, release, verify_record, write_record
+from privatile.federation.study.study import Study, Terms, load_study, study_toml
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import (
     LARGEST_ANSWER,
     LARGEST_ASK,
     MOST_LEVELS,
@@ -27,7 +28,6 @@ from privatile.federation.wire import (
     Link,
     read_message,
 )
-from privatile.protocol import LARGEST_LENGTH, Answer, Question
 from tests.federation.kit import Federation, make_study
 
 LEVELS = (0.1, 0.5, 0.9)

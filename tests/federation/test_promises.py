@@ -14,18 +14,18 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.ledger import Ledger
-from privatile.client.ledger_file import BUSY_SECONDS
-from privatile.client.source import open_source
-from privatile.client.statement import statement
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.ledger_file import BUSY_SECONDS
+from privatile.client.ledger.statement import statement
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
-from privatile.federation.client_service import ClientService
-from privatile.federation.control import Control
-from privatile.federation.desk import Desk, open_desk
-from privatile.federation.policy import Policy
-from privatile.federation.running import JoinOptions, prepare_client
-from privatile.federation.study import Terms
-from privatile.protocol import Question
+from privatile.federation.coordinator.control import Control
+from privatile.federation.run.running import JoinOptions, prepare_client
+from privatile.federation.site.limits import Policy
+from privatile.federation.site.responder import Desk, open_desk
+from privatile.federation.site.service import ClientService
+from privatile.federation.study.study import Terms
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 PEOPLE = 100

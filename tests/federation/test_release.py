@@ -14,11 +14,9 @@ from typing import Any
 
 import pytest
 
-from privatile.caveats import CENTRAL, SURVEY
 from privatile.errors import InputError
-from privatile.federation.comparison import hash_sources
-from privatile.federation.keys import KeyPair
-from privatile.federation.release import (
+from privatile.federation.record.comparison import hash_sources
+from privatile.federation.record.release import (
     SOFTWARE,
     canonical,
     countersign,
@@ -27,6 +25,8 @@ from privatile.federation.release import (
     verify_record,
     write_record,
 )
+from privatile.federation.wire.keys import KeyPair
+from privatile.result.caveats import CENTRAL, SURVEY
 from tests.federation.kit import Federation, make_study
 
 

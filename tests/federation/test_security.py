@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
+from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError
-from privatile.federation import subjects
-from privatile.federation.certificates import issue_broker, make_authority
-from privatile.federation.collection import Collection
-from privatile.federation.connection import Connection, Msg, connected
-from privatile.federation.control import Control
-from privatile.federation.keys import KeyPair
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
-from privatile.protocol import Answer, Question
+from privatile.federation.coordinator.collection import Collection
+from privatile.federation.coordinator.control import Control
+from privatile.federation.setup.certificates import issue_broker, make_authority
+from privatile.federation.wire.connection import Connection, Msg, connected
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, subjects
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 MARK = "4711.4711"
@@ -90,7 +89,7 @@ def test_expired_certificate_and_a_clock_an_hour_off(
                     pass
 
     asyncio.run(scene())
-    from privatile.federation.directory import renew
+    from privatile.federation.setup.directory import renew
 
     renew(directory)
     run = asyncio.run(federation.run())  # the state can be resumed

@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privatile.api import in_process
 from privatile.client.coins import SeededCoins
-from privatile.client.ledger import Ledger
-from privatile.client.source import open_source
-from privatile.engines import in_process
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, RunPaused, SiteRefusal
-from privatile.federation import wire
-from privatile.federation.client_service import ClientService
-from privatile.federation.connection import connected
-from privatile.federation.coordinator_service import CoordinatorService
-from privatile.federation.desk import open_desk
-from privatile.federation.policy import Policy
-from privatile.federation.running import OpenRun
-from privatile.federation.study import Terms
-from privatile.federation.wire import AskMessage, Link
-from privatile.protocol import Answer, Question
+from privatile.federation.coordinator.service import CoordinatorService
+from privatile.federation.run.running import OpenRun
+from privatile.federation.site.limits import Policy
+from privatile.federation.site.responder import open_desk
+from privatile.federation.site.service import ClientService
+from privatile.federation.study.study import Terms
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire.connection import connected
+from privatile.federation.wire.messages import AskMessage, Link
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
@@ -239,7 +239,7 @@ def test_unusable_answers_are_rejected_then_quarantined_then_people_decide(tmp_p
                     await asyncio.wait_for(liar.run(), PATIENCE)
                 assert "quarantined: site1" in coordinator.health()[1]["paused"]
                 lying = False
-                from privatile.federation.control import Control
+                from privatile.federation.coordinator.control import Control
 
                 Control(federation.directory.path / "control").request("readmit", "site1")
                 await until(lambda: not coordinator._reception.quarantined)
@@ -486,7 +486,7 @@ def test_stopped_and_started_coordinator_goes_on_with_the_same_run(tmp_path: Pat
 
 def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=20_000, length=1))
-    from privatile.federation.status import abort_run, read_status
+    from privatile.federation.run.status import abort_run, read_status
 
     async def scene() -> None:
         async with federation.running_broker():
@@ -495,7 +495,7 @@ def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
             async with tasks(federation.client("site0").run(), federation.client("site1").run()) as clients:
                 work = asyncio.ensure_future(coordinator.run())
                 await until(lambda: run.coordinator.done >= 3)
-                from privatile.federation.control import Control
+                from privatile.federation.coordinator.control import Control
 
                 Control(federation.directory.path / "control").request("abort")
                 assert await asyncio.wait_for(work, PATIENCE) == "aborted"

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import BrokerError, InputError
-from privatile.federation.broker import check_configuration, client_permissions, find_binary
-from privatile.federation.certificates import (
+from privatile.federation.setup.broker import check_configuration, client_permissions, find_binary
+from privatile.federation.setup.certificates import (
     broken_validity,
     client_context,
     issue_broker,
     make_authority,
     read_certificate,
 )
-from privatile.federation.directory import add_client, admit, check, initialize, renew, revoke
-from privatile.federation.invitation import read_enrolment, read_invitation
-from privatile.federation.keys import KeyPair, read_key, verify, write_private
-from privatile.federation.policy import Policy, load_policy
-from privatile.federation.site import enroll
+from privatile.federation.setup.directory import add_client, admit, check, initialize, renew, revoke
+from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.federation.setup.site_folder import enroll
+from privatile.federation.site.limits import Policy, load_policy
+from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
 from tests.federation.kit import Federation, make_study
 
 
@@ -144,7 +144,7 @@ def test_revocation(made: Federation) -> None:
 
 def test_one_key_cannot_be_two_clients(made: Federation) -> None:
     key = made.sites["site0"].key()
-    from privatile.federation.invitation import Enrolment
+    from privatile.federation.setup.invitation import Enrolment
 
     other = Enrolment.make("site1", made.study.identity, key)
     with pytest.raises(InputError, match="already that of client site0"):
@@ -152,7 +152,7 @@ def test_one_key_cannot_be_two_clients(made: Federation) -> None:
 
 
 def test_enrolment_for_another_federation_or_client_is_refused(made: Federation) -> None:
-    from privatile.federation.invitation import Enrolment
+    from privatile.federation.setup.invitation import Enrolment
 
     key = KeyPair.generate()
     for enrolment, word in (

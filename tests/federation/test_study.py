@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.study import Study, Terms, load_study, study_toml
+from privatile.federation.study.study import Study, Terms, load_study, study_toml
 from tests.federation.kit import make_study
 
 

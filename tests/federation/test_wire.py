@@ -12,12 +12,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
-from privatile.federation import wire
-from privatile.federation.connection import Msg, connected
-from privatile.federation.keys import KeyPair, verify
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
-from privatile.protocol import Answer, Question
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire.connection import Msg, connected
+from privatile.federation.wire.keys import KeyPair, verify
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
 LINK = Link(3, "ab" * 16)

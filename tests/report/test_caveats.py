@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main
-from privatile.compare import compare
 from privatile.dashboard.live import LiveRun
 from privatile.report.findings import CAVEAT_TITLES, WORRIES
 from privatile.report.view import read_view
-from privatile.result import QuantileResult
+from privatile.result.compare import compare
+from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 

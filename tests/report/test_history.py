@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import StoreError
-from privatile.mechanism import RandomizedResponse
+from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.report import history as history_module
 from privatile.report.history import LevelHistory
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-from privatile.spec import ClientSpec, RunSpec
 
 
 def spec(rounds: int, clients: int = 3, levels: tuple[float, ...] = (0.5,), design: str = "rounds") -> RunSpec:

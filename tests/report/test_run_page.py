@@ -17,7 +17,7 @@ from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.report.run_page import run_page
 from privatile.report.view import ThinPath, read_view
-from privatile.result import QuantileResult
+from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from tests.made_runs import long_run

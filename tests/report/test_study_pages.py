@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.report.paper_page import paper_page
-from privatile.report.study_page import verdict
-from privatile.study.paper import compare, paper_study
-from privatile.study.store import FORMAT, SCHEMA
+from privatile.paper.page import paper_page
+from privatile.paper.tables import compare, paper_study
+from privatile.report.experiment_page import verdict
+from privatile.simulation.store import FORMAT, SCHEMA
 
 OLDER = SCHEMA.replace(", confidence_level REAL", "")
 TITLE = "</script><script>alert(1)</script> & sizes"
@@ -121,8 +121,8 @@ def test_a_study_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
 
 
 def test_the_papers_tables_are_drawn_with_differences_marked(tmp_path: Path) -> None:
-    from privatile.report.paper_differences import differences_figure
-    from privatile.report.paper_page import comparisons
+    from privatile.paper.differences import differences_figure
+    from privatile.paper.page import comparisons
     from privatile.report.print_style import VERMILION
 
     count = len(paper_study("table1", "independent", 1000).entries)

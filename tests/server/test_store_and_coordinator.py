@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import StoreError
-from privatile.mechanism import RandomizedResponse
+from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-from privatile.spec import ClientSpec, RunSpec
 
 SPEC = RunSpec(
     value="income",

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from studies.coverage.coverage import make_cell
+from studies.coverage.stopping import ever_missed
 
-from privatile.auto import AutoPlan
-from privatile.estimator import Client, begin, step
-from privatile.inference import Trajectory
-from privatile.mechanism import RandomizedResponse
-from privatile.plug_in import plug_in, variance_share
-from privatile.scale import Identity
-from privatile.study.coverage import make_cell
-from privatile.study.populations import Normal
-from privatile.study.tuned import TunedCell, TunedRuns, fieller_reach, fit_runs, simulate
-from privatile.study.watching import ever_missed
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Identity
+from privatile.estimator.auto import AutoPlan
+from privatile.estimator.step import Client, begin, step
+from privatile.inference.inference import Trajectory
+from privatile.inference.plug_in import plug_in, variance_share
+from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fieller_reach, fit_runs, simulate
+from privatile.simulation.populations import Normal
 
 pytestmark = pytest.mark.statistical
 RUNS = 1500

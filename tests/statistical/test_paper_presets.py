@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privatile.averaging import normalizer
-from privatile.critical import critical_value
-from privatile.estimator import Client, plan_from_design, replay
-from privatile.mechanism import RandomizedResponse
-from privatile.scale import Identity
-from privatile.schedule import PRESETS
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Identity
+from privatile.estimator.averaging import normalizer
+from privatile.estimator.schedule import PRESETS
+from privatile.estimator.step import Client, plan_from_design, replay
+from privatile.laws.critical import critical_value
 
 pytestmark = pytest.mark.statistical
 Floats = NDArray[np.float64]

@@ -22,11 +22,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from privatile.client.responder import Responder, answer_all
+from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, PrivatileError, RunPaused, SiteRefusal, require
-from privatile.protocol import Answer, Question
 from privatile.server.coordinator import Coordinator
 
-log = logging.getLogger("privatile.engines.flower")
+log = logging.getLogger("privatile_flower.engine")
 
 RECORD = "privatile"
 """The one record of a message. To a client, three lists of equal length: `clients`, `questions` (lines of JSON) and

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from privatile.client.coins import Coins, OperatingSystemCoins
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import Terms
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import open_source
-from privatile.client.terms import Terms
-from privatile.engines.flower import Pace, client_app, server_app
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Question
+from privatile.core.scale import make_scale
 from privatile.errors import InputError, SiteRefusal, StoreError
-from privatile.federation.study import Study, load_study
-from privatile.protocol import Question
-from privatile.scale import make_scale
+from privatile.federation.study.study import Study, load_study
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.server.writer import claim
+from privatile_flower.engine import Pace, client_app, server_app
 
 MakeCoins = Callable[[str, Ledger], Coins]
 """A client's coins, given its name and its ledger."""

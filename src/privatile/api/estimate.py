@@ -11,23 +11,23 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from privatile.api.in_process import Progress, run
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import Terms
+from privatile.client.order.people import PersonKey
+from privatile.client.order.shuffle import ShuffledColumn, shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import ShuffledColumn, shuffle
-from privatile.client.source import open_source
-from privatile.client.terms import Terms
-from privatile.engines.in_process import Progress, run
+from privatile.client.sources.source import open_source
 from privatile.errors import InputError, LedgerError, StoreError
-from privatile.options import Options
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.report.view import RunRecord
-from privatile.result import QuantileResult
+from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name
 from privatile.server.store import RunStore
 from privatile.server.writer import claim
-from privatile.spec import ClientSpec, RunSpec
 
 
 def state_folder() -> Path:
@@ -295,7 +295,7 @@ def estimate(
 
     `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, or a
     DB-API connection with `query=`. `range` is where the quantile can lie, in units; `scale` is linear, log, logit
-    or identity. Every further keyword is a field of `privatile.options.Options`.
+    or identity. Every further keyword is a field of `privatile.planning.options.Options`.
 
     Real data takes randomness from the operating system only, and a ledger remembers who has answered. For made-up
     data `simulate=True, rng=…` seeds everything, and the result says so.

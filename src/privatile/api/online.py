@@ -6,17 +6,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from privatile.critical import Normalizer
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Missing
+from privatile.core.scale import Scale, make_scale, working_range
 from privatile.errors import InputError
-from privatile.estimator import Ask, Client, LocalLevel, RoundState, begin, check_clients, check_level, shares, step
-from privatile.inference import Trajectory
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Missing
-from privatile.result import QuantileResult
-from privatile.scale import Scale, make_scale, working_range
-from privatile.schedule import Mode
-from privatile.spec import IntervalName, Target
-from privatile.summary import summarize
+from privatile.estimator.schedule import Mode
+from privatile.estimator.spec import IntervalName, Target
+from privatile.estimator.step import (
+    Ask,
+    Client,
+    LocalLevel,
+    RoundState,
+    begin,
+    check_clients,
+    check_level,
+    shares,
+    step,
+)
+from privatile.inference.inference import Trajectory
+from privatile.laws.critical import Normalizer
+from privatile.result.result import QuantileResult
+from privatile.result.summary import summarize
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def audit(epsilon: float, off: float, command: str | None) -> None:
     The likelihood ratio of its reports is bounded from both sides by exact confidence bounds; the number of reports is
     chosen so that a truth rate wrong by --off is found 999 times in a thousand (600,000 or so at epsilon 1).
     """
-    from privatile.federation.audit import audit as measure
+    from privatile.federation.audit.audit import audit as measure
 
     if not 0.0 < off < 1.0:
         raise InputError(f"--off is a share and must lie inside (0, 1); got {off:g}. 0.02 finds a rate wrong by 2%.")

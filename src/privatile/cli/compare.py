@@ -11,7 +11,7 @@ from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
-    from privatile.result import QuantileResult
+    from privatile.result.result import QuantileResult
 
 
 @click.command()
@@ -33,7 +33,7 @@ def compare(
     privatile estimate pay.csv --value pay --client sex --only m --epsilon 1 --range 0 200000 --save m.db
     privatile compare f.db m.db --disjoint
     """
-    from privatile.compare import compare as compared
+    from privatile.result.compare import compare as compared
 
     made = compared(_result(first, level), _result(second, level), disjoint=disjoint, confidence_level=confidence_level)
     if as_json:

@@ -15,9 +15,9 @@ import click
 @click.option("--new-key", is_flag=True, help="Replace this site's key; the organizer must admit the new one.")
 def enroll(invitation: Path, site: Path | None, new_key: bool) -> None:
     """Make this site's key and policy, and the enrolment file to send back. The key never leaves this machine."""
-    from privatile.federation.invitation import read_invitation
-    from privatile.federation.site import default_folder
-    from privatile.federation.site import enroll as make
+    from privatile.federation.setup.invitation import read_invitation
+    from privatile.federation.setup.site_folder import default_folder
+    from privatile.federation.setup.site_folder import enroll as make
 
     invited = read_invitation(invitation)
     for label, text in invited.rows():

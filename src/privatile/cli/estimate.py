@@ -14,7 +14,7 @@ from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
-    from privatile.result import QuantileResult
+    from privatile.result.result import QuantileResult
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
@@ -239,7 +239,7 @@ def estimate(
             "a seed is for simulation: with a known seed every randomized answer could be undone. This command answers "
             "for real people and takes its randomness from the operating system only."
         )
-    from privatile.options import read_study, read_weights
+    from privatile.planning.options import read_study, read_weights
 
     look = Look(dashboard, dashboard_at, dashboard_tls)
     given: dict[str, Any] = {}
@@ -261,10 +261,10 @@ def estimate(
 
 
 def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, look: Look) -> None:
-    from privatile.api import complete, discard, open_store, prepare
+    from privatile.api.estimate import complete, discard, open_store, prepare
     from privatile.cli.progress import rounds_bar
-    from privatile.options import Options
-    from privatile.preview import preview
+    from privatile.planning.options import Options
+    from privatile.planning.preview import preview
 
     options = Options(**chosen)
     prepared = prepare(data, options)

@@ -103,9 +103,9 @@ def init(
     **study: Any,
 ) -> None:
     """Write a new federation into DIR: study, authority, keys, one invitation a client."""
-    from privatile.federation.broker import BrokerSettings
-    from privatile.federation.directory import initialize, new_identity
-    from privatile.federation.study import Study
+    from privatile.federation.setup.broker import BrokerSettings
+    from privatile.federation.setup.directory import initialize, new_identity
+    from privatile.federation.study.study import Study
 
     if len(set(clients)) < len(clients):
         raise InputError("every client is named once.")
@@ -135,7 +135,7 @@ def init(
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own.")
 def invite(folder: Path, brokers: tuple[str, ...]) -> None:
     """Write the invitations again, after an edit of the study."""
-    from privatile.federation.directory import Directory
+    from privatile.federation.setup.directory import Directory
 
     directory = Directory(folder)
     for path in directory.invite(brokers):
@@ -149,9 +149,9 @@ def invite(folder: Path, brokers: tuple[str, ...]) -> None:
 @click.option("--fingerprint", help="As the site read it out to you; asked for when not given.")
 def admit(folder: Path, enrolment: Path, fingerprint: str | None) -> None:
     """Admit a client's key, or replace its old one. The fingerprint comes from the site, by telephone."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.directory import admit as put_in
-    from privatile.federation.invitation import read_enrolment
+    from privatile.federation.setup.directory import Directory
+    from privatile.federation.setup.directory import admit as put_in
+    from privatile.federation.setup.invitation import read_enrolment
 
     given = read_enrolment(enrolment)
     if fingerprint is None:
@@ -166,8 +166,8 @@ def admit(folder: Path, enrolment: Path, fingerprint: str | None) -> None:
 @click.argument("client")
 def revoke(folder: Path, client: str) -> None:
     """Take a client's key away, for good. The run pauses once its patience is over."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.directory import revoke as take_out
+    from privatile.federation.setup.directory import Directory
+    from privatile.federation.setup.directory import revoke as take_out
 
     told = take_out(Directory(folder), client)
     click.echo(f"{client} is revoked." + (" The broker knows, and has cut it off." if told else ""))
@@ -181,7 +181,7 @@ def revoke(folder: Path, client: str) -> None:
 @click.option("--weight", type=float, required=True, help="Its weight; the others keep their proportions.")
 def add(folder: Path, client: str, epsilon: float, records: int, weight: float) -> None:
     """Add a client to the study, before its run begins: the estimand changes with it."""
-    from privatile.federation.directory import Directory, add_client
+    from privatile.federation.setup.directory import Directory, add_client
 
     directory = Directory(folder)
     add_client(directory, client, epsilon, records, weight)
@@ -195,8 +195,8 @@ def add(folder: Path, client: str, epsilon: float, records: int, weight: float) 
 @click.option("--listen", help="Address to listen on from now on.")
 def renew(folder: Path, hosts: tuple[str, ...], port: int | None, listen: str | None) -> None:
     """Issue the broker's certificate again, for the same or other names; clients trust it as they did."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.directory import renew as issue
+    from privatile.federation.setup.directory import Directory
+    from privatile.federation.setup.directory import renew as issue
 
     issue(Directory(folder), hosts=hosts, port=port, listen=listen)
     click.echo("The certificate is new. A running broker uses it after the next `privatile serve`.")
@@ -206,8 +206,8 @@ def renew(folder: Path, hosts: tuple[str, ...], port: int | None, listen: str | 
 @FOLDER
 def check(folder: Path) -> None:
     """Look at everything in DIR and report everything that is wrong, at once."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.directory import check as look
+    from privatile.federation.setup.directory import Directory
+    from privatile.federation.setup.directory import check as look
 
     findings = look(Directory(folder))
     for text in findings.remarks:
@@ -222,8 +222,8 @@ def check(folder: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(folder: Path, as_json: bool) -> None:
     """Where the run stands."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.status import read_status
+    from privatile.federation.run.status import read_status
+    from privatile.federation.setup.directory import Directory
 
     report = read_status(Directory(folder))
     if as_json:
@@ -236,8 +236,8 @@ def status(folder: Path, as_json: bool) -> None:
 @FOLDER
 def stop(folder: Path) -> None:
     """Stop the coordinator after the round in hand; `privatile serve` goes on later."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.status import stop_coordinator
+    from privatile.federation.run.status import stop_coordinator
+    from privatile.federation.setup.directory import Directory
 
     click.echo(stop_coordinator(Directory(folder)))
 
@@ -247,8 +247,8 @@ def stop(folder: Path) -> None:
 @click.confirmation_option(prompt="Abort the run for good? What was answered stays spent.")
 def abort(folder: Path) -> None:
     """End the run for good and tell the clients. What was answered stays spent."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.status import abort_run
+    from privatile.federation.run.status import abort_run
+    from privatile.federation.setup.directory import Directory
 
     click.echo(abort_run(Directory(folder)))
 
@@ -276,8 +276,8 @@ def derive(
 
     Keys and admissions of the others stay. The estimand is another: the mixture of the clients that are left.
     """
-    from privatile.federation.derive import derive as make
-    from privatile.federation.directory import Directory
+    from privatile.federation.coordinator.derive import derive as make
+    from privatile.federation.setup.directory import Directory
 
     old = Directory(folder)
     left = tuple(name for name in old.study().clients if name not in without)
@@ -299,8 +299,8 @@ def derive(
 @click.option("--readmit", "clients", multiple=True, required=True, metavar="NAME", help="Count its answers again.")
 def resume(folder: Path, clients: tuple[str, ...]) -> None:
     """Decide about quarantined clients. Going on without a client is a new study: its estimand is another."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.status import readmit
+    from privatile.federation.run.status import readmit
+    from privatile.federation.setup.directory import Directory
 
     for client in clients:
         click.echo(readmit(Directory(folder), client))

@@ -28,10 +28,10 @@ def ledger() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def show(path: Path | None, as_json: bool) -> None:
     """Per client and column: records, answers given, records left, runs, the most any record has spent."""
-    from privatile.api import state_folder
-    from privatile.client.ledger import Ledger
-    from privatile.client.statement import statement
-    from privatile.result import finite
+    from privatile.api.estimate import state_folder
+    from privatile.client.ledger.ledger import Ledger
+    from privatile.client.ledger.statement import statement
+    from privatile.result.result import finite
 
     with Ledger.open(path or state_folder() / "ledger.db", create=False, read_only=True) as book:
         said = statement(book)
@@ -70,9 +70,9 @@ def show(path: Path | None, as_json: bool) -> None:
 @LEDGER
 def release(run: str, path: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
-    from privatile.api import state_folder
-    from privatile.client.ledger import Ledger
-    from privatile.client.reservations import release as give_back
+    from privatile.api.estimate import state_folder
+    from privatile.client.ledger.ledger import Ledger
+    from privatile.client.ledger.reservations import release as give_back
     from privatile.errors import InputError
 
     with Ledger.open(path or state_folder() / "ledger.db", create=False) as book, book.transaction():

@@ -48,7 +48,7 @@ def paper(
 
     Finished cells are kept in the folder: the same command goes on after Ctrl-C.
     """
-    from privatile.report.paper import reproduce
+    from privatile.paper.reproduce import reproduce
 
     with rounds_bar("paper", quiet, unit="million updates") as progress:
 

@@ -55,13 +55,13 @@ def plan(
     privatile plan --q 0.8 --client north=20000,1 --client south=5000,2 --half-width 0.01
     privatile plan --clients 10 --records 5000 --epsilon 1 --population normal:50,10 --half-width 0.2
     """
-    from privatile.planning import plan_study
+    from privatile.planning.plan import plan_study
 
     members = _clients(clients, records, epsilon, named)
     check: dict[str, Any] | None = None
     law = None
     if population is not None:
-        from privatile.study.plan_check import parse_population
+        from privatile.simulation.plan_check import parse_population
 
         law = parse_population(population)
         density = float(law.density(law.quantile(level)))
@@ -69,7 +69,7 @@ def plan(
         level, members, confidence_level=confidence_level, rounds=rounds, density=density, half_width=half_width
     )
     if law is not None:
-        from privatile.study.plan_check import check_plan
+        from privatile.simulation.plan_check import check_plan
 
         check = check_plan(made, law, runs)
     if as_json:
@@ -86,7 +86,7 @@ def plan(
 
 
 def _clients(count: int, records: int | None, epsilon: float | None, named: tuple[str, ...]) -> list[Any]:
-    from privatile.planning import PlannedClient
+    from privatile.planning.plan import PlannedClient
 
     if named:
         if records is not None or epsilon is not None:
@@ -108,7 +108,7 @@ def _clients(count: int, records: int | None, epsilon: float | None, named: tupl
 
 
 def _client(text: str) -> Any:
-    from privatile.planning import PlannedClient
+    from privatile.planning.plan import PlannedClient
 
     name, _, numbers = text.partition("=")
     parts = numbers.split(",")

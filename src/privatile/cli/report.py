@@ -76,22 +76,22 @@ def _run(path: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
 
 def _study(path: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
     if output is not None:
-        from privatile.report.study_page import write_study_page
+        from privatile.report.experiment_page import write_study_page
 
         write_study_page(path, output, confidence_level)
     for target in figure:
-        from privatile.report.study_figures import write_study_figure
+        from privatile.report.experiment_figures import write_study_figure
 
         write_study_figure(path, target, confidence_level)
 
 
 def _paper(folder: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
     if output is not None:
-        from privatile.report.paper_page import write_paper_page
+        from privatile.paper.page import write_paper_page
 
         write_paper_page(folder, output)
     for target in figure:
-        from privatile.report.paper_differences import write_differences
+        from privatile.paper.differences import write_differences
 
         write_differences(folder, target)
 
@@ -101,7 +101,7 @@ def find(source: Path) -> tuple[Kind, Path]:
     if source.is_dir():
         if (source / "run.db").is_file():
             return "run", source / "run.db"
-        from privatile.report.paper_page import is_paper_folder
+        from privatile.paper.page import is_paper_folder
 
         if is_paper_folder(source):
             return "paper", source

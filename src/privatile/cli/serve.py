@@ -33,9 +33,9 @@ def serve(
     dashboard_tls: tuple[Path, Path] | None,
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
-    from privatile.federation.directory import Directory
-    from privatile.federation.ops import start_logging
-    from privatile.federation.running import ServeOptions, serve_run
+    from privatile.federation.run.ops import start_logging
+    from privatile.federation.run.running import ServeOptions, serve_run
+    from privatile.federation.setup.directory import Directory
 
     look = Look(dashboard, dashboard_at, dashboard_tls)
     start_logging(as_json=json_logs, verbose=verbose)
@@ -44,7 +44,7 @@ def serve(
     with look.beside(directory.store_file):
         end = serve_run(directory, options, lambda line: click.echo(line, err=True))
     if end == "finished":
-        from privatile.federation.status import run_results
+        from privatile.federation.run.status import run_results
 
         click.echo("\n\n".join(str(result) for result in run_results(directory)))
     else:

@@ -42,11 +42,11 @@ def run(
     Ctrl-C keeps every finished cell; the same command goes on. The numbers depend on the design alone, not on threads,
     workers, device or interruptions.
     """
-    from privatile.study.cuda import open_device
-    from privatile.study.design import read_study
-    from privatile.study.output import check_output, write_rows
-    from privatile.study.runner import run_study
-    from privatile.study.store import StudyStore
+    from privatile.simulation.cuda import open_device
+    from privatile.simulation.experiment import read_study
+    from privatile.simulation.output import check_output, write_rows
+    from privatile.simulation.runner import run_study
+    from privatile.simulation.store import StudyStore
 
     if out is not None:
         check_output(out)
@@ -76,8 +76,8 @@ def show(store: Path, out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from privatile.study.output import plain, write_rows
-    from privatile.study.store import StudyStore
+    from privatile.simulation.output import plain, write_rows
+    from privatile.simulation.store import StudyStore
 
     with StudyStore.open_existing(store) as kept:
         rows = kept.rows()

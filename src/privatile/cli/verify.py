@@ -19,10 +19,10 @@ def verify(
     record: Path, transcript: Path | None, countersign: bool, invitation: Path | None, site: Path | None
 ) -> None:
     """Check the signatures of RECORD and, with --transcript, recompute its estimate from the counts alone."""
-    from privatile.federation.invitation import read_invitation
-    from privatile.federation.release import VerificationFailed, read_record, verify_record, write_record
-    from privatile.federation.release import countersign as add_signature
-    from privatile.federation.site import find_site
+    from privatile.federation.record.release import VerificationFailed, read_record, verify_record, write_record
+    from privatile.federation.record.release import countersign as add_signature
+    from privatile.federation.setup.invitation import read_invitation
+    from privatile.federation.setup.site_folder import find_site
 
     content = read_record(record)
     checked = verify_record(content, transcript)

@@ -123,7 +123,7 @@ def _caveats(state: dict[str, Any]) -> list[str]:
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> RenderableType:
     from rich.text import Text
 
-    from privatile.result import significant
+    from privatile.result.result import significant
 
     interval = level["anytime"] or level["fixed"]
     if level["estimate"] is None or interval is None:

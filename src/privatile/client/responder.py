@@ -21,16 +21,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.accounts import Account, Stored
 from privatile.client.coins import Coins
-from privatile.client.ledger import Ledger
-from privatile.client.shuffle import ShuffledColumn
-from privatile.client.spill import Words
-from privatile.client.terms import Terms
+from privatile.client.ledger.accounts import Account, Stored
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import Terms
+from privatile.client.order.shuffle import ShuffledColumn
+from privatile.client.order.spill import Words
+from privatile.core.mechanism import COINS, RandomizedResponse
+from privatile.core.messages import MISSING, Answer, Missing, Question
+from privatile.core.scale import Scale
 from privatile.errors import InputError, ProtocolError
-from privatile.mechanism import COINS, RandomizedResponse
-from privatile.protocol import MISSING, Answer, Missing, Question
-from privatile.scale import Scale
 
 CHUNK = 1 << 14
 """Records randomized at once: their values and coins (256 KiB) stay in the second-level cache."""

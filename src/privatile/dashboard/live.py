@@ -18,7 +18,7 @@ from privatile.errors import StoreError
 from privatile.report.findings import caveat_findings
 from privatile.report.run_page import plain_path
 from privatile.report.view import LevelView, RunRecord, RunView
-from privatile.result import QuantileResult, finite, lying_rank
+from privatile.result.result import QuantileResult, finite, lying_rank
 from privatile.server.store import RunStore
 from privatile.server.writer import writer_lives
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privatile.core.scale import Scale, working_range
 from privatile.errors import InputError
-from privatile.estimator import Ask, Client, LocalLevel, RoundState, check_clients, drift, round_weight
-from privatile.policy import AVERAGE, STAGES, Policy, Tuning, information
-from privatile.scale import Scale, working_range
-from privatile.schedule import Mode
+from privatile.estimator.question_policy import AVERAGE, STAGES, Policy, Tuning, information
+from privatile.estimator.schedule import Mode
+from privatile.estimator.step import Ask, Client, LocalLevel, RoundState, check_clients, drift, round_weight
 
 ROUNDS = 200
 """Rounds when none are asked for: 10,000 would lower the error by less than 3%."""
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
 def pooled_noise(clients: Sequence[Client]) -> float:
     """s² = Σ p_k²/(4 r_k² n_k): what is left in a rank when every record has answered once.
 
-    >>> from privatile.mechanism import RandomizedResponse
+    >>> from privatile.core.mechanism import RandomizedResponse
     >>> pooled_noise([Client("all", RandomizedResponse(0.5), 1.0, 0.5, 10_000)])
     0.0001
     """

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.critical import NORMALIZERS, Normalizer
 from privatile.errors import InputError
+from privatile.laws.critical import NORMALIZERS, Normalizer
 
 
 class Averages(NamedTuple):

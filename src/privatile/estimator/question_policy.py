@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile import locate
-from privatile.locate import Belief
+from privatile.estimator import locate
+from privatile.estimator.locate import Belief
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,14 +11,14 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from privatile.auto import AutoPlan
-from privatile.critical import NORMALIZERS, Normalizer, checked_level
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import MISSING, Missing
+from privatile.core.scale import Scale, make_scale
 from privatile.errors import InputError
-from privatile.estimator import Client, LocalLevel, Plan, check_clients, check_level, plan_from_design
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import MISSING, Missing
-from privatile.scale import Scale, make_scale
-from privatile.schedule import Constant, Design, Mode, parse_design
+from privatile.estimator.auto import AutoPlan
+from privatile.estimator.schedule import Constant, Design, Mode, parse_design
+from privatile.estimator.step import Client, LocalLevel, Plan, check_clients, check_level, plan_from_design
+from privatile.laws.critical import NORMALIZERS, Normalizer, checked_level
 
 Target = Literal["population", "file"]
 IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]

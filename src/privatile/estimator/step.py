@@ -24,11 +24,11 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from privatile.averaging import Averages, add
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Scale, clip, working_range
 from privatile.errors import InputError, ProtocolError
-from privatile.mechanism import RandomizedResponse
-from privatile.scale import Scale, clip, working_range
-from privatile.schedule import Design, Lengths, Mode, Steps
+from privatile.estimator.averaging import Averages, add
+from privatile.estimator.schedule import Design, Lengths, Mode, Steps
 
 LocalLevel = Literal["global", "own"]
 
@@ -312,7 +312,7 @@ def round_weight(state: RoundState) -> float:
 def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) -> RoundState:
     """One round: the counts of all clients in, the next state out. `None` is a silent client.
 
-    >>> from privatile.scale import Identity
+    >>> from privatile.core.scale import Identity
     >>> client = Client("all", RandomizedResponse(0.5), weight=1.0, level=0.5, records=100)
     >>> plan = TablePlan((client,), Identity(-9, 9), np.array([[50, 50]]), np.array([1.0, 1.0]))
     >>> step(begin(plan), plan.ask(begin(plan)), [50], plan).query  # all 50 said yes: y = 1.5

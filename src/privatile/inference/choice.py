@@ -10,11 +10,14 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
-from privatile.auto import AutoPlan, pooled_noise, remembered
-from privatile.critical import Normalizer
+from privatile.core.messages import Missing
+from privatile.core.scale import clip, working_range
 from privatile.errors import InputError
-from privatile.estimator import Plan, RoundState
-from privatile.inference import (
+from privatile.estimator.auto import AutoPlan, pooled_noise, remembered
+from privatile.estimator.question_policy import information
+from privatile.estimator.spec import IntervalName, Target
+from privatile.estimator.step import Plan, RoundState
+from privatile.inference.inference import (
     Ends,
     Inference,
     Trajectory,
@@ -23,12 +26,9 @@ from privatile.inference import (
     self_normalized,
     wider,
 )
-from privatile.plug_in import Curve, plug_in
-from privatile.policy import information
-from privatile.protocol import Missing
-from privatile.scale import clip, working_range
-from privatile.sequence import SequenceLaw
-from privatile.spec import IntervalName, Target
+from privatile.inference.plug_in import Curve, plug_in
+from privatile.inference.sequence import SequenceLaw
+from privatile.laws.critical import Normalizer
 
 NOTHING_KNOWN = 25.0
 """Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privatile.averaging import half_width, normalizer, normalizer_of
-from privatile.critical import Normalizer, checked_level, statistic_law
 from privatile.errors import InputError
-from privatile.estimator import Ask, Plan, RoundState, drift, local_ranks, round_weight
-from privatile.linear_model import linear_law
+from privatile.estimator.averaging import half_width, normalizer, normalizer_of
+from privatile.estimator.step import Ask, Plan, RoundState, drift, local_ranks, round_weight
+from privatile.laws.critical import Normalizer, checked_level, statistic_law
+from privatile.laws.linear_model import linear_law
 
 
 @dataclass(frozen=True)

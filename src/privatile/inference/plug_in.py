@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.curve import NEAR, Bracket, FiellerLaw, fit_curve
+from privatile.core.scale import working_range
 from privatile.errors import InputError
-from privatile.estimator import Plan, RoundState, local_ranks
-from privatile.inference import Ends, Inference, Trajectory, slope
-from privatile.policy import probe_reach
-from privatile.scale import working_range
+from privatile.estimator.question_policy import probe_reach
+from privatile.estimator.step import Plan, RoundState, local_ranks
+from privatile.inference.curve import NEAR, Bracket, FiellerLaw, fit_curve
+from privatile.inference.inference import Ends, Inference, Trajectory, slope
 
 Floats = NDArray[np.float64]
 

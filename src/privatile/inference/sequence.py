@@ -21,8 +21,8 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from privatile.curve import FiellerLaw
 from privatile.errors import InputError
+from privatile.inference.curve import FiellerLaw
 
 RATE = 8.0
 """ρ²: tightest near the end of a run at 95%, where −2·log α + log(1 − 2·log α) = 7.9."""

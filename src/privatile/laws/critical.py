@@ -23,10 +23,10 @@ from typing import Literal
 
 import numpy as np
 
-from privatile.brownian import brownian_law, residual_variance
 from privatile.errors import InputError
-from privatile.ratio_law import Floats, RatioLaw
-from privatile.simulated_law import SimulatedLaw, simulated_law
+from privatile.laws.brownian import brownian_law, residual_variance
+from privatile.laws.ratio_law import Floats, RatioLaw
+from privatile.laws.simulated_law import SimulatedLaw, simulated_law
 
 Normalizer = Literal["l2", "l1", "sup"]
 NORMALIZERS: tuple[Normalizer, ...] = ("l2", "l1", "sup")

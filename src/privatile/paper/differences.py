@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privatile.errors import require
-from privatile.report.paper_page import comparisons
+from privatile.paper.page import comparisons
+from privatile.paper.tables import Comparison
 from privatile.report.print_style import BLUE, GREY, VERMILION, figure_path, print_style, save_figure
-from privatile.study.paper import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.critical import NORMALIZERS, Normalizer, critical_value
-from privatile.mechanism import RandomizedResponse
-from privatile.schedule import PRESETS, Constant, Design
-from privatile.study.cells import Cell
-from privatile.study.design import Study, read_study
-from privatile.study.engine import run_cell
-from privatile.study.paper import designs_folder
-from privatile.study.populations import Normal
+from privatile.core.mechanism import RandomizedResponse
+from privatile.estimator.schedule import PRESETS, Constant, Design
+from privatile.laws.critical import NORMALIZERS, Normalizer, critical_value
+from privatile.paper.tables import designs_folder
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import run_cell
+from privatile.simulation.experiment import Study, read_study
+from privatile.simulation.populations import Normal
 
 Floats = NDArray[np.float64]
 BLOCK = 128

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import require
-from privatile.study.paper import paper_study
-from privatile.study.salary import Floats
-from privatile.study.trajectories import Trajectory, trajectory
+from privatile.paper.salary import Floats
+from privatile.paper.tables import paper_study
+from privatile.paper.trajectories import Trajectory, trajectory
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 """Okabe and Ito's colours: told apart by colour-blind readers, and in print."""

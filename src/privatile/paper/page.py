@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from privatile import __version__
 from privatile.errors import StoreError
+from privatile.paper.tables import LEVEL_NAMES, Comparison, compare, verdict
+from privatile.report.experiment_page import plain_row
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import CITATION, document
-from privatile.report.study_page import plain_row
-from privatile.study.paper import LEVEL_NAMES, Comparison, compare, verdict
-from privatile.study.store import StudyStore
+from privatile.simulation.store import StudyStore
 
 TABLES = ("table1", "table2", "table3", "table4")
 PROTOCOLS = {

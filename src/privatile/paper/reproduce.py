@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.report.paper_figures import figure1, figure2
-from privatile.study import beyond
-from privatile.study.cuda import Device, open_device
-from privatile.study.design import Protocol, Study
-from privatile.study.output import write_rows
-from privatile.study.paper import TABLES, Comparison, compare, latex, markdown, paper_study, verdict
-from privatile.study.runner import Progress, cores, run_study
-from privatile.study.salary import read_salaries, salary_latex, salary_markdown, salary_table, start_table
-from privatile.study.store import StudyStore
+from privatile.paper import extra_studies as beyond
+from privatile.paper.figures import figure1, figure2
+from privatile.paper.salary import read_salaries, salary_latex, salary_markdown, salary_table, start_table
+from privatile.paper.tables import TABLES, Comparison, compare, latex, markdown, paper_study, verdict
+from privatile.simulation.cuda import Device, open_device
+from privatile.simulation.experiment import Protocol, Study
+from privatile.simulation.output import write_rows
+from privatile.simulation.runner import Progress, cores, run_study
+from privatile.simulation.store import StudyStore
 
 Say = Callable[[str], None]
 NEEDS_DATA = ("salary", "figure1")

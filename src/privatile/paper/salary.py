@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.errors import DataError
-from privatile.schedule import PRESETS
-from privatile.study.cells import DATA_SEED, Cell
-from privatile.study.columns import Empirical
-from privatile.study.design import PUBLISHED_CONSTANT, PUBLISHED_LOG
-from privatile.study.engine import Outcome, run_cell
-from privatile.study.paper import designs_folder
-from privatile.study.populations import Mixture, Normal, Uniform
+from privatile.estimator.schedule import PRESETS
+from privatile.paper.tables import designs_folder
+from privatile.simulation.cells import DATA_SEED, Cell
+from privatile.simulation.columns import Empirical
+from privatile.simulation.engine import Outcome, run_cell
+from privatile.simulation.experiment import PUBLISHED_CONSTANT, PUBLISHED_LOG
+from privatile.simulation.populations import Mixture, Normal, Uniform
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.study.design import Protocol, Study, read_study
-from privatile.study.output import plain
+from privatile.simulation.experiment import Protocol, Study, read_study
+from privatile.simulation.output import plain
 
 TABLES = ("table1", "table2", "table3", "table4")
 PUBLISHED_REPLICATIONS = 1000
@@ -27,7 +27,7 @@ MARK = "*"
 def designs_folder() -> Path:
     """Where the paper's designs are: in the installed package, or in the checkout."""
     here = Path(__file__).resolve()
-    for folder in (here.parent / "designs" / "paper", here.parents[3] / "studies" / "paper"):
+    for folder in (here.parent / "designs", here.parents[3] / "studies" / "paper"):
         if folder.is_dir():
             return folder
     raise InputError("the paper's designs are missing from this installation: reinstall privatile.")

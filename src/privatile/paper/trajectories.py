@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.errors import InputError
-from privatile.study.cells import Cell
-from privatile.study.engine import run_cell
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import run_cell
 
 Floats = NDArray[np.float64]
 

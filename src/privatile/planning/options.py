@@ -15,14 +15,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from privatile.critical import Normalizer, checked_level
+from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.core.messages import Missing
+from privatile.core.scale import Scale, make_scale
 from privatile.errors import InputError
-from privatile.estimator import LocalLevel, check_level, shares
-from privatile.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
-from privatile.protocol import Missing
-from privatile.scale import Scale, make_scale
-from privatile.schedule import Mode
-from privatile.spec import IntervalName, Target
+from privatile.estimator.schedule import Mode
+from privatile.estimator.spec import IntervalName, Target
+from privatile.estimator.step import LocalLevel, check_level, shares
+from privatile.laws.critical import Normalizer, checked_level
 
 PerClient = Mapping[str, float]
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
-from privatile.auto import SUPPORTED, chosen_rounds, supported
-from privatile.critical import checked_level
+from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
 from privatile.errors import InputError
-from privatile.estimator import check_level
-from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
-from privatile.policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
+from privatile.estimator.auto import SUPPORTED, chosen_rounds, supported
+from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
+from privatile.estimator.step import check_level
+from privatile.laws.critical import checked_level
 
 LOST = 1.2
 """Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from privatile.auto import AutoPlan
-from privatile.critical import critical_value
-from privatile.diagnostics import Support, support_of
-from privatile.planning import inflation
-from privatile.result import epsilon_text, finite
-from privatile.spec import RunSpec
+from privatile.estimator.auto import AutoPlan
+from privatile.estimator.spec import RunSpec
+from privatile.laws.critical import critical_value
+from privatile.planning.plan import inflation
+from privatile.result.diagnostics import Support, support_of
+from privatile.result.result import epsilon_text, finite
 
 SELF_NORMALIZED_COST = 1.30
 """A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""

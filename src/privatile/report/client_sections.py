@@ -7,7 +7,7 @@ import math
 from privatile.report.findings import averaged_records, rank_error
 from privatile.report.markup import Markup, tag
 from privatile.report.view import LevelView, RunView
-from privatile.result import QuantileResult, epsilon_text, rank_text
+from privatile.result.result import QuantileResult, epsilon_text, rank_text
 
 SHOWN_CLIENTS, FEWEST_CLIENTS = 150, 12
 """Rows in the tables of clients, all levels together but at least so many each; all of them are in the page's data up

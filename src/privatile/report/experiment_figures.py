@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privatile.errors import InputError, require
-from privatile.report.print_style import GREY, LINES, figure_path, print_style, save_figure
-from privatile.report.study_series import (
+from privatile.report.experiment_series import (
     Measure,
     Panel,
     heights,
@@ -20,7 +19,8 @@ from privatile.report.study_series import (
     size_name,
     sizes,
 )
-from privatile.study.store import StudyStore
+from privatile.report.print_style import GREY, LINES, figure_path, print_style, save_figure
+from privatile.simulation.store import StudyStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile import __version__
-from privatile.report.markup import Markup, tag
-from privatile.report.shell import document
-from privatile.report.small_plot import dots, dots_axis, key, panel
-from privatile.report.study_series import (
+from privatile.report.experiment_series import (
     TITLES,
     Measure,
     Panel,
@@ -25,7 +22,10 @@ from privatile.report.study_series import (
     size_name,
     sizes,
 )
-from privatile.study.store import StudyStore
+from privatile.report.markup import Markup, tag
+from privatile.report.shell import document
+from privatile.report.small_plot import dots, dots_axis, key, panel
+from privatile.simulation.store import StudyStore
 
 MARK_AT = 3.0
 """Monte Carlo standard errors from the stated level at which a cell is marked: 1 honest cell in 370."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
-from privatile.result import QuantileResult, significant
+from privatile.result.result import QuantileResult, significant
 
 Status = Literal["good", "note", "worry"]
 

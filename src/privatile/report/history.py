@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.averaging import Averages
+from privatile.core.scale import working_range
 from privatile.errors import ProtocolError, StoreError
-from privatile.estimator import Plan, RoundState, TablePlan, begin
-from privatile.inference import Trajectory
+from privatile.estimator.averaging import Averages
+from privatile.estimator.spec import RunSpec
+from privatile.estimator.step import Plan, RoundState, TablePlan, begin
+from privatile.inference.inference import Trajectory
 from privatile.report.thinning import bucket_ends
-from privatile.scale import working_range
 from privatile.server.coordinator import Track
 from privatile.server.store import RunStore, StoredRound
-from privatile.spec import RunSpec
 
 CHUNK = 4096
 """Rounds turned into arrays at once: bounds the memory of a run with many clients."""

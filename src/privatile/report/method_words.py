@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from privatile.result import QuantileResult
-from privatile.spec import RunSpec
+from privatile.estimator.spec import RunSpec
+from privatile.result.result import QuantileResult
 
 NAMES = {0.25: "The lower quartile", 0.5: "The median", 0.75: "The upper quartile"}
 

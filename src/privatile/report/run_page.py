@@ -22,7 +22,7 @@ from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.shell import CITATION, document
 from privatile.report.still import still_chart
 from privatile.report.view import RunRecord, RunView, ThinPath
-from privatile.result import QuantileResult, epsilon_text, significant
+from privatile.result.result import QuantileResult, epsilon_text, significant
 
 LISTED_CLIENTS = 1000
 """Clients in the page's data: about 120 bytes each."""

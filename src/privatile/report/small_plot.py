@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from privatile.report.experiment_series import Point
 from privatile.report.markup import Markup, tag
-from privatile.report.study_series import Point
 from privatile.report.ticks import ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 190, 46, 10, 10, 36

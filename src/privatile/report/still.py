@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privatile.report.markup import Markup, tag
 from privatile.report.ticks import ticks
 from privatile.report.view import ThinPath
-from privatile.result import significant
+from privatile.result.result import significant
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 760, 300, 80, 34
 MOST = 300

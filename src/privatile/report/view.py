@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.rearrangement import rearranged
+from privatile.core.scale import Scale
+from privatile.estimator.spec import RunSpec
 from privatile.report.history import LevelHistory, Reading
 from privatile.report.thinning import bucket_ends, envelope
-from privatile.result import QuantileResult
-from privatile.scale import Scale
+from privatile.result.rearrangement import rearranged
+from privatile.result.result import QuantileResult
+from privatile.result.summary import summarize
 from privatile.server.store import RunStore
-from privatile.spec import RunSpec
-from privatile.summary import summarize
 
 Floats = NDArray[np.float64]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 
-from privatile.diagnostics import cure
-from privatile.estimator import Plan, RoundState
-from privatile.inference import Inference
-from privatile.mechanism import WEAK_EPSILON
-from privatile.reading import Reading
-from privatile.result import Caveat, ConfidenceInterval
-from privatile.scale import working_range
+from privatile.core.mechanism import WEAK_EPSILON
+from privatile.core.scale import working_range
+from privatile.estimator.step import Plan, RoundState
+from privatile.inference.choice import Reading
+from privatile.inference.inference import Inference
+from privatile.result.diagnostics import cure
+from privatile.result.result import Caveat, ConfidenceInterval
 
 NEAR_END = 0.01
 """An estimate this share of the working range from an end, its interval reaching it, is as good as stuck there."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.result import ConfidenceInterval, QuantileResult, significant
+from privatile.result.result import ConfidenceInterval, QuantileResult, significant
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.auto import SUPPORTED, AutoPlan, pooled_noise, remembered, supported
-from privatile.curve import SUSPECT_MISFIT
-from privatile.estimator import Client, Plan, RoundState
-from privatile.inference import Trajectory
-from privatile.linear_model import relaxations
-from privatile.plug_in import LARGEST_SLOPE_ERROR, Curve
-from privatile.policy import information
-from privatile.result import Caveat, Row, finite
+from privatile.estimator.auto import SUPPORTED, AutoPlan, pooled_noise, remembered, supported
+from privatile.estimator.question_policy import information
+from privatile.estimator.step import Client, Plan, RoundState
+from privatile.inference.curve import SUSPECT_MISFIT
+from privatile.inference.inference import Trajectory
+from privatile.inference.plug_in import LARGEST_SLOPE_ERROR, Curve
+from privatile.laws.linear_model import relaxations
+from privatile.result.result import Caveat, Row, finite
 
 FEW_RELAXATIONS = 12.0
 """Below this the average of the path is little more than its end."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from privatile.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, remembered
-from privatile.estimator import Plan, RoundState
-from privatile.inference import Trajectory
-from privatile.plug_in import Curve
-from privatile.policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
+from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, remembered
+from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
+from privatile.estimator.step import Plan, RoundState
+from privatile.inference.inference import Trajectory
+from privatile.inference.plug_in import Curve
 
 
 def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> tuple[str, ...]:

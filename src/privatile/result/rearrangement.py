@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from privatile.inference import Ends, Inference
-from privatile.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.inference.inference import Ends, Inference
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
 
 
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from privatile.core.scale import Scale, working_range
 from privatile.errors import InputError
-from privatile.estimator import Client
-from privatile.inference import Inference
-from privatile.scale import Scale, working_range
+from privatile.estimator.step import Client
+from privatile.inference.inference import Inference
 
 
 class ConfidenceInterval(NamedTuple):
@@ -300,7 +300,7 @@ def interval_in_units(inference: Inference, scale: Scale, confidence_level: floa
 def in_units(scale: Scale, value: float) -> float:
     """A working value in units, cut at the range: at or beyond an end it is that end itself, without rounding.
 
-    >>> from privatile.scale import Log
+    >>> from privatile.core.scale import Log
     >>> in_units(Log(60.0, 100.0), math.log(60.0)), math.exp(math.log(60.0)) == 60.0
     (60.0, False)
     """
@@ -315,7 +315,7 @@ def lying_rank(client: Client, level: float) -> float:
 
     ∞ when that leaves (0, 1): then nothing bounds it.
 
-    >>> from privatile.mechanism import RandomizedResponse
+    >>> from privatile.core.mechanism import RandomizedResponse
     >>> round(lying_rank(Client("a", RandomizedResponse(0.5), 0.1, 0.5, 100), 0.5), 4)
     0.1111
     """

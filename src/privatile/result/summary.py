@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from privatile.auto import pooled_noise
-from privatile.caveats import caveats, heaped, most_important_first, reachable, unbounded
-from privatile.diagnostics import diagnose
-from privatile.estimator import Client, Plan, RoundState, local_ranks
-from privatile.explain import explain
-from privatile.inference import Inference, Trajectory, jointly
-from privatile.reading import Reading, kept_inside, read, watched
-from privatile.result import ClientFacts, QuantileResult, in_units, interval_in_units, lying_rank
+from privatile.estimator.auto import pooled_noise
+from privatile.estimator.step import Client, Plan, RoundState, local_ranks
+from privatile.inference.choice import Reading, kept_inside, read, watched
+from privatile.inference.inference import Inference, Trajectory, jointly
+from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
+from privatile.result.diagnostics import diagnose
+from privatile.result.explain import explain
+from privatile.result.result import ClientFacts, QuantileResult, in_units, interval_in_units, lying_rank
 
 FIRST_LOOK = 10
 """Averaged rounds before a run may stop by its width: earlier the slope rests on the probes alone."""

@@ -11,16 +11,16 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from privatile.averaging import normalizer
+from privatile.core.messages import Question
 from privatile.errors import ProtocolError, StoreError
-from privatile.estimator import Ask, Plan, RoundState, begin, step
-from privatile.inference import Trajectory
-from privatile.protocol import Question
-from privatile.rearrangement import rearranged
-from privatile.result import QuantileResult
+from privatile.estimator.averaging import normalizer
+from privatile.estimator.spec import RunSpec
+from privatile.estimator.step import Ask, Plan, RoundState, begin, step
+from privatile.inference.inference import Trajectory
+from privatile.result.rearrangement import rearranged
+from privatile.result.result import QuantileResult
+from privatile.result.summary import narrow_enough, summarize
 from privatile.server.store import RunStore, Statement, StoredRound
-from privatile.spec import RunSpec
-from privatile.summary import narrow_enough, summarize
 
 
 class Round(NamedTuple):

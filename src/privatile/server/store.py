@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from privatile.errors import InputError, StoreError
-from privatile.spec import RunSpec
+from privatile.estimator.spec import RunSpec
 
 FORMAT = 1
 SCHEMA = """

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.auto import chosen_rounds
-from privatile.curve import CurveFit, fit_curve
-from privatile.plug_in import known_share
-from privatile.policy import AVERAGE, RELAXATIONS, Policy, Tuning, information
-from privatile.study.populations import Mixture, Population
-from privatile.theory import efficiency_bound
+from privatile.estimator.auto import chosen_rounds
+from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, Policy, Tuning, information
+from privatile.inference.curve import CurveFit, fit_curve
+from privatile.inference.plug_in import known_share
+from privatile.simulation.populations import Mixture, Population
+from privatile.simulation.theory import efficiency_bound
 
 Floats = NDArray[np.float64]
 BLOCK = 500

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.critical import critical_value
 from privatile.errors import InputError
-from privatile.schedule import Design, Lengths, Steps, lengths_by_rounds
-from privatile.study.columns import Dithered, Empirical
-from privatile.study.populations import Cauchy, Mixture, Normal, Population, Uniform
-from privatile.theory import efficiency_bound
+from privatile.estimator.schedule import Design, Lengths, Steps, lengths_by_rounds
+from privatile.laws.critical import critical_value
+from privatile.simulation.columns import Dithered, Empirical
+from privatile.simulation.populations import Cauchy, Mixture, Normal, Population, Uniform
+from privatile.simulation.theory import efficiency_bound
 
 Method = Literal["estimator", "dp-sgd", "divide"]
 METHODS: tuple[Method, ...] = ("estimator", "dp-sgd", "divide")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privatile.errors import InputError
-from privatile.study.populations import Floats, Population, as_floats, bisect, check_positive
+from privatile.simulation.populations import Floats, Population, as_floats, bisect, check_positive
 
 
 class Empirical(Population):

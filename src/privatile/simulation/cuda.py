@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import InputError, require
-from privatile.study.cells import Cell
-from privatile.study.engine import WIDENINGS, Outcome, run_cell
-from privatile.study.packing import LANES, Batch, Floats, blocks_of, grid_of, pack
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import WIDENINGS, Outcome, run_cell
+from privatile.simulation.packing import LANES, Batch, Floats, blocks_of, grid_of, pack
 
 THREADS = 64
 """Threads a block: small, so that the processors stay evenly loaded when the last long cells finish."""
@@ -28,7 +28,7 @@ Launch = Callable[[Batch], Floats]
 
 def source() -> str:
     """The CUDA source, from the package."""
-    return resources.files("privatile.study").joinpath("kernels.cu").read_text(encoding="utf-8")
+    return resources.files("privatile.simulation").joinpath("kernels.cu").read_text(encoding="utf-8")
 
 
 class Device:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.errors import InputError, require
-from privatile.study.cells import Cell
-from privatile.study.samplers import sampler_arrays
-from privatile.study.streams import states, uniforms
-from privatile.study.tables import Grid, make_grid
+from privatile.simulation.cells import Cell
+from privatile.simulation.samplers import sampler_arrays
+from privatile.simulation.streams import states, uniforms
+from privatile.simulation.tables import Grid, make_grid
 
 Floats = NDArray[np.float64]
 Path = Literal["auto", "law", "records"]
@@ -66,7 +66,7 @@ class Summary:
 def load_kernels() -> Any:
     """The compiled kernels; without numba an error that holds the cure."""
     require("numba", "study")
-    return importlib.import_module("privatile.study.kernels")
+    return importlib.import_module("privatile.simulation.kernels")
 
 
 def run_cell(

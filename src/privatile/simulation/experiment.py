@@ -35,13 +35,13 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
-from privatile.mechanism import RandomizedResponse
-from privatile.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Power
-from privatile.study.cells import METHODS, Cell
-from privatile.study.populations import Normal, Population, from_spec
-from privatile.study.toml_lines import Path as Place
-from privatile.study.toml_lines import line_numbers, nearest_line
+from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Power
+from privatile.simulation.cells import METHODS, Cell
+from privatile.simulation.populations import Normal, Population, from_spec
+from privatile.simulation.toml_lines import Path as Place
+from privatile.simulation.toml_lines import line_numbers, nearest_line
 
 Protocol = Literal["independent", "published"]
 T = TypeVar("T")

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.errors import InputError
-from privatile.study.cells import Cell
-from privatile.study.engine import first_range, laplace_scales, no_grid, reach
-from privatile.study.populations import Population
-from privatile.study.streams import states, uniforms
-from privatile.study.tables import Grid, make_grid
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import first_range, laplace_scales, no_grid, reach
+from privatile.simulation.populations import Population
+from privatile.simulation.streams import states, uniforms
+from privatile.simulation.tables import Grid, make_grid
 
 Floats = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import InputError
-from privatile.planning import StudyPlan
-from privatile.study.populations import FAMILIES, Population, population
-from privatile.study.tuned import TunedCell, simulate
+from privatile.planning.plan import StudyPlan
+from privatile.simulation.auto_simulation import TunedCell, simulate
+from privatile.simulation.populations import FAMILIES, Population, population
 
 SPREADS = 8.0
 """Half-width of the stated range, in spreads of the population (quartile distances): what a user might know."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privatile.errors import InputError
-from privatile.study.incomplete_beta import regularized_beta
+from privatile.simulation.incomplete_beta import regularized_beta
 
 Floats = NDArray[np.float64]
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from privatile.errors import InputError, require
-from privatile.study.cells import Cell
-from privatile.study.cuda import Device, run_cells
-from privatile.study.design import Entry, Study
-from privatile.study.engine import Summary, run_cell, summarize
-from privatile.study.store import StudyStore
+from privatile.simulation.cells import Cell
+from privatile.simulation.cuda import Device, run_cells
+from privatile.simulation.engine import Summary, run_cell, summarize
+from privatile.simulation.experiment import Entry, Study
+from privatile.simulation.store import StudyStore
 
 Progress = Callable[[int, int], None]
 """(updates done so far, updates of the whole study)."""

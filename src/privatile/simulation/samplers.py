@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from privatile.errors import InputError, require
-from privatile.study.columns import Dithered, Empirical
-from privatile.study.populations import (
+from privatile.simulation.columns import Dithered, Empirical
+from privatile.simulation.populations import (
     Cauchy,
     Laplace,
     LogNormal,
@@ -77,7 +77,7 @@ def _flat(population: Population, share: float = 1.0) -> tuple[list[Population],
 
 
 def _kind(part: Population) -> int:
-    kernels = require("privatile.study.kernels", "study")
+    kernels = require("privatile.simulation.kernels", "study")
     codes = (
         kernels.NORMAL,
         kernels.UNIFORM,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from privatile.errors import InputError, StoreError
-from privatile.study.design import Entry, Study
-from privatile.study.engine import Summary
+from privatile.simulation.engine import Summary
+from privatile.simulation.experiment import Entry, Study
 
 FORMAT = 2
 """Format 1 did not hold the confidence level; such a file can still be read, and learns it from its design."""

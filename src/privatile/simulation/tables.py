@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.study.populations import Cauchy, Laplace, Normal, Population, StudentT, Uniform
+from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, StudentT, Uniform
 
 ACCURACY = 1e-6
 """Largest error of a probability. It moves a root by 1e-6/f: a thousandth of the smallest error in the paper."""

@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
-from privatile.mechanism import RandomizedResponse
-from privatile.schedule import LengthRule, Power
+from privatile.estimator.schedule import LengthRule, Power
 
 
 class Distribution(Protocol):
@@ -168,7 +168,7 @@ def check_assumptions(
     logarithmic lengths have β = 0 (a logarithm loses against any power). A list says nothing about growth: it must
     not decrease, or it counts as bounded.
 
-    >>> from privatile.schedule import Logarithmic
+    >>> from privatile.estimator.schedule import Logarithmic
     >>> check_assumptions(Logarithmic()).holds
     True
     >>> for line in check_assumptions(Power(0.5)).failures: print(line)

@@ -6,9 +6,9 @@ import logging
 import sys
 
 from privatile.cli import main
-from privatile.client.accounts import Stored
+from privatile.client.ledger.accounts import Stored
 from privatile.client.responder import Responder
-from privatile.protocol import Question
+from privatile.core.messages import Question
 
 HONEST = Responder._respond
 

@@ -6,7 +6,7 @@ import sys
 
 from privatile.cli import main
 from privatile.client.responder import Outcome, Responder
-from privatile.protocol import Question
+from privatile.core.messages import Question
 
 HONEST = Responder.outcome
 

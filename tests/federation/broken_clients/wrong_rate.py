@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.cli import main
-from privatile.mechanism import COINS, RandomizedResponse
+from privatile.core.mechanism import COINS, RandomizedResponse
 
 HONEST = RandomizedResponse.respond
 

@@ -20,14 +20,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.admission import admit, named, spent_under_other_names
-from privatile.client.kin import most_spent
-from privatile.client.ledger import Ledger, Position
-from privatile.client.reservations import held_by_others, release, reserve
-from privatile.client.terms import ROUNDING, Content, Terms
+from privatile.client.ledger.admission import admit, named, spent_under_other_names
+from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.overlap import most_spent
+from privatile.client.ledger.reservations import held_by_others, release, reserve
+from privatile.client.ledger.spending_rules import ROUNDING, Content, Terms
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
 
 log = logging.getLogger("privatile.client")
 

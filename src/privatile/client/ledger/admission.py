@@ -10,9 +10,9 @@ Nothing is written here.
 
 from __future__ import annotations
 
-from privatile.client.kin import kin, most_spent, own_spent, spent_by_kin
-from privatile.client.ledger import Ledger
-from privatile.client.terms import ROUNDING, Content, Terms
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.overlap import kin, most_spent, own_spent, spent_by_kin
+from privatile.client.ledger.spending_rules import ROUNDING, Content, Terms
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
 

@@ -28,9 +28,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from privatile.client.keystream import KEY_BYTES, derive
-from privatile.client.ledger_file import connect, explain, flush, fresh
-from privatile.client.purses import Purses
+from privatile.client.ledger.ledger_file import connect, explain, flush, fresh
+from privatile.client.ledger.lifetime_budgets import Purses
+from privatile.client.order.keystream import KEY_BYTES, derive
 from privatile.errors import LedgerError
 
 HEAD_BYTES = 16

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from privatile.client.keystream import KEY_BYTES
+from privatile.client.order.keystream import KEY_BYTES
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"

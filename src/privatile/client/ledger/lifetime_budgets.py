@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from privatile.client.ledger import Ledger
+    from privatile.client.ledger.ledger import Ledger
 
 FOLD = 1 << 18
 """Charges kept in memory before they are folded: about 40 MB of Python objects."""

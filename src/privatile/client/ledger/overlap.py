@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
 
 Cut = tuple[bytes, bytes]
 """Digest of a whole column, digest of how it is split."""

@@ -6,7 +6,7 @@ is given back at the run's end, or when it is given up.
 
 from __future__ import annotations
 
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
 
 
 def reserve(ledger: Ledger, run: str, client: str, start: int, stop: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from privatile.client.kin import Cut
-from privatile.client.people import PersonKey
+from privatile.client.ledger.overlap import Cut
+from privatile.client.order.people import PersonKey
 from privatile.errors import InputError
 
 ROUNDING = 1e-9

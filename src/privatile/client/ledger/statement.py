@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privatile.client.kin import most_spent, spent_elsewhere
-from privatile.client.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.overlap import most_spent, spent_elsewhere
 
 
 @dataclass(frozen=True)

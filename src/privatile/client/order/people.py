@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.keystream import KEY_BYTES
-from privatile.client.spill import Buckets, Columns, Words
+from privatile.client.order.keystream import KEY_BYTES
+from privatile.client.order.spill import Buckets, Columns, Words
 from privatile.errors import LedgerError
 
 

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.keystream import KeyStream
-from privatile.client.kin import Cut
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey, sieve
-from privatile.client.source import Batch, Source
-from privatile.client.spill import Buckets, Shelf, Words
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.overlap import Cut
+from privatile.client.order.keystream import KeyStream
+from privatile.client.order.people import PersonKey, sieve
+from privatile.client.order.spill import Buckets, Shelf, Words
+from privatile.client.sources.source import Batch, Source
+from privatile.core.messages import MISSING, Missing
 from privatile.errors import DataError, InputError
-from privatile.protocol import MISSING, Missing
 
 BATCH_ROWS = 1 << 18
 """Rows scattered at once: 4 MiB of tags and values, and as much again while they are sorted."""

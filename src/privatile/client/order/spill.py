@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.keystream import KEY_BYTES, words_at
+from privatile.client.order.keystream import KEY_BYTES, words_at
 from privatile.errors import DataError
 
 Words = NDArray[np.uint64]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from privatile.client.source import ONLY_CLIENT, Batch, ClientNames, number, person_bytes, unknown_column
+from privatile.client.sources.source import ONLY_CLIENT, Batch, ClientNames, number, person_bytes, unknown_column
 from privatile.errors import DataError, InputError
 
 FETCH = 10_000

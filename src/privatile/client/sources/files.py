@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privatile.client.arrow import StreamFailed, batches
-from privatile.client.source import (
+from privatile.client.sources.arrow import StreamFailed, batches
+from privatile.client.sources.source import (
     MOST_CLIENTS,
     ONLY_CLIENT,
     Batch,

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.messages import LONGEST_NAME
 from privatile.errors import DataError, InputError
-from privatile.protocol import LONGEST_NAME
 
 MOST_CLIENTS = 10_000
 """More distinct names than this are not holders of data: some other column was named."""
@@ -301,11 +301,11 @@ def open_source(
     memory, or a DB-API connection together with `query`.
     """
     if query is not None:
-        from privatile.client.database import DatabaseSource
+        from privatile.client.sources.database import DatabaseSource
 
         return DatabaseSource(data, query, _named(value), client, person)
     if isinstance(data, str | os.PathLike):
-        from privatile.client.files import FileSource
+        from privatile.client.sources.files import FileSource
 
         return FileSource(Path(data), _named(value), client, person)
     # Asked of the type: a table may have a column of that name.

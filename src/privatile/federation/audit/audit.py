@@ -23,20 +23,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
-from privatile.federation import subjects, wire
-from privatile.federation.binomial import clopper_pearson, reports_needed
-from privatile.federation.broker import BrokerSettings, EmbeddedBroker, free_port
-from privatile.federation.connection import Connection, Msg, connected
-from privatile.federation.directory import Directory, admit, initialize, new_identity, replace_file
-from privatile.federation.invitation import read_enrolment, read_invitation
-from privatile.federation.keys import KeyPair
-from privatile.federation.policy import policy_toml
-from privatile.federation.site import enroll
-from privatile.federation.study import Study, Terms
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Welcome
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
+from privatile.federation.audit.binomial import clopper_pearson, reports_needed
+from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.directory import Directory, admit, initialize, new_identity, replace_file
+from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.federation.setup.site_folder import enroll
+from privatile.federation.site.limits import policy_toml
+from privatile.federation.study.study import Study, Terms
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire.connection import Connection, Msg, connected
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Welcome, subjects
 
 LOW, HIGH = 31415.9265, 73190.4242
 """The two planted values; half of the records each. Their digits occur nowhere else."""

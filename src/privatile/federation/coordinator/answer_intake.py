@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from privatile.errors import ProtocolError, StoreError
-from privatile.federation import wire
-from privatile.federation.collection import MOST_OFFENCES, Collection, impossible_share
-from privatile.federation.journal import Journal
-from privatile.federation.ops import Metrics
-from privatile.federation.study import Study
-from privatile.federation.wire import Hello, Link, Welcome
+from privatile.federation.coordinator.collection import MOST_OFFENCES, Collection, impossible_share
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.run.ops import Metrics
+from privatile.federation.study.study import Study
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire.messages import Hello, Link, Welcome
 from privatile.server.coordinator import Coordinator
 
 log = logging.getLogger("privatile.federation.coordinator")

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
 from privatile.errors import ProtocolError
-from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, Link, read_message, unquoted
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Question
+from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, Link, read_message, unquoted
 
 Outcome = Literal["counted", "duplicate", "late", "rejected", "forked"]
 

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from privatile.errors import InputError
-from privatile.federation.directory import Directory, Roster, replace_file
-from privatile.federation.invitation import read_invitation
-from privatile.federation.journal import Journal
-from privatile.federation.keys import write_private
-from privatile.federation.running import running_coordinator
-from privatile.federation.study import Study, study_toml
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.run.running import running_coordinator
+from privatile.federation.setup.directory import Directory, Roster, replace_file
+from privatile.federation.setup.invitation import read_invitation
+from privatile.federation.study.study import Study, study_toml
+from privatile.federation.wire.keys import write_private
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 

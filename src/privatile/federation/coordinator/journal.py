@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from privatile.errors import StoreError
-from privatile.federation.collection import Accepted
-from privatile.federation.wire import Link
+from privatile.federation.coordinator.collection import Accepted
+from privatile.federation.wire.messages import Link
 from privatile.server.store import RunStore, Statement
 
 SCHEMA = (

@@ -19,17 +19,16 @@ import nats.errors
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
 from privatile.errors import BrokerError, RunPaused
-from privatile.federation import subjects
-from privatile.federation.broker import EmbeddedBroker
-from privatile.federation.collection import Collection
-from privatile.federation.connection import Backoff, Connection, Msg, connected
-from privatile.federation.control import Control
-from privatile.federation.journal import Journal
-from privatile.federation.keys import KeyPair
-from privatile.federation.ops import Metrics
-from privatile.federation.reception import Reception
-from privatile.federation.study import Study
-from privatile.federation.wire import AskMessage, Notice
+from privatile.federation.coordinator.answer_intake import Reception
+from privatile.federation.coordinator.collection import Collection
+from privatile.federation.coordinator.control import Control
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.run.ops import Metrics
+from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.study.study import Study
+from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AskMessage, Notice, subjects
 from privatile.server.coordinator import Coordinator
 
 log = logging.getLogger("privatile.federation.coordinator")

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from privatile import __version__
+from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
-from privatile.federation.comparison import compare, program
-from privatile.federation.directory import Directory, replace_file
-from privatile.federation.journal import Journal
-from privatile.federation.keys import KeyPair, PublicKeys, verify
-from privatile.federation.study import Study
-from privatile.federation.wire import AnswerMessage, Link
-from privatile.protocol import Answer
-from privatile.result import QuantileResult
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.record.comparison import compare, program
+from privatile.federation.setup.directory import Directory, replace_file
+from privatile.federation.study.study import Study
+from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
+from privatile.federation.wire.messages import AnswerMessage, Link
+from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 

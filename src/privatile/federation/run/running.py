@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.client.coins import Coins
-from privatile.client.ledger import Ledger
-from privatile.client.people import PersonKey
-from privatile.client.source import Source, open_source
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.people import PersonKey
+from privatile.client.sources.source import Source, open_source
 from privatile.errors import InputError, LedgerError, SiteRefusal, StoreError
-from privatile.federation.broker import EmbeddedBroker
-from privatile.federation.certificates import broken_validity, read_certificate
-from privatile.federation.client_service import HEARTBEAT, ClientService
-from privatile.federation.control import Control
-from privatile.federation.coordinator_service import CoordinatorService
-from privatile.federation.desk import open_desk
-from privatile.federation.directory import Directory, unwritable
-from privatile.federation.invitation import Invitation
-from privatile.federation.journal import Journal
-from privatile.federation.ops import Metrics, ops_page
-from privatile.federation.policy import load_policy
-from privatile.federation.site import Site
+from privatile.federation.coordinator.control import Control
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.service import CoordinatorService
+from privatile.federation.run.ops import Metrics, ops_page
+from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.certificates import broken_validity, read_certificate
+from privatile.federation.setup.directory import Directory, unwritable
+from privatile.federation.setup.invitation import Invitation
+from privatile.federation.setup.site_folder import Site
+from privatile.federation.site.limits import load_policy
+from privatile.federation.site.responder import open_desk
+from privatile.federation.site.service import HEARTBEAT, ClientService
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.server.writer import claim

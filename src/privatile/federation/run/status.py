@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from privatile.errors import InputError, StoreError
-from privatile.federation.control import Control
-from privatile.federation.directory import Directory
-from privatile.federation.journal import Event, Journal
-from privatile.federation.running import open_run, running_coordinator
-from privatile.result import QuantileResult
+from privatile.federation.coordinator.control import Control
+from privatile.federation.coordinator.journal import Event, Journal
+from privatile.federation.run.running import open_run, running_coordinator
+from privatile.federation.setup.directory import Directory
+from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 

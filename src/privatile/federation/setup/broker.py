@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import BrokerError, InputError
-from privatile.federation import subjects, wire
-from privatile.federation.keys import PublicKeys
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire import subjects
+from privatile.federation.wire.keys import PublicKeys
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError, PrivatileError, StoreError
-from privatile.federation.broker import (
+from privatile.federation.setup.broker import (
     BrokerFiles,
     BrokerSettings,
     check_configuration,
@@ -30,16 +30,16 @@ from privatile.federation.broker import (
     find_binary,
     reload_broker,
 )
-from privatile.federation.certificates import (
+from privatile.federation.setup.certificates import (
     broken_validity,
     ends_soon,
     issue_broker,
     make_authority,
     read_certificate,
 )
-from privatile.federation.invitation import Enrolment, Invitation, read_invitation
-from privatile.federation.keys import KeyPair, PublicKeys, broken_mode, read_key, same_fingerprint, write_private
-from privatile.federation.study import Study, load_study, study_toml
+from privatile.federation.setup.invitation import Enrolment, Invitation, read_invitation
+from privatile.federation.study.study import Study, load_study, study_toml
+from privatile.federation.wire.keys import KeyPair, PublicKeys, broken_mode, read_key, same_fingerprint, write_private
 
 
 def new_identity() -> str:

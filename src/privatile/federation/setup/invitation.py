@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from privatile.errors import InputError
-from privatile.federation.certificates import certificate_fingerprint, parse_certificate
-from privatile.federation.keys import KeyPair, PublicKeys, verify
-from privatile.federation.study import Study
-from privatile.federation.study_rules import NAME
+from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
+from privatile.federation.study.rules import NAME
+from privatile.federation.study.study import Study
+from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 
 FORMAT = 1
 

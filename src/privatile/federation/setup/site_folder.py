@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import InputError
-from privatile.federation.directory import replace_file
-from privatile.federation.invitation import Enrolment, Invitation
-from privatile.federation.keys import KeyPair, read_key, write_private
-from privatile.federation.policy import policy_toml
+from privatile.federation.setup.directory import replace_file
+from privatile.federation.setup.invitation import Enrolment, Invitation
+from privatile.federation.site.limits import policy_toml
+from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
 @dataclass(frozen=True)

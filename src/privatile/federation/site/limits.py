@@ -13,10 +13,10 @@ import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from privatile.core.messages import Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.invitation import Invitation
-from privatile.federation.keys import same_fingerprint
-from privatile.protocol import Question
+from privatile.federation.setup.invitation import Invitation
+from privatile.federation.wire.keys import same_fingerprint
 
 
 @dataclass(frozen=True)

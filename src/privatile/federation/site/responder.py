@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from privatile.client.coins import Coins, OperatingSystemCoins
-from privatile.client.ledger import Ledger, Position
-from privatile.client.people import PersonKey
+from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.spending_rules import Terms
+from privatile.client.order.people import PersonKey
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.shuffle import shuffle
-from privatile.client.source import Source
-from privatile.client.terms import Terms
+from privatile.client.sources.source import Source
+from privatile.core.messages import Answer, Question
+from privatile.core.scale import make_scale
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.invitation import Invitation
-from privatile.federation.policy import Policy
-from privatile.federation.wire import Link
-from privatile.protocol import Answer, Question
-from privatile.scale import make_scale
+from privatile.federation.setup.invitation import Invitation
+from privatile.federation.site.limits import Policy
+from privatile.federation.wire.messages import Link
 
 
 class Desk:

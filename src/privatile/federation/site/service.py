@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, TypeVar
 
+from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
-from privatile.federation import subjects, wire
-from privatile.federation.connection import Backoff, Connection, Msg, connected
-from privatile.federation.invitation import Invitation
-from privatile.federation.keys import KeyPair
-from privatile.federation.ops import Metrics
-from privatile.federation.policy import Policy
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome
-from privatile.protocol import Answer, Question
+from privatile.federation.run.ops import Metrics
+from privatile.federation.setup.invitation import Invitation
+from privatile.federation.site.limits import Policy
+from privatile.federation.wire import messages as wire
+from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, subjects
 
 log = logging.getLogger("privatile.federation.client")
 

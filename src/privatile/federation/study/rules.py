@@ -6,13 +6,13 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON
+from privatile.core.messages import MISSING
 from privatile.errors import InputError
-from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS
-from privatile.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON
-from privatile.protocol import MISSING
+from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
 
 if TYPE_CHECKING:
-    from privatile.federation.study import Study, Terms
+    from privatile.federation.study.study import Study, Terms
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a broker subject: no dots, blanks or wildcards."""

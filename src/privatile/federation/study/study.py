@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Missing
 from privatile.errors import InputError
-from privatile.federation.study_rules import broken_rules
-from privatile.mechanism import RandomizedResponse
-from privatile.protocol import Missing
-from privatile.schedule import Mode
-from privatile.spec import ClientSpec, RunSpec
+from privatile.estimator.schedule import Mode
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.federation.study.rules import broken_rules
 
 
 @dataclass(frozen=True)

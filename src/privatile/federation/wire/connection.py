@@ -13,9 +13,9 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from privatile.errors import BrokerError, require
-from privatile.federation import subjects
-from privatile.federation.certificates import client_context, explain_tls
-from privatile.federation.keys import KeyPair
+from privatile.federation.setup.certificates import client_context, explain_tls
+from privatile.federation.wire import subjects
+from privatile.federation.wire.keys import KeyPair
 
 require("nats", "federation")
 

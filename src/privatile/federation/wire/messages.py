@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
+from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import ProtocolError
-from privatile.federation.keys import KeyPair, verify
-from privatile.protocol import LARGEST_LENGTH, Answer, Question
+from privatile.federation.wire.keys import KeyPair, verify
 
 LARGEST_ASK = 1 << 20
 """A round's questions for 30,000 clients of unequal sizes still fit."""

@@ -1,0 +1,166 @@
+import sqlite3
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privatile
+from privatile.errors import AlreadyAnswered, InputError, PrivatileError
+from privatile.planning.options import KINDS, Options
+from privatile.server.store import RunStore
+
+RNG = np.random.default_rng(12)
+
+
+def test_unequal_clients_are_estimated_and_no_record_answers_twice(tmp_path: Path) -> None:
+    """n_k from 500 to 50,000: every record's place in its client's order is used exactly once."""
+    sizes = {"tiny": 500, "small": 3_000, "large": 50_000}
+    data = {name: RNG.normal(10.0, 2.0, size) for name, size in sizes.items()}
+    result = privatile.estimate(data, epsilon=2, range=(0, 20), ledger=tmp_path / "ledger.db")
+    assert {client.name: client.asked for client in result.clients} == sizes
+    low, high = result.interval(0.9999)
+    assert low < 10.0 < high
+    with sqlite3.connect(tmp_path / "ledger.db") as book:
+        for name, size in sizes.items():
+            rows = book.execute("SELECT start, stop, length FROM answers WHERE client = ? ORDER BY start", (name,))
+            position = 0
+            for start, stop, length in rows:
+                assert start == position
+                assert stop - start == length
+                position = stop
+            assert position == size
+    book.close()
+
+
+def test_a_table_a_column_and_a_mapping_are_all_data(tmp_path: Path) -> None:
+    values, regions = RNG.normal(size=600), np.repeat(["a", "b"], 300)
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    arrow = pytest.importorskip("pyarrow")
+    plain = {"x": values, "region": regions}
+    kinds = {
+        "pandas": pandas.DataFrame(plain),
+        "polars": polars.DataFrame(plain),
+        "pyarrow": arrow.table(plain),
+    }
+    for name, table in kinds.items():
+        result = privatile.estimate(
+            table, value="x", client="region", epsilon=1, range=(-5, 5), ledger=tmp_path / f"{name}.db"
+        )
+        assert [client.name for client in result.clients] == ["a", "b"]
+        assert result.records == 600
+    single = privatile.estimate(values, epsilon=1, range=(-5, 5), ledger=tmp_path / "single.db")
+    assert [client.name for client in single.clients] == ["all"]
+
+
+def test_a_database_query_is_data(tmp_path: Path) -> None:
+    base = sqlite3.connect(":memory:")
+    base.execute("CREATE TABLE people (region TEXT, pay REAL)")
+    base.executemany("INSERT INTO people VALUES (?, ?)", [("a" if i % 2 else "b", float(i)) for i in range(400)])
+    result = privatile.estimate(
+        base,
+        query="SELECT * FROM people ORDER BY rowid",
+        value="pay",
+        client="region",
+        epsilon=1,
+        range=(0, 400),
+        ledger=tmp_path / "ledger.db",
+    )
+    assert result.records == 400
+
+
+def test_other_data_for_the_same_client_and_column_is_refused_unless_new_people(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"epsilon": 1, "range": (-5, 5), "ledger": tmp_path / "ledger.db", "value": "x"}
+    privatile.estimate({"a": RNG.normal(size=200)}, **options)
+    other = {"a": RNG.normal(size=200)}
+    with pytest.raises(PrivatileError, match="new-people"):
+        privatile.estimate(other, **options)
+    assert privatile.estimate(other, new_people=True, **options).records == 200
+
+
+def test_a_second_run_says_what_it_would_cost(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=200)}
+    options: dict[str, Any] = {"range": (-5, 5), "ledger": tmp_path / "ledger.db"}
+    privatile.estimate(data, epsilon=1, **options)
+    with pytest.raises(AlreadyAnswered, match=r"would make it 1\.5"):
+        privatile.estimate(data, epsilon=0.5, **options)
+
+
+def test_not_private_must_be_named_and_is_marked(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=500)}
+    result = privatile.estimate(data, not_private=True, range=(-5, 5), ledger=tmp_path / "ledger.db")
+    assert "not-private" in {caveat.code for caveat in result.caveats}
+    assert result.to_dict()["epsilon"] is None
+    with pytest.raises(InputError, match="there is no default"):
+        privatile.estimate(data, range=(-5, 5))
+
+
+def test_dither_and_targets_are_named(tmp_path: Path) -> None:
+    data = {"a": np.repeat([1.0, 2.0, 3.0, 4.0], 500)}
+    options: dict[str, Any] = {"epsilon": 2, "range": (0, 6), "value": "pay"}
+    result = privatile.estimate(data, dither=1.0, ledger=tmp_path / "one.db", **options)
+    assert "dithered by ±0.5" in result.estimand
+    whole = privatile.estimate(data, ledger=tmp_path / "a.db", **options)
+    file = privatile.estimate(data, target="file", ledger=tmp_path / "b.db", **options)
+    assert (whole.target, file.target) == ("population", "file")
+    assert "file" in {caveat.code for caveat in file.caveats}
+
+
+def test_a_run_read_in_another_way_is_the_same_run(tmp_path: Path) -> None:
+    """Another confidence level asks no new question: a saved run is shown again, wider."""
+    data = {"a": RNG.normal(size=2000)}
+    options: dict[str, Any] = {"epsilon": 2, "range": (-5, 5), "ledger": tmp_path / "l.db", "save": tmp_path / "r.db"}
+    first = privatile.estimate(data, **options)
+    second = privatile.estimate(data, confidence_level=0.99, **options)
+    assert second.run == first.run
+    assert second.estimate == first.estimate
+    assert second.confidence_interval.low < first.confidence_interval.low
+    with pytest.raises(PrivatileError, match="another run"):
+        privatile.estimate(data, dither=0.5, **options)
+
+
+def test_a_file_is_never_simulated(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("x\n" + "\n".join(str(i) for i in range(100)))
+    with pytest.raises(InputError, match="made-up data in memory"):
+        privatile.estimate(tmp_path / "data.csv", value="x", epsilon=1, range=(0, 99), simulate=True, rng=1)
+
+
+def test_the_file_is_the_whole_file_however_many_levels_or_runs_share_it(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=3000)}
+    options: dict[str, Any] = {"epsilon": 3, "range": (-5, 5), "target": "file"}
+    first = privatile.estimate(data, q=[0.3, 0.7], save=tmp_path / "r.db", ledger=tmp_path / "l.db", **options)
+    assert len(first) == 2
+    spec = RunStore.open(tmp_path / "r.db").spec
+    assert [client.records for client in spec.at_level(0)] == [1500]
+    assert [client.held for client in spec.at_level(0)] == [3000]
+
+
+def test_choices_and_files_are_checked_before_anyone_is_asked(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=200)}
+    base: dict[str, Any] = {"epsilon": 1, "range": (-5, 5), "ledger": tmp_path / "l.db"}
+    for change, text in (
+        ({"mode": "banana"}, "mode must be one of"),
+        ({"local_level": "banana"}, "local_level must be one of"),
+        ({"missing": "banana"}, "missing must be one of"),
+        ({"rounds": 25.5}, "whole number"),
+        ({"save": tmp_path / "l.db"}, "two files"),
+        ({"range": (-1e308, 1e308)}, "two finite numbers"),
+    ):
+        with pytest.raises(PrivatileError, match=text):
+            privatile.estimate(data, **{**base, **change})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_schedule_that_cannot_fit_is_said_before_what_the_ledger_refuses(tmp_path: Path) -> None:
+    data = {"a": RNG.normal(size=40)}
+    options: dict[str, Any] = {"epsilon": 1, "range": (-5, 5), "ledger": tmp_path / "l.db"}
+    privatile.estimate(data, **options)
+    with pytest.raises(InputError, match="records of the smallest client, 40; got 41"):
+        privatile.estimate(data, rounds=41, **options)
+    with pytest.raises(AlreadyAnswered, match="0 records left"):
+        privatile.estimate(data, rounds=40, **options)
+
+
+def test_every_option_has_a_kind_in_a_toml_study() -> None:
+    assert set(KINDS) == {field.name for field in fields(Options)}

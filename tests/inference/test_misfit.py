@@ -1,0 +1,94 @@
+"""Distributions with steps and gaps: found from the answers, and given an interval that does not need a curve."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from studies.coverage.displayed_intervals import bracket_of
+
+from privatile.api.estimate import estimate
+from privatile.inference.curve import LARGEST_MISFIT, Bracket
+from privatile.simulation.auto_simulation import TunedCell, TunedRuns, simulate
+from privatile.simulation.populations import Normal, Population
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """N(43.3, 15) in whole numbers: F jumps at each of them, and stands still between."""
+
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(Normal(43.3, 15.0).cdf(np.floor(values) + 1.0))
+
+
+@dataclass(frozen=True)
+class Humps:
+    """½N(30, 4) + ½N(70, 4): F stands still at ½."""
+
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(0.5 * Normal(30.0, 4.0).cdf(values) + 0.5 * Normal(70.0, 4.0).cdf(values))
+
+
+def run(population: object, records: int, epsilon: float, runs: int) -> TunedRuns:
+    assert hasattr(population, "cdf")
+    many: tuple[Population, ...] = (population,)  # type: ignore[assignment]
+    cell = TunedCell(many, (math.tanh(epsilon / 2),), (records,), low=0.0, high=120.0)
+    return simulate(cell, runs, np.random.default_rng(11))
+
+
+def brackets(runs: TunedRuns) -> np.ndarray:
+    return np.array([bracket_of(runs, run, 0.5).ends(0.95) for run in range(len(runs.queries))])
+
+
+def test_smooth_runs_seldom_raise_a_false_alarm() -> None:
+    runs = run(Normal(43.3, 15.0), 30_000, 1.0, 400)
+    alarms = float((~runs.fit.smooth).mean())
+    # At most 2% in the long run; four standard errors of 400 runs on top.
+    assert alarms <= 0.02 + 4 * math.sqrt(0.02 * 0.98 / 400)
+    assert 4.0 < float(runs.fit.misfit.mean()) < 8.0  # χ² with some six degrees of freedom
+
+
+@pytest.mark.parametrize(
+    ("population", "records", "truth", "found"), [(Stepped(), 200_000, 43.0, 0.8), (Humps(), 20_000, 50.0, 0.75)]
+)
+def test_steps_and_gaps_are_found_and_bracketed(population: object, records: int, truth: float, found: float) -> None:
+    runs = run(population, records, 2.0, 200)
+    fit = runs.fit
+    seen = fit.suspect | fit.held | (fit.slope_error > 0.35)
+    assert float(seen.mean()) > found
+    covered = np.abs(fit.center - truth) <= runs.reach()
+    assert float(covered.mean()) < 0.85  # the curve's interval alone: what the bracket is for
+    low, high = brackets(runs).T
+    assert float(((low <= truth) & (truth <= high)).mean()) >= 0.95 - 4 * math.sqrt(0.05 * 0.95 / 200)
+
+
+def test_a_bracket_narrows_where_the_answers_are_clear() -> None:
+    queries = np.linspace(0.0, 10.0, 101)
+    residuals = np.where(queries < 5.0, 0.3, -0.3)
+    low, high = Bracket(queries, residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95)
+    assert 3.0 <= low < 5.0 < high <= 7.0
+    assert Bracket(queries, 0.0 * residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95) == (-math.inf, math.inf)
+
+
+def test_whole_numbers_carry_the_caveat_and_a_wider_interval_and_dither_takes_it_away() -> None:
+    ages = {"all": np.floor(np.clip(np.random.default_rng(1).normal(43.3, 15, 200_000), 0, 99))}
+    result = estimate(ages, q=0.5, epsilon=2, range=(0, 120), simulate=True, rng=1)
+    assert "misfit" in {caveat.code for caveat in result.caveats}
+    assert result.confidence_interval.low <= 43.0 <= result.confidence_interval.high
+    shown = {row.key: row.value for row in result.rows()}
+    assert shown["misfit"] > LARGEST_MISFIT
+    smooth = estimate(ages, q=0.5, epsilon=2, range=(0, 120), dither=1.0, simulate=True, rng=1)
+    assert "misfit" not in {caveat.code for caveat in smooth.caveats}
+
+
+def test_whole_years_are_covered_or_carry_a_caveat() -> None:
+    """Few enough records that their steps drown in the noise: then the interval's own width is the warning."""
+    told = 0
+    for seed in range(12):
+        ages = {"all": np.rint(np.random.default_rng(seed).normal(40.2, 12.0, 40_000))}
+        got = estimate(ages, q=0.5, epsilon=1.1, range=(0, 120), simulate=True, rng=seed)
+        covered = got.confidence_interval.low <= 40.0 <= got.confidence_interval.high
+        warned = {"misfit", "atom"} & {caveat.code for caveat in got.caveats}
+        assert covered or warned
+        told += bool(warned)
+    assert told >= 10

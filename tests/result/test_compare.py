@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from privatile.api.estimate import estimate
+from privatile.cli import main
+from privatile.errors import InputError
+from privatile.result.compare import compare, difference_interval
+from privatile.result.result import QuantileResult
+
+
+def result(center: float, seed: int, records: int = 8000) -> QuantileResult:
+    data = {"all": np.random.default_rng(seed).normal(center, 10, records)}
+    return estimate(data, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=seed)
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[QuantileResult, QuantileResult]:
+    return result(50.0, 1), result(52.0, 2)
+
+
+def test_the_p_value_inverts_the_displayed_interval(pair: tuple[QuantileResult, QuantileResult]) -> None:
+    made = compare(*pair, disjoint=True)
+    low, high = difference_interval(*pair, 1 - made.p_value)
+    assert min(abs(low), abs(high)) < 1e-6 * (high - low) + 1e-9
+    inside = made.confidence_interval.low <= 0 <= made.confidence_interval.high
+    assert inside == (made.p_value > 0.05)
+
+
+def test_that_people_are_disjoint_is_a_statement_and_shared_clients_are_named(
+    pair: tuple[QuantileResult, QuantileResult],
+) -> None:
+    made = compare(*pair, disjoint=True)
+    assert [text[:22] for text in made.caveats] == ["That no person is in b"]
+    sites = {name: np.random.default_rng(5).normal(50, 10, 4000) for name in ("oslo", "bergen")}
+    two = [estimate(sites, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=seed) for seed in (1, 2)]
+    shared = compare(two[0], two[1], disjoint=True)
+    assert "Both runs name bergen, oslo among their clients" in shared.to_text()
+    assert shared.to_dict()["caveats"] == shared.caveats
+
+
+def test_the_difference_is_wider_than_either_and_narrower_than_both(
+    pair: tuple[QuantileResult, QuantileResult],
+) -> None:
+    made = compare(*pair, disjoint=True)
+    widths = [r.confidence_interval.high - r.confidence_interval.low for r in pair]
+    own = made.confidence_interval.high - made.confidence_interval.low
+    assert max(widths) < own < sum(widths)
+    assert made.difference == pytest.approx(pair[0].estimate - pair[1].estimate)
+    mirrored = compare(pair[1], pair[0], disjoint=True)
+    assert mirrored.p_value == pytest.approx(made.p_value, rel=1e-6)
+
+
+def test_the_same_people_are_refused(pair: tuple[QuantileResult, QuantileResult]) -> None:
+    with pytest.raises(InputError, match="disjoint"):
+        compare(*pair, disjoint=False)
+    with pytest.raises(InputError, match="itself"):
+        compare(pair[0], pair[0], disjoint=True)
+
+
+def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rng = np.random.default_rng(3)
+    rows = [f"{value:.6f},{group}" for group, center in (("f", 40), ("m", 60)) for value in rng.normal(center, 5, 3000)]
+    Path("pay.csv").write_text("pay,sex\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    runner = CliRunner()
+    for group in ("f", "m"):
+        options = (
+            f"estimate pay.csv --value pay --client sex --only {group} --epsilon 2 --range 0 100 --save {group}.db"
+        )
+        done = runner.invoke(main, options.split())
+        assert done.exit_code == 0, done.output
+        assert f"pay at {group}" in done.output
+    assert runner.invoke(main, ["compare", "f.db", "m.db"]).exit_code == 2
+    done = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint"])
+    assert done.exit_code == 0, done.output
+    assert "p-value of no difference is below 0.0001" in done.output

@@ -1,0 +1,117 @@
+import json
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from privatile.api.estimate import estimate
+from privatile.core.mechanism import RandomizedResponse
+from privatile.estimator.step import Client
+from privatile.result.result import Caveat, QuantileResult, lying_rank, significant
+
+
+@pytest.fixture(scope="module")
+def result() -> QuantileResult:
+    rng = np.random.default_rng(5)
+    data = {"north": rng.normal(50, 10, 4000), "<south>": rng.normal(60, 10, 8000)}
+    return estimate(
+        data, q=0.5, epsilon={"north": 1.0, "<south>": 2.0}, range=(0, 100), value="score", simulate=True, rng=8
+    )
+
+
+def test_text_html_and_json_tell_the_same_facts(result: QuantileResult) -> None:
+    text, page, facts = result.to_text(), result.to_html(), json.loads(result.to_json())
+    for row in result.shown_rows():
+        assert row.text in text
+        assert row.key in facts
+    low, high = result.confidence_interval
+    assert facts["confidence_interval"] == {"low": low, "high": high}
+    assert facts["estimate"] == result.estimate
+    assert [client["name"] for client in facts["clients"]] == ["<south>", "north"]
+    assert "<south>" not in page
+    assert "&lt;south&gt;" in page
+    HTMLParser().feed(page)
+    assert {caveat["code"] for caveat in facts["caveats"]} >= {"missing", "central", "survey-weights"}
+
+
+def test_estimand_is_named_in_words(result: QuantileResult) -> None:
+    assert result.estimand == "The 0.5 quantile (the median) of score in the mixture of 2 clients with equal weight"
+    assert result.sentence.startswith(result.estimand)
+    assert result.simulated
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("unbounded", "is not located by these answers"),
+        ("range", "probably lies outside the stated range"),
+        ("not-located", "was not located"),
+    ],
+)
+def test_the_sentence_itself_says_that_the_quantile_was_not_found(
+    result: QuantileResult, code: str, words: str
+) -> None:
+    assert words not in result.sentence
+    assert "is estimated at" in result.sentence
+    lost = replace(result, caveats=(*result.caveats, Caveat(code, "Whatever.")))
+    assert words in lost.sentence
+    assert "is estimated at" not in lost.sentence
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 60.0), (140.0, 200.0)])
+def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> None:
+    people = np.random.default_rng(1).normal(100.0, 10.0, 20_000)
+    lost = estimate(people, q=0.5, epsilon=1, range=(low, high), simulate=True, rng=1)
+    assert lost.caveats[0].code == "range"
+    assert "probably lies outside the stated range" in lost.sentence
+    assert "may lie anywhere in" not in lost.sentence
+    found = estimate(people, q=0.5, epsilon=1, range=(0.0, 200.0), simulate=True, rng=1)
+    assert "range" not in {caveat.code for caveat in found.caveats}
+    assert "outside" not in found.sentence
+
+
+def test_the_test_of_a_value_inverts_the_displayed_interval(result: QuantileResult) -> None:
+    low, high = result.confidence_interval
+    for end in (low, high):
+        assert result.test(end).p_value == pytest.approx(0.05, abs=1e-5)
+    assert result.test(result.estimate).p_value == pytest.approx(1.0, abs=1e-6)
+    assert result.test(low - 1.0).p_value < 0.05 < result.test(low + 0.1 * (high - low)).p_value
+    assert result.test(-5.0).p_value == 0.0  # outside the stated range
+    narrow = result.interval(0.5)
+    assert low < narrow.low < narrow.high < high
+
+
+def test_budgets_and_local_ranks_are_per_client(result: QuantileResult) -> None:
+    south, north = result.clients
+    assert (south.epsilon, north.epsilon) == pytest.approx((2.0, 1.0), abs=1e-9)
+    assert south.asked == 8000
+    # N(60,10) is below 55 in about 31% of cases, N(50,10) in 69%.
+    assert south.local_rank == pytest.approx(0.31, abs=0.05)
+    assert north.local_rank == pytest.approx(0.69, abs=0.08)
+    assert result.epsilon == pytest.approx(2.0, abs=1e-9)
+
+
+def test_lying_rank_says_when_nothing_bounds_a_liar() -> None:
+    def bound(weight: float, rate: float, level: float) -> float:
+        return lying_rank(Client("a", RandomizedResponse(rate), weight, level, 10), level)
+
+    # p·max(a, b)/(1 − p), a = b = 1/(2r) at the median
+    assert bound(0.1, 0.5, 0.5) == pytest.approx(0.1 * 1.0 / 0.9)
+    assert math.isinf(bound(0.5, 0.5, 0.5))
+    assert math.isinf(bound(1.0, 0.9, 0.5))
+    assert math.isinf(bound(0.1, 0.9, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("value", "width", "text"),
+    [
+        (1234567.8, 5000.0, "1,234,600"),
+        (0.00012345, 0.00001, "0.000123"),
+        (-3.14159, 0.5, "-3.14"),
+        (5.0, math.inf, "5"),
+    ],
+)
+def test_numbers_are_shown_with_the_digits_they_deserve(value: float, width: float, text: str) -> None:
+    assert significant(value, width) == text

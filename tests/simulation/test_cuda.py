@@ -1,0 +1,335 @@
+"""The CUDA source, built as C++, against the CPU's kernels: the same bits from the same seeds."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from privatile.cli import main
+from privatile.errors import InputError, MissingExtra
+from privatile.estimator.schedule import Constant, Design, Logarithmic
+from privatile.simulation.cells import Cell
+from privatile.simulation.columns import Empirical
+from privatile.simulation.cuda import OPTIONS, Device, Launch, run_cells, source
+from privatile.simulation.engine import run_cell
+from privatile.simulation.experiment import read_study
+from privatile.simulation.packing import CLIENT, JOB, LANES, ROUND, Batch, Floats, blocks_of, pack
+from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, Uniform
+from privatile.simulation.runner import run_study
+from privatile.simulation.store import StudyStore
+
+pytest.importorskip("numba", reason="the CPU's kernels need numba")
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+SEED = 7
+
+Build = Callable[[str], ctypes.CDLL]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Text of the source -> its library for the host."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler here: the CUDA source cannot be built for the host")
+
+    def make(text: str) -> ctypes.CDLL:
+        folder = tmp_path_factory.mktemp("kernel")
+        (folder / "kernels.cpp").write_text(text, encoding="utf-8")
+        library = folder / "kernels.so"
+        flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([str(COMPILER), *flags, "-o", str(library), str(folder / "kernels.cpp")], check=True)
+        return ctypes.CDLL(str(library))
+
+    return make
+
+
+def launcher(library: ctypes.CDLL) -> Launch:
+    """The library's kernel as a function of a batch."""
+
+    def launch(batch: Batch) -> Floats:
+        result = np.full((3, batch.start.size), np.nan)
+        arrays = [np.ascontiguousarray(array) for array in (*batch.arrays(), result)]
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        library.simulate(*pointers, ctypes.c_int(LANES), ctypes.c_longlong(len(batch.blocks)))
+        return arrays[-1]
+
+    return launch
+
+
+@pytest.fixture(scope="module")
+def library(build: Build) -> ctypes.CDLL:
+    return build(source())
+
+
+@pytest.fixture(scope="module")
+def host(library: ctypes.CDLL) -> Launch:
+    return launcher(library)
+
+
+K = 4
+SHIFTED = tuple(Normal(location) for location in (0.5, -0.1, 0.6, 1.5))
+MIXED: tuple[Population, ...] = (Normal(), Uniform(-1.0, 1.0), Cauchy(), Cauchy())
+
+
+def cell(**changes: object) -> Cell:
+    values: dict[str, object] = {
+        "populations": (Normal(),) * K,
+        "levels": (0.5,) * K,
+        "truth_rates": (0.25,) * K,
+        "weights": (1.0 / K,) * K,
+        "design": Design("c1", Constant(1), mode="local", warm_up=0.05),
+        "records": (300,) * K,
+    }
+    return Cell(**(values | changes))  # type: ignore[arg-type]
+
+
+C5 = Design("c5", Constant(5), mode="local", warm_up=0.05)
+LOG = Design("log", Logarithmic(), mode="local", warm_up=0.05)
+DIVIDE = Design("divide", Constant(1), mode="local", step_scale=2.0)
+RATES = (0.25, 0.4, 0.7, 0.9)
+CELLS = {
+    "C1": cell(),
+    "C1, rates": cell(truth_rates=RATES, levels=(0.3, 0.4, 0.5, 0.9)),
+    "C1, locations": cell(populations=SHIFTED, truth_rates=RATES),
+    "C1, families": cell(populations=MIXED, truth_rates=RATES),
+    "C5": cell(design=C5),
+    "C5, families": cell(design=C5, populations=MIXED, truth_rates=RATES, levels=(0.8,) * K),
+    "Log, locations": cell(design=LOG, populations=SHIFTED, truth_rates=RATES),
+    "Log, fixed T": cell(design=replace(LOG, rounds=200), records=()),
+    "DP-SGD": cell(method="dp-sgd", truth_rates=RATES),
+    "DP-SGD, families": cell(method="dp-sgd", truth_rates=RATES, populations=MIXED),
+    "DC": cell(method="divide", design=DIVIDE, truth_rates=RATES, levels=(0.3, 0.4, 0.5, 0.9)),
+    "DC, families": cell(method="divide", design=DIVIDE, populations=MIXED),
+    "cohort": cell(design=Design("cohort", Constant(7), burn_in=0.1)),
+    "cohort, large": cell(design=Design("cohort", Constant(50), burn_in=0.1), records=(5000,) * K),
+    "cohort, unequal": cell(design=Design("cohort", Constant(3), rounds=100), records=(300, 301, 450, 2000)),
+    "unequal, local": cell(design=replace(C5, rounds=60), records=(300, 301, 450, 700), populations=SHIFTED),
+    "C1, one data set": cell(fixed_data=True, held_step=True),
+    "C5, one data set": cell(fixed_data=True, held_step=True, design=C5, populations=SHIFTED, truth_rates=RATES),
+    "cohort, one data set": cell(fixed_data=True, design=Design("cohort", Constant(7))),
+    "DP-SGD, one data set": cell(fixed_data=True, held_step=True, method="dp-sgd", populations=MIXED),
+    "DC, one data set": cell(fixed_data=True, method="divide", design=DIVIDE, populations=MIXED),
+    "far start": cell(start=Normal(0.0, 40.0), populations=(Laplace(),) * K),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_same_bits_as_the_cpu(name: str, host: Launch) -> None:
+    chosen, count = CELLS[name], LANES + 30
+    (ours,) = run_cells([chosen], count, SEED, host)
+    theirs = run_cell(chosen, count, SEED)
+    np.testing.assert_array_equal(ours.estimates, theirs.estimates)
+    np.testing.assert_array_equal(ours.normalizers, theirs.normalizers)
+
+
+def test_places_are_the_same_to_the_last_unit(library: ctypes.CDLL) -> None:
+    """One unit off shows in a replication once in a billion updates: too rarely for the test above."""
+    block = blocks_of(0, CELLS["C5, families"], 1, SEED)[0]
+    batch = pack([block])
+    shift = int(batch.jobs["shift"][0])
+    library.place_for_test.argtypes = [ctypes.c_double, ctypes.c_void_p, ctypes.c_double]
+    library.place_for_test.restype = ctypes.c_uint32
+    place = importlib.import_module("privatile.simulation.kernels")._place.py_func
+    rng = np.random.default_rng(3)
+    for row in batch.clients:
+        own = np.array([row])
+        for q in rng.uniform(block.low, block.high, 2000).tolist():
+            ours = library.place_for_test(q, own.ctypes.data, float(1 << (shift - 11)))
+            assert ours == int(place(q, float(row["low"]), float(row["inverse"]), float(1 << shift)))
+
+
+def test_cells_of_a_batch_do_not_touch_each_other(host: Launch) -> None:
+    chosen = [CELLS[name] for name in ("C5", "DC", "C1, rates", "DP-SGD, one data set", "cohort, unequal")]
+    together = run_cells(chosen, 20, SEED, host)
+    for one, outcome in zip(chosen, together, strict=True):
+        (alone,) = run_cells([one], 20, SEED, host)
+        np.testing.assert_array_equal(alone.estimates, outcome.estimates)
+
+
+WRONG = {
+    "truth rate off": ("base + slope * near", "base + 0.98f * slope * near"),
+    "a zero moves too little": ("place += below ? up : down", "place += below ? up : down + (down >> 12)"),
+    "debiased too little": ("gain * count - loss", "0.98 * gain * count - loss"),
+    "rounds one late": ("next = rounds[m + 1 < last ? m + 1 : m];  // on", "next = rounds[m];  // on"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_kernel_is_caught(name: str, build: Build) -> None:
+    text = source()
+    assert WRONG[name][0] in text
+    (ours,) = run_cells([CELLS["C5"]], 20, SEED, launcher(build(text.replace(*WRONG[name]))))
+    assert np.any(ours.estimates != run_cell(CELLS["C5"], 20, SEED).estimates)
+
+
+def test_a_range_left_is_widened(host: Launch) -> None:
+    """Blocks whose q left the tables run again with wider ones; the others keep their numbers."""
+    asked = 0
+
+    def counting(batch: Batch) -> Floats:
+        nonlocal asked
+        asked += 1
+        found = host(batch)
+        if asked == 1:
+            found[2, 3] = 0.0
+        return found
+
+    chosen = CELLS["C5"]
+    (ours,) = run_cells([chosen], 2 * LANES, SEED, counting)
+    assert asked == 2
+    theirs = run_cell(chosen, 2 * LANES, SEED)
+    np.testing.assert_array_equal(ours.estimates[LANES:], theirs.estimates[LANES:])
+    # A wider table is another table, the same in law: means within 5 standard errors of their difference.
+    gap = np.mean(ours.estimates[:LANES]) - np.mean(theirs.estimates[:LANES])
+    assert abs(gap) < 5.0 * np.std(theirs.estimates) * np.sqrt(2.0 / LANES)
+
+
+def test_steps_too_large_are_named(host: Launch) -> None:
+    def outside(batch: Batch) -> Floats:
+        found = host(batch)
+        found[2] = 0.0
+        return found
+
+    with pytest.raises(InputError, match="too large"):
+        run_cells([cell(populations=(Normal(0.0, 1000.0),) * K, records=(20,) * K)], 5, SEED, outside)
+
+
+def test_a_range_too_wide_for_tables_ends_on_the_cpu(host: Launch) -> None:
+    def outside(batch: Batch) -> Floats:
+        found = host(batch)
+        found[2] = 0.0
+        return found
+
+    (ours,) = run_cells([CELLS["C1"]], 5, SEED, outside)
+    np.testing.assert_array_equal(ours.estimates, run_cell(CELLS["C1"], 5, SEED).estimates)
+
+
+def test_without_a_table_a_cell_runs_on_the_cpu(host: Launch) -> None:
+    column = np.random.default_rng(1).normal(size=500)
+    rough = cell(populations=(Empirical(column),) * K, records=(40,) * K)
+    ours = run_cells([CELLS["C1"], rough], 20, SEED, host)[1]
+    np.testing.assert_array_equal(ours.estimates, run_cell(rough, 20, SEED).estimates)
+
+
+def test_structs_have_the_sizes_of_the_source() -> None:
+    """Field by field: as many bytes as the C structs, and names in the same order."""
+    text = source()
+    for name, dtype in (("Client", CLIENT), ("Round", ROUND), ("Job", JOB)):
+        found = re.search(rf"struct (?:ALIGNED )?{name} {{(.*?)\n}};", text, re.S)
+        assert found is not None
+        body = re.sub(r"//[^\n]*", "", found.group(1))
+        names = [word for line in body.split(";") for word in re.findall(r"\w+", line)]
+        assert [word for word in names if word not in {"double", "float", "i64", "u32"}] == list(dtype.names or ())
+
+
+def test_equal_parts_are_stored_once() -> None:
+    blocks = [block for place in range(3) for block in blocks_of(place, CELLS["C5"], 300, SEED)]
+    batch = pack(blocks)
+    assert batch.clients.size == K
+    assert batch.rounds.size == CELLS["C5"].lengths.shape[1]
+
+
+def test_longest_cells_come_first() -> None:
+    short, long = CELLS["C1"], cell(design=LOG, records=(3000,) * K)
+    blocks = [*blocks_of(0, short, 10, SEED), *blocks_of(1, long, 10, SEED)]
+    assert [block.place for block in pack(blocks).blocks] == [1, 0]
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc here: the CUDA source is not compiled")
+def test_compiles_as_cuda(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.cu"
+    file.write_text(source(), encoding="utf-8")
+    command = ["nvcc", "-arch=sm_90", *OPTIONS, "--Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "out.cubin")]
+    done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.cubin").stat().st_size > 0
+
+
+def test_without_cupy_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(MissingExtra, match=r"privatile\[gpu\]"):
+        Device()
+
+
+def test_without_a_gpu_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failure(RuntimeError):
+        pass
+
+    class Runtime:
+        CUDARuntimeError = Failure
+
+        @staticmethod
+        def getDeviceCount() -> int:
+            raise Failure("no CUDA-capable device is detected")
+
+    fake = type(sys)("cupy")
+    fake.cuda = type("cuda", (), {"runtime": Runtime})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    with pytest.raises(InputError, match=r"needs an NVIDIA GPU.*--device cpu"):
+        Device()
+
+
+DESIGN = """
+title = "two cells"
+clients = 3
+replications = 20
+seed = 5
+start = "normal"
+[populations]
+here = "normal"
+[methods]
+C5 = { lengths = 5, mode = "local", warm_up = 0.05 }
+DC = { method = "divide", lengths = 1, mode = "local", step_scale = 2.0 }
+[[grid]]
+population = ["here"]
+level = [0.5]
+truth_rate = [0.5]
+method = ["C5", "DC"]
+records = [200]
+"""
+
+
+def test_a_study_on_a_device_stores_what_the_cpu_stores(tmp_path: Path, host: Launch) -> None:
+    (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
+    study = read_study(tmp_path / "design.toml")
+    device = cast(Device, SimpleNamespace(launch=host))
+    with (
+        StudyStore.open_for(tmp_path / "cpu.db", study) as cpu,
+        StudyStore.open_for(tmp_path / "gpu.db", study) as gpu,
+    ):
+        assert run_study(study, cpu) == 2
+        assert run_study(study, gpu, device=device) == 2
+        assert run_study(study, gpu, device=device) == 0
+        for one, other in zip(cpu.rows(), gpu.rows(), strict=True):
+            assert one.keys() == other.keys()
+            names = [name for name in one if name != "seconds"]
+            assert [repr(one[name]) for name in names] == [repr(other[name]) for name in names]
+        with pytest.raises(InputError, match="takes the place of workers"):
+            run_study(study, gpu, device=device, workers="dask")
+
+
+@pytest.mark.parametrize("command", ["study", "paper"])
+def test_the_command_names_the_cure(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
+    store = tmp_path / "out.db"
+    arguments = {
+        "study": ["study", "run", str(tmp_path / "design.toml"), "--store", str(store), "--device", "cuda"],
+        "paper": ["paper", "tables", "--out", str(tmp_path / "paper"), "--device", "cuda"],
+    }[command]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert not store.exists()
+    assert not (tmp_path / "paper").exists()
