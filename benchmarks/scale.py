@@ -37,9 +37,10 @@ from privatile.federation.setup.site_folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import Study, Terms
 from privatile.federation.wire import messages as wire
+from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link, subjects
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 

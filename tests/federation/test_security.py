@@ -20,9 +20,10 @@ from privatile.errors import BrokerError
 from privatile.federation.coordinator.collection import Collection
 from privatile.federation.coordinator.control import Control
 from privatile.federation.setup.certificates import issue_broker, make_authority
+from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, subjects
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 MARK = "4711.4711"

@@ -34,9 +34,10 @@ from privatile.federation.setup.site_folder import enroll
 from privatile.federation.site.limits import policy_toml
 from privatile.federation.study.study import Study, Terms
 from privatile.federation.wire import messages as wire
+from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Welcome, subjects
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Welcome
 
 LOW, HIGH = 31415.9265, 73190.4242
 """The two planted values; half of the records each. Their digits occur nowhere else."""

@@ -26,9 +26,10 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.run.ops import Metrics
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import Study
+from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AskMessage, Notice, subjects
+from privatile.federation.wire.messages import AskMessage, Notice
 from privatile.server.coordinator import Coordinator
 
 log = logging.getLogger("privatile.federation.coordinator")

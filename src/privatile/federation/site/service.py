@@ -21,9 +21,10 @@ from privatile.federation.run.ops import Metrics
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import Policy
 from privatile.federation.wire import messages as wire
+from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, subjects
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome
 
 log = logging.getLogger("privatile.federation.client")
 
