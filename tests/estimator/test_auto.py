@@ -8,7 +8,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan, chosen_rounds, pooled_noise, remembered
-from privatile.estimator.question_policy import AVERAGE, STAGES, Policy
+from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
 from privatile.estimator.step import Client, RoundState, begin, replay, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
@@ -157,7 +157,7 @@ def test_a_range_of_six_decades_is_searched_within_the_rounds() -> None:
 
 
 def test_policy_gives_up_rather_than_search_for_ever() -> None:
-    policy = Policy(0.5, -1e6, 1e6, rounds=40, noise=0.05)
+    policy = QuestionPolicy(0.5, -1e6, 1e6, rounds=40, noise=0.05)
     tuning = policy.begin()
     rng = np.random.default_rng(9)
     for _ in range(40):

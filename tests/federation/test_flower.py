@@ -23,7 +23,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import open_source
 from privatile.core.messages import Question
 from privatile.errors import InputError, MissingExtra, SiteRefusal, StoreError
-from privatile.federation.site.limits import Policy
+from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_desk
 from privatile.federation.study.study import Study, study_toml
 from privatile.server.coordinator import Coordinator
@@ -121,7 +121,7 @@ def test_in_process_broker_and_flower_runs_agree_bit_for_bit(tmp_path: Path, env
         desks = [
             open_desk(
                 federation.invitation(name),
-                Policy(1.0),
+                SiteLimits(1.0),
                 open_source(federation.values[name], value=None),
                 Ledger.open(folder / f"{name}-ledger.db"),
                 coins=RoundCoins(k, turned=turned if k == 0 else None),

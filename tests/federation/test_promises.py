@@ -22,7 +22,7 @@ from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control
 from privatile.federation.run.running import JoinOptions, prepare_client
-from privatile.federation.site.limits import Policy
+from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import Desk, open_desk
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import Terms
@@ -172,7 +172,7 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
 def desk_of(federation: Federation) -> Desk:
     return open_desk(
         federation.invitation("site0"),
-        Policy(1.0),
+        SiteLimits(1.0),
         open_source(federation.sites_folder / "site0" / "data.csv", value="x"),
         Ledger.open(federation.sites["site0"].ledger_file),
     )

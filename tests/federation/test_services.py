@@ -23,7 +23,7 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, RunPaused, SiteRefusal
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.running import OpenRun
-from privatile.federation.site.limits import Policy
+from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_desk
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import Terms
@@ -114,7 +114,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
     for k, name in enumerate(study.clients):
         desk = open_desk(
             federation.invitation(name),
-            Policy(1.0),
+            SiteLimits(1.0),
             open_source(federation.values[name], value=None),
             Ledger.open(copies / name),
             coins=coins(k),
@@ -332,7 +332,7 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
 def test_policy_has_the_last_word_on_cohorts(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
     client = federation.client("site0")
-    client._policy = Policy(1.0, min_cohort=5)
+    client._policy = SiteLimits(1.0, min_cohort=5)
     with pytest.raises(SiteRefusal, match="at least 5"):
         client._check_terms([Question("r", 1, 0.5, 50.0, 4)])
     client._check_terms([Question("r", 1, 0.5, 50.0, 5)])

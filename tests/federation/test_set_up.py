@@ -21,7 +21,7 @@ from privatile.federation.setup.certificates import (
 from privatile.federation.setup.directory import add_client, admit, check, initialize, renew, revoke
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.setup.site_folder import enroll
-from privatile.federation.site.limits import Policy, load_policy
+from privatile.federation.site.limits import SiteLimits, load_policy
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
 from tests.federation.kit import Federation, make_study
 
@@ -240,8 +240,8 @@ def test_policy_file(tmp_path: Path, made: Federation) -> None:
 
 def test_policy_refuses_budget_column_and_coordinator(made: Federation) -> None:
     invitation = made.invitation("site0")
-    assert Policy(1.0).refusals(invitation, "x") == []
-    assert "allows 0.5" in Policy(0.5).refusals(invitation, "x")[0]
-    assert "on top of 0.4" in Policy(1.0).refusals(invitation, "x", spent=0.4)[0]
-    strict = Policy(0.5, values=("y",), coordinators=("00",))
+    assert SiteLimits(1.0).refusals(invitation, "x") == []
+    assert "allows 0.5" in SiteLimits(0.5).refusals(invitation, "x")[0]
+    assert "on top of 0.4" in SiteLimits(1.0).refusals(invitation, "x", spent=0.4)[0]
+    strict = SiteLimits(0.5, values=("y",), coordinators=("00",))
     assert len(strict.refusals(invitation, "x")) == 3

@@ -16,7 +16,7 @@ import numpy as np
 
 from privatile.core.scale import Scale, working_range
 from privatile.errors import InputError
-from privatile.estimator.question_policy import AVERAGE, STAGES, Policy, Tuning, information
+from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy, Tuning, information
 from privatile.estimator.schedule import Mode
 from privatile.estimator.step import Ask, Client, LocalLevel, RoundState, check_clients, drift, round_weight
 
@@ -79,7 +79,7 @@ def chosen_rounds(wanted: int | None, smallest: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class AutoPlan:
-    """Search, probe, average: see `policy.Policy`."""
+    """Search, probe, average: see `policy.QuestionPolicy`."""
 
     clients: tuple[Client, ...]
     scale: Scale
@@ -104,10 +104,10 @@ class AutoPlan:
         return chosen_rounds(self.wanted, min(client.records for client in self.clients))
 
     @cached_property
-    def policy(self) -> Policy:
+    def policy(self) -> QuestionPolicy:
         """The rules, with this run's numbers."""
         low, high = working_range(self.scale)
-        return Policy(self.level, low, high, self.rounds, pooled_noise(self.clients))
+        return QuestionPolicy(self.level, low, high, self.rounds, pooled_noise(self.clients))
 
     @cached_property
     def _records(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

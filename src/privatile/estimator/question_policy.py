@@ -85,7 +85,7 @@ class Tuning(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Policy:
+class QuestionPolicy:
     """The numbers a policy needs: level, range, rounds, and the noise s² that all records would leave in a rank."""
 
     level: float

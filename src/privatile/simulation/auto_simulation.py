@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.estimator.auto import chosen_rounds
-from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, Policy, Tuning, information
+from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning, information
 from privatile.inference.curve import CurveFit, fit_curve
 from privatile.inference.plug_in import known_share
 from privatile.simulation.populations import Mixture, Population
@@ -78,10 +78,10 @@ class TunedCell:
         return information(self.level, self.noise)
 
     @cached_property
-    def policy(self) -> Policy:
+    def policy(self) -> QuestionPolicy:
         """The rules, with this cell's numbers."""
         rounds = chosen_rounds(self.rounds, min(self.records))
-        return Policy(self.level, self.low, self.high, rounds, self.noise, self.relaxations)
+        return QuestionPolicy(self.level, self.low, self.high, rounds, self.noise, self.relaxations)
 
 
 class TunedRuns(NamedTuple):

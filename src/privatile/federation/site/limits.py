@@ -20,7 +20,7 @@ from privatile.federation.wire.keys import same_fingerprint
 
 
 @dataclass(frozen=True)
-class Policy:
+class SiteLimits:
     """A site's limits.
 
     >>> Policy(max_epsilon=1.0).min_cohort
@@ -70,7 +70,7 @@ class Policy:
             )
 
 
-def load_policy(path: Path) -> Policy:
+def load_policy(path: Path) -> SiteLimits:
     """Read a policy file; all errors at once."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ def load_policy(path: Path) -> Policy:
         raise InputError(f"{path}: there is no policy here. `privatile enroll` writes one to start from.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__}).") from None
-    known = {item.name for item in fields(Policy)}
+    known = {item.name for item in fields(SiteLimits)}
     wrong = [f"{path}: {key!r:.60} is not a setting of a policy. Known: {', '.join(sorted(known))}."
              for key in table if key not in known]  # fmt: skip
     number = table.get("max_epsilon")
@@ -94,7 +94,7 @@ def load_policy(path: Path) -> Policy:
     if wrong:
         raise InputError("\n".join(wrong))
     try:
-        return Policy(float(table["max_epsilon"]), tuple(table.get("values", ())), least,
+        return SiteLimits(float(table["max_epsilon"]), tuple(table.get("values", ())), least,
                       tuple(table.get("coordinators", ())))  # fmt: skip
     except InputError as error:
         raise InputError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None

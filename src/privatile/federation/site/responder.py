@@ -20,7 +20,7 @@ from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.setup.invitation import Invitation
-from privatile.federation.site.limits import Policy
+from privatile.federation.site.limits import SiteLimits
 from privatile.federation.wire.messages import Link
 
 
@@ -96,7 +96,7 @@ def _link(position: Position) -> Link:
 
 def open_desk(
     invitation: Invitation,
-    policy: Policy,
+    policy: SiteLimits,
     source: Source,
     ledger: Ledger,
     *,

@@ -19,7 +19,7 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
 from privatile.federation.run.ops import Metrics
 from privatile.federation.setup.invitation import Invitation
-from privatile.federation.site.limits import Policy
+from privatile.federation.site.limits import SiteLimits
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
@@ -70,7 +70,7 @@ class ClientService:
         self,
         invitation: Invitation,
         key: KeyPair,
-        policy: Policy,
+        policy: SiteLimits,
         respondent: Respondent,
         *,
         restored: bool = False,
