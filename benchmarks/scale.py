@@ -35,7 +35,7 @@ from privatile.federation.setup.directory import Directory, Roster, initialize, 
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.setup.site_folder import Site, enroll
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import Study, Terms
+from privatile.federation.study.study import ClientAgreement, Study
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected
@@ -49,7 +49,7 @@ EVERY_DEVICE = 100_000
 
 
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
-    terms = {f"c{k}": Terms(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
+    terms = {f"c{k}": ClientAgreement(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
     study = Study(
         new_identity(), "Scale", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=terms, design="rounds",
         deadline=120.0,
@@ -128,7 +128,9 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         length = devices // rounds
-        names = {f"gate{k}": Terms(1.0, 1.0 / connections, devices // connections) for k in range(connections)}
+        names = {
+            f"gate{k}": ClientAgreement(1.0, 1.0 / connections, devices // connections) for k in range(connections)
+        }
         study = Study(
             new_identity(), "Fleet", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=names, design="rounds"
         )
@@ -140,7 +142,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
         # A sample of device keys stands for all of them: making a hundred thousand is not what is measured.
         keys = [KeyPair.generate() for _ in range(256)]
         values = np.random.default_rng(1).normal(50.0, 10.0, devices)
-        mechanism = Terms(1.0, 1.0, 1).mechanism
+        mechanism = ClientAgreement(1.0, 1.0, 1).mechanism
         coordinator = Coordinator(RunStore.create(folder / "run.db", study.run, study.spec, durable=True))
         authority = directory.authority.read_text()
         url = directory.settings().url

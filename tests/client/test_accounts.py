@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
 from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
@@ -38,7 +38,7 @@ def site(
     source = open_source(values, value=value, person=person)
     column = shuffle(source, book, person_key=key if person else None)["all"]
     mechanism = RandomizedResponse.from_epsilon(epsilon)
-    return Responder(run, column, mechanism, book, SeededCoins(np.random.default_rng(0)), terms=Terms(**terms))
+    return Responder(run, column, mechanism, book, SeededCoins(np.random.default_rng(0)), terms=SpendingRules(**terms))
 
 
 def ask(number: int = 1, length: int = 5, run: str = "run", **fields: Any) -> Question:

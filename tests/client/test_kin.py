@@ -10,7 +10,7 @@ import pytest
 
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
 from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
@@ -51,7 +51,7 @@ def run(
     sites = []
     for client, column in columns.items():
         if only in ("", client):
-            site = Responder(name, column, mechanism, book, coins, terms=Terms(**options))
+            site = Responder(name, column, mechanism, book, coins, terms=SpendingRules(**options))
             length = int(share * column.records)
             if length:
                 site.answer(Question(run=name, round=1, level=0.5, query=0.0, length=length))

@@ -24,7 +24,7 @@ from privatile.federation.setup.directory import Directory, admit, initialize, n
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
 from privatile.federation.setup.site_folder import Site, enroll
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import Study, Terms
+from privatile.federation.study.study import ClientAgreement, Study
 from privatile.federation.wire.connection import Backoff
 
 REPOSITORY = Path(__file__).parents[2]
@@ -33,9 +33,11 @@ PATIENCE = 180.0
 """Seconds to wait for what must happen: far longer than it takes on a slow machine under load; no test waits it out."""
 
 
-def make_study(clients: int | Mapping[str, Terms] = 2, rounds: int = 10, length: int = 4, **settings: Any) -> Study:
+def make_study(
+    clients: int | Mapping[str, ClientAgreement] = 2, rounds: int = 10, length: int = 4, **settings: Any
+) -> Study:
     if isinstance(clients, int):
-        clients = {f"site{k}": Terms(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
+        clients = {f"site{k}": ClientAgreement(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
     defaults: dict[str, Any] = {
         "identity": new_identity(),
         "title": "A test",

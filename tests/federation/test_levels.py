@@ -17,7 +17,7 @@ from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.record.release import canonical, read_record, release, verify_record, write_record
-from privatile.federation.study.study import Study, Terms, load_study, study_toml
+from privatile.federation.study.study import ClientAgreement, Study, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import (
     LARGEST_ANSWER,
@@ -89,7 +89,7 @@ def test_levels_that_break_a_rule_are_named(changes: dict[str, Any], word: str) 
 
 
 def test_clients_with_levels_of_their_own_go_with_one_level() -> None:
-    terms = {"a": Terms(1.0, 0.5, 100, 0.4), "b": Terms(1.0, 0.5, 100, 0.6)}
+    terms = {"a": ClientAgreement(1.0, 0.5, 100, 0.4), "b": ClientAgreement(1.0, 0.5, 100, 0.6)}
     assert make_study(terms, levels=(0.5,)).asked_levels == (0.5,)
     with pytest.raises(InputError, match="levels of their own"):
         make_study(terms, levels=LEVELS)
@@ -97,7 +97,7 @@ def test_clients_with_levels_of_their_own_go_with_one_level() -> None:
 
 def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> None:
     def study(levels: int) -> Study:
-        terms = {f"client{k:05d}": Terms(1.0, 1 / 4000, 10_000 + k % 2) for k in range(4000)}
+        terms = {f"client{k:05d}": ClientAgreement(1.0, 1 / 4000, 10_000 + k % 2) for k in range(4000)}
         return make_study(terms, levels=tuple((k + 1) / 60 for k in range(levels)))
 
     def ask(made: Study) -> int:

@@ -25,7 +25,7 @@ from privatile.federation.run.running import JoinOptions, prepare_client
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import Desk, open_desk
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import Terms
+from privatile.federation.study.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 PEOPLE = 100
@@ -35,7 +35,7 @@ def two_studies(folder: Path, records: int, rounds: int = 10, people: int = PEOP
     """Two federations that ask the same site, whose folder and file are one."""
     made = []
     for name in ("one", "two"):
-        study = make_study({"site0": Terms(1.0, 1.0, records)}, rounds)
+        study = make_study({"site0": ClientAgreement(1.0, 1.0, records)}, rounds)
         made.append(Federation(folder / name, study, sites=folder / "sites"))
     values = np.random.default_rng(5).normal(50.0, 10.0, people)
     for federation in made:

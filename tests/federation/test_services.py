@@ -26,7 +26,7 @@ from privatile.federation.run.running import OpenRun
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_desk
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import Terms
+from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire.connection import connected
 from privatile.federation.wire.messages import AskMessage, Link
@@ -96,7 +96,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
 ) -> None:
     rounds = 25 if design == "rounds" else 60
     # Clients of unequal size whose records do not divide by the levels.
-    terms = {f"site{k}": Terms(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
+    terms = {f"site{k}": ClientAgreement(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
     study = make_study(terms, rounds, mode=mode, design=design, levels=levels)
     federation = Federation(tmp_path, study)
     copies = tmp_path / "copies"

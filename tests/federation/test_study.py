@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.study.study import Study, Terms, load_study, study_toml
+from privatile.federation.study.study import ClientAgreement, Study, load_study, study_toml
 from tests.federation.kit import make_study
 
 
@@ -71,7 +71,7 @@ def test_wrong_kinds_and_unknown_settings_are_named() -> None:
 @pytest.mark.parametrize(
     "change",
     [{"levels": (0.25,)}, {"rounds": 9}, {"range": (0.0, 99.0)}, {"deadline": 31.0}, {"quorum": 1}, {"title": "other"},
-     {"clients": {"site0": Terms(1.0, 0.4, 40), "site1": Terms(1.0, 0.6, 40)}}],
+     {"clients": {"site0": ClientAgreement(1.0, 0.4, 40), "site1": ClientAgreement(1.0, 0.6, 40)}}],
 )  # fmt: skip
 def test_every_change_changes_the_digest(change: dict[str, object]) -> None:
     study = make_study()

@@ -17,7 +17,7 @@ from typing import Any
 
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import open_source
@@ -102,7 +102,7 @@ def open_study_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[
             make_coins(name, ledger),
             scale=make_scale(study.scale, *study.range),
             missing=study.missing,
-            terms=Terms(max_epsilon=float(limit)),
+            terms=SpendingRules(max_epsilon=float(limit)),
         )
         responder.require(max(0, terms.records - responder.asked()))
         yield responder

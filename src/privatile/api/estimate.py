@@ -14,7 +14,7 @@ import numpy as np
 from privatile.api.in_process import Progress, run
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import ShuffledColumn, shuffle
 from privatile.client.responder import Responder
@@ -53,9 +53,9 @@ class Prepared:
     """An unfinished run of the same specification, to be continued; none: a new run."""
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> SpendingRules:
         """What the holder of the data allows beyond "once"."""
-        return Terms(self.options.spend_again, self.options.new_people, self.options.max_epsilon)
+        return SpendingRules(self.options.spend_again, self.options.new_people, self.options.max_epsilon)
 
     def responders(self, run_name: str) -> list[Responder]:
         """One a client, in the specification's order."""

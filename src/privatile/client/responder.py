@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from privatile.client.coins import Coins
 from privatile.client.ledger.accounts import Account, Stored
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import ShuffledColumn
 from privatile.client.order.spill import Words
 from privatile.core.mechanism import COINS, RandomizedResponse
@@ -69,7 +69,7 @@ class Responder:
         scale: Scale | None = None,
         missing: Missing = "noise",
         dither: float = 0.0,
-        terms: Terms | None = None,
+        terms: SpendingRules | None = None,
     ) -> None:
         if missing not in MISSING:
             raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")

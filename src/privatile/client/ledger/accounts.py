@@ -24,7 +24,7 @@ from privatile.client.ledger.admission import admit, named, spent_under_other_na
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.overlap import most_spent
 from privatile.client.ledger.reservations import held_by_others, release, reserve
-from privatile.client.ledger.spending_rules import ROUNDING, Content, Terms
+from privatile.client.ledger.spending_rules import ROUNDING, Content, SpendingRules
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
@@ -59,12 +59,17 @@ class Account:
     """One run at one client: what it may ask, what it has asked."""
 
     def __init__(
-        self, ledger: Ledger, run: str, content: Content, mechanism: RandomizedResponse, terms: Terms | None = None
+        self,
+        ledger: Ledger,
+        run: str,
+        content: Content,
+        mechanism: RandomizedResponse,
+        terms: SpendingRules | None = None,
     ) -> None:
         self.ledger = ledger
         self.run = run
         self.content = content
-        self.terms = terms or Terms()
+        self.terms = terms or SpendingRules()
         self.epsilon = mechanism.epsilon
         self._threshold = str(mechanism.threshold)
         self._open()

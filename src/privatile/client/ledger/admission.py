@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.overlap import kin, most_spent, own_spent, spent_by_kin
-from privatile.client.ledger.spending_rules import ROUNDING, Content, Terms
+from privatile.client.ledger.spending_rules import ROUNDING, Content, SpendingRules
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
 
-def admit(ledger: Ledger, content: Content, epsilon: float, terms: Terms) -> None:
+def admit(ledger: Ledger, content: Content, epsilon: float, terms: SpendingRules) -> None:
     """Refuse a run that would ask these records at ε against the rules."""
     _refuse_other_person_column(ledger, content, terms)
     _refuse_kin(ledger, content, epsilon, terms)
@@ -35,7 +35,7 @@ def spent_under_other_names(ledger: Ledger, content: Content) -> float:
     return spent_by_kin(ledger, content.cuts, content.column, by_person, content.values_digest)
 
 
-def _refuse_other_person_column(ledger: Ledger, content: Content, terms: Terms) -> None:
+def _refuse_other_person_column(ledger: Ledger, content: Content, terms: SpendingRules) -> None:
     column = content.person_column
     if column is None or terms.new_people:
         return
@@ -57,7 +57,7 @@ def _kin(ledger: Ledger, content: Content) -> tuple[list[int], list[int]]:
     return [each.dataset for each in found], [each.dataset for each in found if each.identical]
 
 
-def _refuse_kin(ledger: Ledger, content: Content, epsilon: float, terms: Terms) -> None:
+def _refuse_kin(ledger: Ledger, content: Content, epsilon: float, terms: SpendingRules) -> None:
     shared, identical = _kin(ledger, content)
     known = identical if terms.new_people else shared
     if terms.spend_again or not known:
@@ -74,7 +74,7 @@ def _refuse_kin(ledger: Ledger, content: Content, epsilon: float, terms: Terms) 
     )
 
 
-def _refuse_other_content(ledger: Ledger, content: Content, terms: Terms) -> None:
+def _refuse_other_content(ledger: Ledger, content: Content, terms: SpendingRules) -> None:
     rows = ledger.execute(
         "SELECT id, digest, person IS NOT NULL FROM datasets WHERE client = ? AND column = ?",
         (content.client, content.column),
@@ -97,7 +97,7 @@ def _refuse_other_content(ledger: Ledger, content: Content, terms: Terms) -> Non
         )
 
 
-def _refuse_over_limit(ledger: Ledger, content: Content, epsilon: float, terms: Terms) -> None:
+def _refuse_over_limit(ledger: Ledger, content: Content, epsilon: float, terms: SpendingRules) -> None:
     limit = terms.max_epsilon
     if limit is None:
         return

@@ -58,7 +58,7 @@ class Content(Protocol):
 
 
 @dataclass(frozen=True)
-class Terms:
+class SpendingRules:
     """What the holder of the data allows beyond the rule "once".
 
     >>> Terms(max_epsilon=-1)

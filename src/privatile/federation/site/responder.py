@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger, Position
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
@@ -119,7 +119,7 @@ def open_desk(
         coins or OperatingSystemCoins(),
         scale=make_scale(study.scale, *study.range),
         missing=study.missing,
-        terms=Terms(new_people=new_people, max_epsilon=policy.max_epsilon),
+        terms=SpendingRules(new_people=new_people, max_epsilon=policy.max_epsilon),
     )
     desk = Desk(invitation.client, study.run, responder, terms.records)
     desk.promise()

@@ -12,7 +12,7 @@ from privatile.errors import InputError
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
 
 if TYPE_CHECKING:
-    from privatile.federation.study.study import Study, Terms
+    from privatile.federation.study.study import ClientAgreement, Study
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a broker subject: no dots, blanks or wildcards."""
@@ -97,7 +97,7 @@ def _broken_plan(study: Study) -> list[str]:
     return []
 
 
-def _broken_terms(name: str, terms: Terms, study: Study) -> list[str]:
+def _broken_terms(name: str, terms: ClientAgreement, study: Study) -> list[str]:
     wrong = []
     where = f"clients.{name:.60}"
     if not NAME.fullmatch(name):

@@ -25,7 +25,7 @@ from privatile.federation.study.rules import broken_rules
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClientAgreement:
     """What one client agrees to: its budget per record, its weight in the estimand, the records it is asked for."""
 
     epsilon: float
@@ -73,7 +73,7 @@ class Study:
     quorum: int = 0
     patience: int = 20
     allow_weak: bool = False
-    clients: Mapping[str, Terms] = field(default_factory=dict)
+    clients: Mapping[str, ClientAgreement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # 1 and 1.0 are the same number and must be the same text.
@@ -207,7 +207,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _terms_dict(terms: Terms) -> dict[str, Any]:
+def _terms_dict(terms: ClientAgreement) -> dict[str, Any]:
     plain: dict[str, Any] = {"epsilon": terms.epsilon, "weight": terms.weight, "records": terms.records}
     if terms.level is not None:
         plain["level"] = terms.level
@@ -251,7 +251,7 @@ def _read(document: object) -> tuple[Study | None, list[str]]:
     if not isinstance(clients, dict):
         wrong.append("clients must be tables, one [clients.NAME] each.")
         clients = {}
-    terms: dict[str, Terms] = {}
+    terms: dict[str, ClientAgreement] = {}
     for name, table in clients.items():
         one, faults = _read_terms(str(name), table)
         wrong += faults
@@ -276,7 +276,7 @@ def _read_levels(document: dict[str, Any]) -> tuple[tuple[float, ...], list[str]
     return tuple(levels), []
 
 
-def _read_terms(name: str, table: object) -> tuple[Terms | None, list[str]]:
+def _read_terms(name: str, table: object) -> tuple[ClientAgreement | None, list[str]]:
     where = f"clients.{name:.60}"
     if not isinstance(table, dict):
         return None, [f"{where} must be a table with epsilon, weight and records."]
@@ -296,5 +296,5 @@ def _read_terms(name: str, table: object) -> tuple[Terms | None, list[str]]:
     if wrong:
         return None, wrong
     level = table.get("level")
-    return Terms(float(table["epsilon"]), float(table["weight"]), int(table["records"]),
+    return ClientAgreement(float(table["epsilon"]), float(table["weight"]), int(table["records"]),
                  None if level is None else float(level)), []  # fmt: skip
