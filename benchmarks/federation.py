@@ -32,7 +32,7 @@ from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, fr
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.setup.site_folder import enroll, find_site
-from privatile.federation.study.study import ClientAgreement, Study
+from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected
 from privatile.server.store import RunStore
@@ -44,7 +44,7 @@ ASK_BYTES, ANSWER_BYTES = 300, 350
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     """A federation with all its sites on this machine, each with a file of its own."""
     terms = {f"client{k}": ClientAgreement(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
-    study = Study(new_identity(), "Benchmark", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=terms)
+    study = FederationStudy(new_identity(), "Benchmark", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=terms)
     directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
     rng = np.random.default_rng(1)
     for name in study.clients:

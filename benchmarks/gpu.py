@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 from privatile.simulation.cells import Cell  # noqa: E402
 from privatile.simulation.cuda import Device, run_cells  # noqa: E402
 from privatile.simulation.engine import Outcome, run_cell, summarize  # noqa: E402
-from privatile.simulation.experiment import read_study  # noqa: E402
+from privatile.simulation.experiment import read_experiment  # noqa: E402
 from privatile.simulation.packing import Batch, blocks_of, pack  # noqa: E402
 from privatile.simulation.runner import cores  # noqa: E402
 
@@ -35,7 +35,7 @@ OUTSIDE = 4.0
 
 
 def paper_cells() -> tuple[list[Cell], list[str], int]:
-    studies = [read_study(DESIGNS / f"table{number}.toml") for number in (1, 2, 3, 4)]
+    studies = [read_experiment(DESIGNS / f"table{number}.toml") for number in (1, 2, 3, 4)]
     names = [f"table{n + 1}: {entry.name}" for n, study in enumerate(studies) for entry in study.entries]
     return [entry.cell for study in studies for entry in study.entries], names, studies[0].seed
 

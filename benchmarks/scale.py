@@ -35,7 +35,7 @@ from privatile.federation.setup.directory import Directory, Roster, initialize, 
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.setup.site_folder import Site, enroll
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement, Study
+from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected
@@ -50,7 +50,7 @@ EVERY_DEVICE = 100_000
 
 def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     terms = {f"c{k}": ClientAgreement(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
-    study = Study(
+    study = FederationStudy(
         new_identity(), "Scale", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=terms, design="rounds",
         deadline=120.0,
     )  # fmt: skip
@@ -131,7 +131,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
         names = {
             f"gate{k}": ClientAgreement(1.0, 1.0 / connections, devices // connections) for k in range(connections)
         }
-        study = Study(
+        study = FederationStudy(
             new_identity(), "Fleet", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=names, design="rounds"
         )
         directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))

@@ -22,12 +22,12 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.dashboard.page import page as dashboard_page
 from privatile.dashboard.serving import beside
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report.experiment_page import write_study_page
+from privatile.report.experiment_page import write_experiment_page
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-from privatile.simulation.experiment import parse_study
-from privatile.simulation.runner import run_study
-from privatile.simulation.store import StudyStore
+from privatile.simulation.experiment import parse_experiment
+from privatile.simulation.runner import run_experiment
+from privatile.simulation.store import ExperimentStore
 
 SITES = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 57_000, "capital": 74_000}
 SPREAD = 0.6
@@ -67,10 +67,10 @@ records = [500, 2000, 8000]
 
 def study_report(folder: Path) -> Path:
     """The page of a small study."""
-    study = parse_study(STUDY)
-    with StudyStore.open_for(folder / "study.db", study) as store:
-        run_study(study, store)
-    return write_study_page(folder / "study.db", folder / "study.html")
+    study = parse_experiment(STUDY)
+    with ExperimentStore.open_for(folder / "study.db", study) as store:
+        run_experiment(study, store)
+    return write_experiment_page(folder / "study.db", folder / "study.html")
 
 
 def half_a_run(path: Path) -> None:

@@ -125,7 +125,7 @@ def scored(path: Path) -> dict[str, Score]:
         }
 
 
-def run_study(
+def run_cells(
     cells: Sequence[TunedCell],
     runs: int,
     path: Path,

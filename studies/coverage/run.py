@@ -13,7 +13,7 @@ from pathlib import Path
 
 from studies.coverage import gpu
 from studies.coverage.calibration import read_table
-from studies.coverage.coverage import read_cells, run_study, scored
+from studies.coverage.coverage import read_cells, run_cells, scored
 from studies.coverage.page import calibrations, extras, filled, picture, tables, verdict
 from studies.coverage.scores import Score, on_processor
 
@@ -45,7 +45,7 @@ def main() -> None:
     first, step = (int(text) for text in chosen.part.split("/"))
     if not chosen.page:
         on_gpu = chosen.device == "cuda"
-        run_study(
+        run_cells(
             cells,
             chosen.runs,
             chosen.results,

@@ -42,10 +42,10 @@ def test_a_folder_that_cannot_be_made_stops_before_any_work(tmp_path: Path) -> N
 
 
 def test_a_store_of_other_replications_is_refused(tmp_path: Path) -> None:
-    from privatile.paper.tables import paper_study
-    from privatile.simulation.store import StudyStore
+    from privatile.paper.tables import paper_experiment
+    from privatile.simulation.store import ExperimentStore
 
-    StudyStore.open_for(tmp_path / "table1-independent.db", paper_study("table1", replications=7)).close()
+    ExperimentStore.open_for(tmp_path / "table1-independent.db", paper_experiment("table1", replications=7)).close()
     result = CliRunner().invoke(main, ["paper", "table1", "--replications", "8", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "belongs to another design" in result.output

@@ -23,7 +23,7 @@ from privatile_flower.study import open_study_run, study_client_app
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import PrivatileError
-from privatile.federation.study.study import Study, load_study, study_toml
+from privatile.federation.study.study import FederationStudy, load_study, study_toml
 from privatile.server.coordinator import Coordinator
 from tests.federation.flower_smoke import ledger_coins, position, transcript
 
@@ -82,7 +82,7 @@ class Grid:
         return replies
 
 
-def furnished(folder: Path, study: Study) -> Path:
+def furnished(folder: Path, study: FederationStudy) -> Path:
     """A study's folder as simulations find it; every call has the same records and the same ledgers' keys."""
     folder.mkdir()
     (folder / "study.toml").write_text(study_toml(study))
@@ -93,7 +93,7 @@ def furnished(folder: Path, study: Study) -> Path:
     return folder
 
 
-def one_client(folder: Path, study: Study) -> dict[str, Any]:
+def one_client(folder: Path, study: FederationStudy) -> dict[str, Any]:
     """A question again, in a new process with an empty state; the same round otherwise; another run; a lost ledger."""
     name, *_ = names = list(study.clients)
     settings = node_settings(folder, name)
@@ -139,7 +139,7 @@ def one_client(folder: Path, study: Study) -> dict[str, Any]:
     return facts
 
 
-def a_failure(study: Study) -> dict[str, Any]:
+def a_failure(study: FederationStudy) -> dict[str, Any]:
     """What a reader of data says stays at the site."""
 
     def broken(where: Any) -> contextlib.AbstractContextManager[Any]:
@@ -149,7 +149,7 @@ def a_failure(study: Study) -> dict[str, Any]:
     return dict(ask(flower.client_app(broken, name=lambda where: "site0"), context({}), [asked]))
 
 
-def run_over(folder: Path, study: Study, prepare: Callable[[Grid, dict[str, int]], None]) -> str | None:
+def run_over(folder: Path, study: FederationStudy, prepare: Callable[[Grid, dict[str, int]], None]) -> str | None:
     """The whole run over a grid; the error that ended it, if one did."""
     names = list(study.clients)
     homes = {name: 100 + k for k, name in enumerate(names)}
@@ -165,7 +165,7 @@ def run_over(folder: Path, study: Study, prepare: Callable[[Grid, dict[str, int]
     return None
 
 
-def whole_runs(folder: Path, study: Study) -> dict[str, Any]:
+def whole_runs(folder: Path, study: FederationStudy) -> dict[str, Any]:
     """Runs with restarts, stale messages, silence and impostors, beside a quiet one."""
     flower.PAUSE = 0.01
     names = list(study.clients)

@@ -24,7 +24,7 @@ from privatile.federation.setup.directory import Directory, admit, initialize, n
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
 from privatile.federation.setup.site_folder import Site, enroll
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement, Study
+from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.connection import Backoff
 
 REPOSITORY = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ PATIENCE = 180.0
 
 def make_study(
     clients: int | Mapping[str, ClientAgreement] = 2, rounds: int = 10, length: int = 4, **settings: Any
-) -> Study:
+) -> FederationStudy:
     if isinstance(clients, int):
         clients = {f"site{k}": ClientAgreement(1.0, 1.0 / clients, rounds * length) for k in range(clients)}
     defaults: dict[str, Any] = {
@@ -50,13 +50,15 @@ def make_study(
         "design": "rounds",
         "clients": clients,
     }
-    return Study(**{**defaults, **settings})
+    return FederationStudy(**{**defaults, **settings})
 
 
 class Federation:
     """Organizer and sites under one folder, every site admitted. `sites` is where the sites' own folders lie."""
 
-    def __init__(self, folder: Path, study: Study, port: int | None = None, sites: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, study: FederationStudy, port: int | None = None, sites: Path | None = None
+    ) -> None:
         self.folder = folder
         self.sites_folder = sites or folder
         self.study = study

@@ -18,7 +18,7 @@ from privatile.federation.record.release import release, verify_record
 from privatile.federation.run.status import abort_run, read_status
 from privatile.federation.setup.directory import Directory, admit, check
 from privatile.federation.setup.invitation import read_enrolment
-from privatile.federation.study.study import Study
+from privatile.federation.study.study import FederationStudy
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 
@@ -138,7 +138,7 @@ def test_weights_are_stated_or_kept_in_proportion_on_purpose(tmp_path: Path) -> 
     federation = Federation(tmp_path, make_study(3))
     old = federation.directory
 
-    def made(name: str, **options: Any) -> Study:
+    def made(name: str, **options: Any) -> FederationStudy:
         return derive(old, tmp_path / name, ["site1"], **options).directory.study()
 
     for wrong in ({}, {"weights": {"site0": 1.0}}):

@@ -25,7 +25,7 @@ from privatile.core.messages import Question
 from privatile.errors import InputError, MissingExtra, SiteRefusal, StoreError
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_desk
-from privatile.federation.study.study import Study, study_toml
+from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from tests.docs.test_pages import furnish
@@ -90,7 +90,7 @@ def started(environment: dict[str, str]) -> set[str]:
     return set(Path(environment["PRIVATILE_WATCH"], "started").read_text().split())
 
 
-def furnish_ledgers(study: Study, *folders: Path) -> None:
+def furnish_ledgers(study: FederationStudy, *folders: Path) -> None:
     """One ledger a client, the same in every folder: the same keys, so the same order of its records."""
     for folder in folders:
         folder.mkdir(exist_ok=True)

@@ -17,7 +17,7 @@ from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.record.release import canonical, read_record, release, verify_record, write_record
-from privatile.federation.study.study import ClientAgreement, Study, load_study, study_toml
+from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import (
     LARGEST_ANSWER,
@@ -62,12 +62,12 @@ def test_a_study_file_has_a_level_or_levels(tmp_path: Path) -> None:
     # One level written as a list is the same study, to the hash.
     plain = one.to_dict()
     plain["levels"] = [plain.pop("level")]
-    assert Study.from_dict(plain).digest == one.digest
+    assert FederationStudy.from_dict(plain).digest == one.digest
     assert replaced(several, levels=[0.5, 0.1, 0.9]).digest != several.digest
 
 
-def replaced(study: Study, **changes: Any) -> Study:
-    return Study.from_dict({**study.to_dict(), **changes})
+def replaced(study: FederationStudy, **changes: Any) -> FederationStudy:
+    return FederationStudy.from_dict({**study.to_dict(), **changes})
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_clients_with_levels_of_their_own_go_with_one_level() -> None:
 
 
 def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> None:
-    def study(levels: int) -> Study:
+    def study(levels: int) -> FederationStudy:
         terms = {f"client{k:05d}": ClientAgreement(1.0, 1 / 4000, 10_000 + k % 2) for k in range(4000)}
         return make_study(terms, levels=tuple((k + 1) / 60 for k in range(levels)))
 
-    def ask(made: Study) -> int:
+    def ask(made: FederationStudy) -> int:
         # The longest a question gets: all of a client's records in one.
         asked = {
             name: tuple(Question(made.run, 10, level, 2 / 3, terms.records) for level in made.asked_levels)

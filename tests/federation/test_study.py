@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.study.study import ClientAgreement, Study, load_study, study_toml
+from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
 from tests.federation.kit import make_study
 
 
@@ -62,7 +62,7 @@ def test_wrong_kinds_and_unknown_settings_are_named() -> None:
     plain["clients"]["site0"]["epsilon"] = "one"
     del plain["clients"]["site1"]["epsilon"]
     with pytest.raises(InputError) as caught:
-        Study.from_dict(plain)
+        FederationStudy.from_dict(plain)
     text = str(caught.value)
     for word in ("rounds must be a whole number", "'colour'", "level is missing", "site0.epsilon", "never by default"):
         assert word in text
@@ -76,13 +76,13 @@ def test_wrong_kinds_and_unknown_settings_are_named() -> None:
 def test_every_change_changes_the_digest(change: dict[str, object]) -> None:
     study = make_study()
     plain = {item: getattr(study, item) for item in study.__dataclass_fields__}
-    assert Study(**{**plain, **change}).digest != study.digest
-    assert Study(**plain).digest == study.digest
+    assert FederationStudy(**{**plain, **change}).digest != study.digest
+    assert FederationStudy(**plain).digest == study.digest
 
 
 def test_whole_numbers_and_reals_are_the_same_number() -> None:
     study = make_study(range=(0, 100), deadline=30)
-    assert study.digest == Study.from_dict(tomllib.loads(study_toml(study))).digest
+    assert study.digest == FederationStudy.from_dict(tomllib.loads(study_toml(study))).digest
 
 
 def test_the_plan_itself_is_checked() -> None:

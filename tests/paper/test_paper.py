@@ -23,13 +23,13 @@ from privatile.paper.tables import (
     compare,
     latex,
     markdown,
-    paper_study,
+    paper_experiment,
     published_tables,
 )
 from privatile.paper.trajectories import running_normalizers, trajectory
 from privatile.simulation.engine import run_cell, summarize
 
-STUDIES = {table: paper_study(table) for table in TABLES}
+STUDIES = {table: paper_experiment(table) for table in TABLES}
 SALARIES = Path(__file__).resolve().parents[3] / "shared" / "data" / "gov_census_2018.csv.gz"
 needs_salaries = pytest.mark.skipif(
     not SALARIES.exists(), reason=f"no salary table beside the checkout: {SALARIES.name}"
@@ -72,14 +72,14 @@ def test_cells_are_those_of_the_paper() -> None:
 
 
 def test_the_published_protocol_draws_the_released_data() -> None:
-    cell = next(e.cell for e in paper_study("table2", "published").entries if dict(e.labels)["level"] == "0.3")
+    cell = next(e.cell for e in paper_experiment("table2", "published").entries if dict(e.labels)["level"] == "0.3")
     source = np.random.RandomState(42)
     locations = source.randn(10)
     data = cell.data()
     assert data.shape == (10, 10_000)
     for k in range(10):
         np.testing.assert_allclose(data[k], locations[k] + source.randn(10_000), rtol=0, atol=1e-15)
-    same = next(e.cell for e in paper_study("table1", "published").entries).data()
+    same = next(e.cell for e in paper_experiment("table1", "published").entries).data()
     np.testing.assert_array_equal(same[0], np.random.RandomState(42).randn(10_000))
 
 
@@ -89,7 +89,7 @@ def test_the_published_protocol_gives_the_printed_numbers() -> None:
     printed = published_tables()
     outcomes: list[bool] = []
     for table, size in (("table1", "10000"), ("table2", "10000")):
-        for e in paper_study(table, "published").entries:
+        for e in paper_experiment(table, "published").entries:
             labels = dict(e.labels)
             if labels["method"] not in ("C1", "C5", "Log") or labels["records"] != size:
                 continue
@@ -245,7 +245,7 @@ def test_a_trajectory_ends_where_the_run_ends() -> None:
 
 @pytest.mark.statistical
 def test_three_normalisers_cover() -> None:
-    rows = beyond.normalizer_study(replications=512, threads=2, methods=("C1",), rates=(0.9,))
+    rows = beyond.normalizer_experiment(replications=512, threads=2, methods=("C1",), rates=(0.9,))
     assert [row["normalizer"] for row in rows] == ["l2", "l1", "sup"]
     for row in rows:
         assert row["coverage"] == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 512))
@@ -256,7 +256,7 @@ def test_three_normalisers_cover() -> None:
 
 @pytest.mark.statistical
 def test_divide_and_conquer_does_not_converge_when_clients_differ() -> None:
-    study = beyond.divide_study()
+    study = beyond.divide_experiment()
     cells = {tuple(value for _, value in e.labels): e.cell for e in study.entries}
     small, large = (
         summarize(cells[("Hete L", "0.8", "0.9", "DC", n)], run_cell(cells[("Hete L", "0.8", "0.9", "DC", n)], 128, 1))
@@ -283,7 +283,7 @@ def test_the_exponential_mechanism_finds_the_middle() -> None:
 
 @pytest.mark.statistical
 def test_local_privacy_costs_what_theory_says() -> None:
-    rows = beyond.cost_study(replications=200, threads=2, records=500, epsilons=(1.0, 4.0))
+    rows = beyond.cost_experiment(replications=200, threads=2, records=500, epsilons=(1.0, 4.0))
     for row in rows:
         assert row["no_privacy"] < row["local"]
         assert row["local"] == pytest.approx(row["local_bound"], rel=0.35)

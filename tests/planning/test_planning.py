@@ -1,7 +1,7 @@
 import pytest
 
 from privatile.errors import InputError
-from privatile.planning.plan import PlannedClient, inflation, plan_study
+from privatile.planning.plan import PlannedClient, inflation, plan_run
 
 
 def clients(count: int = 4, records: int = 5000, epsilon: float = 1.0) -> list[PlannedClient]:
@@ -9,23 +9,23 @@ def clients(count: int = 4, records: int = 5000, epsilon: float = 1.0) -> list[P
 
 
 def test_a_target_is_met_by_what_the_plan_says_it_takes() -> None:
-    made = plan_study(0.5, clients(), half_width=0.01)
+    made = plan_run(0.5, clients(), half_width=0.01)
     assert made.records_factor is not None
     assert made.epsilon_factor is not None
     more = [PlannedClient(c.name, round(c.records * made.records_factor), c.epsilon, c.weight) for c in clients()]
-    assert plan_study(0.5, more).rank_half_width == pytest.approx(0.01, rel=2e-3)
+    assert plan_run(0.5, more).rank_half_width == pytest.approx(0.01, rel=2e-3)
     richer = [PlannedClient(c.name, c.records, c.epsilon * made.epsilon_factor, c.weight) for c in clients()]
-    assert plan_study(0.5, richer).rank_half_width == pytest.approx(0.01, rel=1e-3)
+    assert plan_run(0.5, richer).rank_half_width == pytest.approx(0.01, rel=1e-3)
 
 
 def test_no_budget_makes_up_for_too_few_records() -> None:
-    made = plan_study(0.5, clients(records=200), half_width=0.001)
+    made = plan_run(0.5, clients(records=200), half_width=0.001)
     assert made.epsilon_factor is None
     assert "no ε reaches it" in made.to_text()
 
 
 def test_units_follow_from_the_density() -> None:
-    made = plan_study(0.5, clients(), density=0.04, half_width=0.3)
+    made = plan_run(0.5, clients(), density=0.04, half_width=0.3)
     assert made.half_width == pytest.approx(made.rank_half_width / 0.04)
     assert made.half_width is not None
     # A little less than the square: more records also lower the inflation.
@@ -35,9 +35,9 @@ def test_units_follow_from_the_density() -> None:
 def test_weights_cost_nothing_when_they_are_the_precise_ones() -> None:
     rates = [(1000, 0.5), (8000, 1.0), (3000, 2.0)]
     equal = [PlannedClient(f"c{k}", n, e, 1.0) for k, (n, e) in enumerate(rates)]
-    assert plan_study(0.5, equal).weights_cost > 1.05
+    assert plan_run(0.5, equal).weights_cost > 1.05
     precise = [PlannedClient(c.name, c.records, c.epsilon, c.records * c.truth_rate**2) for c in equal]
-    assert plan_study(0.5, precise).weights_cost == pytest.approx(1.0, abs=1e-9)
+    assert plan_run(0.5, precise).weights_cost == pytest.approx(1.0, abs=1e-9)
 
 
 def test_inflation_falls_with_information_and_is_large_without() -> None:
@@ -51,4 +51,4 @@ def test_inflation_falls_with_information_and_is_large_without() -> None:
 def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
     level = wrong.pop("level", 0.5)
     with pytest.raises(InputError):
-        plan_study(level, clients(), **wrong)  # type: ignore[arg-type]
+        plan_run(level, clients(), **wrong)  # type: ignore[arg-type]

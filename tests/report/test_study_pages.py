@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.paper.page import paper_page
-from privatile.paper.tables import compare, paper_study
+from privatile.paper.tables import compare, paper_experiment
 from privatile.report.experiment_page import verdict
 from privatile.simulation.store import FORMAT, SCHEMA
 
@@ -125,7 +125,7 @@ def test_the_papers_tables_are_drawn_with_differences_marked(tmp_path: Path) -> 
     from privatile.paper.page import comparisons
     from privatile.report.print_style import VERMILION
 
-    count = len(paper_study("table1", "independent", 1000).entries)
+    count = len(paper_experiment("table1", "independent", 1000).entries)
     for shift in (0.0, 0.2):
         folder = paper_folder(tmp_path / f"paper-{shift}", shift)
         figure = differences_figure([("independent", comparisons(folder)[0].cells)])
@@ -154,7 +154,7 @@ def test_a_study_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
 def paper_folder(folder: Path, shift: float) -> Path:
     """The paper's first table as `privatile paper` leaves it, every number the printed one but for a shift."""
     folder.mkdir()
-    study = paper_study("table1", "independent", 1000)
+    study = paper_experiment("table1", "independent", 1000)
     connection = sqlite3.connect(folder / "table1-independent.db")
     connection.executescript(SCHEMA)
     facts = (study.title, study.digest, len(study.entries))
@@ -180,7 +180,7 @@ def test_the_papers_tables_beside_the_printed_ones(tmp_path: Path, shift: float,
     """Fed with the printed values every cell agrees; fed with others, each is marked."""
     folder = paper_folder(tmp_path / "paper", shift)
     page = paper_page(folder)
-    count = len(paper_study("table1", "independent", 1000).entries)
+    count = len(paper_experiment("table1", "independent", 1000).entries)
     assert f">{count if agree else 0} of {count}<" in page
     assert page.count('class="differs"') == (0 if agree else 2 * count)
     assert len(page.encode()) < 500_000

@@ -24,11 +24,11 @@ from privatile.simulation.cells import Cell
 from privatile.simulation.columns import Empirical
 from privatile.simulation.cuda import OPTIONS, Device, Launch, run_cells, source
 from privatile.simulation.engine import run_cell
-from privatile.simulation.experiment import read_study
+from privatile.simulation.experiment import read_experiment
 from privatile.simulation.packing import CLIENT, JOB, LANES, ROUND, Batch, Floats, blocks_of, pack
 from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, Uniform
-from privatile.simulation.runner import run_study
-from privatile.simulation.store import StudyStore
+from privatile.simulation.runner import run_experiment
+from privatile.simulation.store import ExperimentStore
 
 pytest.importorskip("numba", reason="the CPU's kernels need numba")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -302,21 +302,21 @@ records = [200]
 
 def test_a_study_on_a_device_stores_what_the_cpu_stores(tmp_path: Path, host: Launch) -> None:
     (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
-    study = read_study(tmp_path / "design.toml")
+    study = read_experiment(tmp_path / "design.toml")
     device = cast(Device, SimpleNamespace(launch=host))
     with (
-        StudyStore.open_for(tmp_path / "cpu.db", study) as cpu,
-        StudyStore.open_for(tmp_path / "gpu.db", study) as gpu,
+        ExperimentStore.open_for(tmp_path / "cpu.db", study) as cpu,
+        ExperimentStore.open_for(tmp_path / "gpu.db", study) as gpu,
     ):
-        assert run_study(study, cpu) == 2
-        assert run_study(study, gpu, device=device) == 2
-        assert run_study(study, gpu, device=device) == 0
+        assert run_experiment(study, cpu) == 2
+        assert run_experiment(study, gpu, device=device) == 2
+        assert run_experiment(study, gpu, device=device) == 0
         for one, other in zip(cpu.rows(), gpu.rows(), strict=True):
             assert one.keys() == other.keys()
             names = [name for name in one if name != "seconds"]
             assert [repr(one[name]) for name in names] == [repr(other[name]) for name in names]
         with pytest.raises(InputError, match="takes the place of workers"):
-            run_study(study, gpu, device=device, workers="dask")
+            run_experiment(study, gpu, device=device, workers="dask")
 
 
 @pytest.mark.parametrize("command", ["study", "paper"])

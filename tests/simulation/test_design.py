@@ -8,7 +8,7 @@ import pytest
 
 from privatile.errors import InputError
 from privatile.estimator.schedule import Constant, Listed, Logarithmic, Power
-from privatile.simulation.experiment import parse_study, read_study
+from privatile.simulation.experiment import parse_experiment, read_experiment
 from privatile.simulation.populations import Cauchy, Normal, Uniform
 
 GOOD = """\
@@ -56,7 +56,7 @@ rounds = [4]
 
 
 def test_a_design_becomes_cells_in_order() -> None:
-    study = parse_study(GOOD)
+    study = parse_experiment(GOOD)
     assert (study.title, study.replications, study.seed, study.protocol) == ("A small study", 50, 3, "independent")
     assert len(study.entries) == 3 * 2 * 3 * 2 * 2 + 2
     first, last = study.entries[0], study.entries[-1]
@@ -80,16 +80,18 @@ def test_a_design_becomes_cells_in_order() -> None:
 
 
 def test_keys_name_settings_and_not_places() -> None:
-    study = parse_study(GOOD)
+    study = parse_experiment(GOOD)
     keys = [entry.cell.key for entry in study.entries]
     assert len(set(keys)) == len(keys)
-    other = parse_study(GOOD.replace('level = [0.5, "low"]', 'level = ["low", 0.5]').replace("seed = 3", "seed = 4"))
+    other = parse_experiment(
+        GOOD.replace('level = [0.5, "low"]', 'level = ["low", 0.5]').replace("seed = 3", "seed = 4")
+    )
     assert set(keys) == {entry.cell.key for entry in other.entries}
     assert study.digest != other.digest
 
 
 def test_protocols_differ_in_data_steps_and_critical_values() -> None:
-    fresh, fixed = (parse_study(GOOD, protocol=p).entries[0].cell for p in ("independent", "published"))
+    fresh, fixed = (parse_experiment(GOOD, protocol=p).entries[0].cell for p in ("independent", "published"))
     assert (fresh.fixed_data, fresh.held_step, fresh.critical, fresh.critical_beside) == (False, False, None, 6.74735)
     assert (fixed.fixed_data, fixed.held_step, fixed.critical) == (True, True, 6.74735)
     # The held step: the first 5% of the records' number of rounds at the first value.
@@ -99,7 +101,7 @@ def test_protocols_differ_in_data_steps_and_critical_values() -> None:
 
 def errors_of(text: str) -> list[str]:
     with pytest.raises(InputError) as caught:
-        parse_study(text, source="bad.toml")
+        parse_experiment(text, source="bad.toml")
     return str(caught.value).splitlines()
 
 
@@ -168,8 +170,8 @@ def test_one_error_is_named(old: str, new: str, line: str) -> None:
 
 def test_a_text_that_is_no_toml_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"bad.toml is not valid TOML: .*line 2"):
-        parse_study("title = 'x'\nseed = = 3", source="bad.toml")
+        parse_experiment("title = 'x'\nseed = = 3", source="bad.toml")
     with pytest.raises(InputError, match="cannot be read"):
-        read_study(tmp_path / "missing.toml")
+        read_experiment(tmp_path / "missing.toml")
     with pytest.raises(InputError, match=r"at least one \[\[grid\]\]"):
-        parse_study("clients = 3")
+        parse_experiment("clients = 3")

@@ -16,9 +16,9 @@ import pytest
 from privatile.errors import InputError, StoreError
 from privatile.simulation import runner
 from privatile.simulation.engine import Summary
-from privatile.simulation.experiment import parse_study
-from privatile.simulation.runner import run_study
-from privatile.simulation.store import StudyStore
+from privatile.simulation.experiment import parse_experiment
+from privatile.simulation.runner import run_experiment
+from privatile.simulation.store import ExperimentStore
 
 DESIGN = """
 title = "Small"
@@ -39,23 +39,23 @@ truth_rate = [0.5]
 method = ["C1", "C5", "cohort"]
 records = [200]
 """
-STUDY = parse_study(DESIGN)
+STUDY = parse_experiment(DESIGN)
 
 
-def plain_rows(store: StudyStore) -> list[dict[str, Any]]:
+def plain_rows(store: ExperimentStore) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in store.rows()]
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    with StudyStore.open_for(tmp_path_factory.mktemp("one") / "one.db", STUDY) as store:
-        assert run_study(STUDY, store, threads=1) == len(STUDY.entries)
+    with ExperimentStore.open_for(tmp_path_factory.mktemp("one") / "one.db", STUDY) as store:
+        assert run_experiment(STUDY, store, threads=1) == len(STUDY.entries)
         return plain_rows(store)
 
 
 def test_two_threads_give_the_same_numbers(expected: list[dict[str, Any]], tmp_path: Path) -> None:
-    with StudyStore.open_for(tmp_path / "two.db", STUDY) as store:
-        run_study(STUDY, store, threads=2)
+    with ExperimentStore.open_for(tmp_path / "two.db", STUDY) as store:
+        run_experiment(STUDY, store, threads=2)
         assert plain_rows(store) == expected
 
 
@@ -63,17 +63,17 @@ def test_two_threads_give_the_same_numbers(expected: list[dict[str, Any]], tmp_p
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("workers", ["dask", "loky", "threading"])
 def test_other_workers_give_the_same_numbers(workers: str, expected: list[dict[str, Any]], tmp_path: Path) -> None:
-    with StudyStore.open_for(tmp_path / f"{workers}.db", STUDY) as store:
-        run_study(STUDY, store, workers=workers, threads=2)
+    with ExperimentStore.open_for(tmp_path / f"{workers}.db", STUDY) as store:
+        run_experiment(STUDY, store, workers=workers, threads=2)
         assert plain_rows(store) == expected
 
 
 def test_unknown_workers_are_refused(tmp_path: Path) -> None:
-    with StudyStore.open_for(tmp_path / "x.db", STUDY) as store:
+    with ExperimentStore.open_for(tmp_path / "x.db", STUDY) as store:
         with pytest.raises(InputError, match="registered joblib backend"):
-            run_study(STUDY, store, workers="carrier-pigeons")
+            run_experiment(STUDY, store, workers="carrier-pigeons")
         with pytest.raises(InputError, match="--scheduler goes with --workers dask"):
-            run_study(STUDY, store, workers="loky", address="tcp://127.0.0.1:1")
+            run_experiment(STUDY, store, workers="loky", address="tcp://127.0.0.1:1")
         assert store.rows() == []
 
 
@@ -90,11 +90,11 @@ def test_an_interrupted_study_goes_on_without_repeating(
 
     monkeypatch.setattr(runner, "evaluate", counted)
     progress: list[tuple[int, int]] = []
-    with StudyStore.open_for(tmp_path / "stop.db", STUDY) as store, pytest.raises(KeyboardInterrupt):
-        run_study(STUDY, store)
-    with StudyStore.open_for(tmp_path / "stop.db", STUDY) as store:
+    with ExperimentStore.open_for(tmp_path / "stop.db", STUDY) as store, pytest.raises(KeyboardInterrupt):
+        run_experiment(STUDY, store)
+    with ExperimentStore.open_for(tmp_path / "stop.db", STUDY) as store:
         assert store.finished() == {0, 1, 2, 3, 4}
-        ran = run_study(STUDY, store, progress=lambda done, total: progress.append((done, total)))
+        ran = run_experiment(STUDY, store, progress=lambda done, total: progress.append((done, total)))
         assert plain_rows(store) == expected
     assert ran == len(STUDY.entries) - 5
     # The sixth began twice, all others once.
@@ -144,17 +144,17 @@ def stamps(store: Path) -> dict[int, float]:
 
 def test_the_store_of_another_design_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
-    StudyStore.open_for(path, STUDY).close()
-    StudyStore.open_for(path, STUDY).close()
+    ExperimentStore.open_for(path, STUDY).close()
+    ExperimentStore.open_for(path, STUDY).close()
     for other in (DESIGN.replace("seed = 3", "seed = 4"), DESIGN.replace("140", "141"), DESIGN.replace("0.8", "0.7")):
         with pytest.raises(StoreError, match="belongs to another design"):
-            StudyStore.open_for(path, parse_study(other))
+            ExperimentStore.open_for(path, parse_experiment(other))
 
 
 def test_a_store_knows_its_confidence_level(tmp_path: Path) -> None:
-    with StudyStore.open_for(tmp_path / "x.db", parse_study("confidence_level = 0.9\n" + DESIGN)) as store:
+    with ExperimentStore.open_for(tmp_path / "x.db", parse_experiment("confidence_level = 0.9\n" + DESIGN)) as store:
         assert store.level() == 0.9
-    with StudyStore.open_existing(tmp_path / "x.db") as store:
+    with ExperimentStore.open_existing(tmp_path / "x.db") as store:
         assert store.level() == store.level(0.9) == 0.9
         with pytest.raises(InputError, match=r"level 0\.9, not 0\.95"):
             store.level(0.95)
@@ -162,17 +162,17 @@ def test_a_store_knows_its_confidence_level(tmp_path: Path) -> None:
 
 def test_an_older_store_learns_its_level_from_its_design(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    study = parse_study("confidence_level = 0.9\n" + DESIGN)
-    StudyStore.open_for(path, study).close()
+    study = parse_experiment("confidence_level = 0.9\n" + DESIGN)
+    ExperimentStore.open_for(path, study).close()
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE study DROP COLUMN confidence_level")
         connection.execute("UPDATE study SET format = 1")
-    with StudyStore.open_existing(path) as store:
+    with ExperimentStore.open_existing(path) as store:
         assert store.confidence_level is None
         assert (store.level(), store.level(0.8)) == (0.95, 0.8)
-    with StudyStore.open_for(path, study) as store:
+    with ExperimentStore.open_for(path, study) as store:
         assert store.level() == 0.9
-    with StudyStore.open_existing(path) as store:
+    with ExperimentStore.open_existing(path) as store:
         assert store.level() == 0.9
 
 
@@ -180,24 +180,24 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     path.write_text("these are my notes, do not touch them, they are long enough to be no database\n" * 20)
     with pytest.raises(StoreError, match="not the store of a study"):
-        StudyStore.open_for(path, STUDY)
+        ExperimentStore.open_for(path, STUDY)
     assert path.read_text().startswith("these are my notes")
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE mine (x)")
     with pytest.raises(StoreError, match="is not the store of a study"):
-        StudyStore.open_for(other, STUDY)
+        ExperimentStore.open_for(other, STUDY)
     with pytest.raises(StoreError, match="there is no store"):
-        StudyStore.open_existing(tmp_path / "missing.db")
+        ExperimentStore.open_existing(tmp_path / "missing.db")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match="cannot be written"):
-        StudyStore.open_for(tmp_path / "x.db", STUDY)
+        ExperimentStore.open_for(tmp_path / "x.db", STUDY)
 
 
 def test_a_store_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
-        StudyStore.open_for(tmp_path / "no" / "such" / "folder.db", STUDY)
+        ExperimentStore.open_for(tmp_path / "no" / "such" / "folder.db", STUDY)

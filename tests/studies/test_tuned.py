@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies.coverage.coverage import FAMILIES, NEW, make_cell, read_cells, run_study, scored
+from studies.coverage.coverage import FAMILIES, NEW, make_cell, read_cells, run_cells, scored
 from studies.coverage.dithered import DitheredLog
 from studies.coverage.page import filled, picture, table, verdict
 from studies.coverage.scores import score
@@ -43,9 +43,9 @@ def test_a_dithered_column_is_the_mean_of_its_windows() -> None:
 def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     cells = [make_cell("t", family="normal", clients=1, truth_rate=0.9, level=q, information=2600) for q in (0.4, 0.6)]
     path = tmp_path / "results.csv"
-    first = run_study(cells, 30, path, part=(0, 2))
+    first = run_cells(cells, 30, path, part=(0, 2))
     assert list(scored(path)) == [cells[0].name]
-    both = run_study(cells, 30, path)
+    both = run_cells(cells, 30, path)
     assert both[0].coverage == pytest.approx(first[0].coverage)
     assert len(scored(path)) == 2
     page = filled("a <!-- tables --> old <!-- /tables --> b", {"tables": table(both)})

@@ -24,7 +24,7 @@ from privatile.client.sources.source import open_source
 from privatile.core.messages import Question
 from privatile.core.scale import make_scale
 from privatile.errors import InputError, SiteRefusal, StoreError
-from privatile.federation.study.study import Study, load_study
+from privatile.federation.study.study import FederationStudy, load_study
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.server.writer import claim
@@ -108,7 +108,7 @@ def open_study_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[
         yield responder
 
 
-def check_question(study: Study, question: Question) -> None:
+def check_question(study: FederationStudy, question: Question) -> None:
     """Refuse what the site's own study does not cover."""
     low, high = study.range
     if question.run != study.run:
@@ -121,11 +121,11 @@ def check_question(study: Study, question: Question) -> None:
         raise SiteRefusal("the question lies outside the study's range.")
 
 
-def _pace(study: Study) -> Pace:
+def _pace(study: FederationStudy) -> Pace:
     return Pace(study.deadline, study.patience)
 
 
-def _study(settings: Settings) -> Study:
+def _study(settings: Settings) -> FederationStudy:
     return load_study(Path(_text(settings, "study")))
 
 

@@ -239,12 +239,12 @@ def estimate(
             "a seed is for simulation: with a known seed every randomized answer could be undone. This command answers "
             "for real people and takes its randomness from the operating system only."
         )
-    from privatile.planning.options import read_study, read_weights
+    from privatile.planning.options import read_options, read_weights
 
     look = Look(dashboard, dashboard_at, dashboard_tls)
     given: dict[str, Any] = {}
     if data.suffix == ".toml":
-        data, given = read_study(data)
+        data, given = read_options(data)
     chosen = {key: value for key, value in rest.items() if value is not None}
     if log_:
         if chosen.get("scale", "log") != "log":

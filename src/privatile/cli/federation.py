@@ -105,7 +105,7 @@ def init(
     """Write a new federation into DIR: study, authority, keys, one invitation a client."""
     from privatile.federation.setup.broker import BrokerSettings
     from privatile.federation.setup.directory import initialize, new_identity
-    from privatile.federation.study.study import Study
+    from privatile.federation.study.study import FederationStudy
 
     if len(set(clients)) < len(clients):
         raise InputError("every client is named once.")
@@ -122,7 +122,9 @@ def init(
     }
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
-    made = initialize(folder, Study.from_dict(plain | ({"design": design} if design else {})), settings, brokers)
+    made = initialize(
+        folder, FederationStudy.from_dict(plain | ({"design": design} if design else {})), settings, brokers
+    )
     click.echo(f"study        {made.study_file}  (hash {made.study().digest[:16]})")
     click.echo(f"coordinator  {made.key().public.fingerprint}  <- sites compare this fingerprint")
     for name in clients:

@@ -55,7 +55,7 @@ def plan(
     privatile plan --q 0.8 --client north=20000,1 --client south=5000,2 --half-width 0.01
     privatile plan --clients 10 --records 5000 --epsilon 1 --population normal:50,10 --half-width 0.2
     """
-    from privatile.planning.plan import plan_study
+    from privatile.planning.plan import plan_run
 
     members = _clients(clients, records, epsilon, named)
     check: dict[str, Any] | None = None
@@ -65,7 +65,7 @@ def plan(
 
         law = parse_population(population)
         density = float(law.density(law.quantile(level)))
-    made = plan_study(
+    made = plan_run(
         level, members, confidence_level=confidence_level, rounds=rounds, density=density, half_width=half_width
     )
     if law is not None:

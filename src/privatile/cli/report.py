@@ -76,13 +76,13 @@ def _run(path: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
 
 def _study(path: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
     if output is not None:
-        from privatile.report.experiment_page import write_study_page
+        from privatile.report.experiment_page import write_experiment_page
 
-        write_study_page(path, output, confidence_level)
+        write_experiment_page(path, output, confidence_level)
     for target in figure:
-        from privatile.report.experiment_figures import write_study_figure
+        from privatile.report.experiment_figures import write_experiment_figure
 
-        write_study_figure(path, target, confidence_level)
+        write_experiment_figure(path, target, confidence_level)
 
 
 def _paper(folder: Path, output: Path | None, figure: tuple[Path, ...]) -> None:

@@ -43,16 +43,16 @@ def run(
     workers, device or interruptions.
     """
     from privatile.simulation.cuda import open_device
-    from privatile.simulation.experiment import read_study
+    from privatile.simulation.experiment import read_experiment
     from privatile.simulation.output import check_output, write_rows
-    from privatile.simulation.runner import run_study
-    from privatile.simulation.store import StudyStore
+    from privatile.simulation.runner import run_experiment
+    from privatile.simulation.store import ExperimentStore
 
     if out is not None:
         check_output(out)
     gpu = open_device(device)
-    planned = read_study(design, protocol=protocol, replications=replications)  # type: ignore[arg-type]
-    with StudyStore.open_for(store, planned) as kept:
+    planned = read_experiment(design, protocol=protocol, replications=replications)  # type: ignore[arg-type]
+    with ExperimentStore.open_for(store, planned) as kept:
         have = len(kept.finished())
         if have and not quiet:
             click.echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
@@ -62,7 +62,9 @@ def run(
                 if progress is not None:
                     progress(done // 1_000_000, total // 1_000_000)
 
-            run_study(planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=show)
+            run_experiment(
+                planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=show
+            )
         if out is not None:
             write_rows(kept.rows(), out)
         click.echo(f"{planned.title}: {len(planned.entries)} cells finished. See them: privatile study show {store}")
@@ -77,9 +79,9 @@ def show(store: Path, out: Path | None) -> None:
     from rich.table import Table
 
     from privatile.simulation.output import plain, write_rows
-    from privatile.simulation.store import StudyStore
+    from privatile.simulation.store import ExperimentStore
 
-    with StudyStore.open_existing(store) as kept:
+    with ExperimentStore.open_existing(store) as kept:
         rows = kept.rows()
         title = (
             f"{kept.title} ({len(rows)} of {kept.cells} cells, {kept.replications} replications, {kept.protocol} data, "

@@ -20,7 +20,7 @@ from privatile.laws.critical import NORMALIZERS, Normalizer, critical_value
 from privatile.paper.tables import designs_folder
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
-from privatile.simulation.experiment import Study, read_study
+from privatile.simulation.experiment import Experiment, read_experiment
 from privatile.simulation.populations import Normal
 
 Floats = NDArray[np.float64]
@@ -28,16 +28,16 @@ BLOCK = 128
 """Replications whose trajectories are in memory at a time."""
 
 
-def divide_study(replications: int | None = None) -> Study:
+def divide_experiment(replications: int | None = None) -> Experiment:
     """The design of the second study."""
-    return read_study(designs_folder() / "divide.toml", replications=replications)
+    return read_experiment(designs_folder() / "divide.toml", replications=replications)
 
 
 def _ten_clients(design: Design, records: int, rate: float, level: float = 0.5) -> Cell:
     return Cell((Normal(),) * 10, (level,) * 10, (rate,) * 10, (0.1,) * 10, design, (records,) * 10)
 
 
-def normalizer_study(
+def normalizer_experiment(
     replications: int = 1000,
     seed: int = 1,
     threads: int = 1,
@@ -109,7 +109,7 @@ def central_quantile(
     return float(rng.uniform(ordered[chosen], ordered[chosen + 1]))
 
 
-def cost_study(
+def cost_experiment(
     replications: int = 500,
     seed: int = 1,
     threads: int = 1,

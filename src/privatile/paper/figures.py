@@ -10,7 +10,7 @@ import numpy as np
 
 from privatile.errors import require
 from privatile.paper.salary import Floats
-from privatile.paper.tables import paper_study
+from privatile.paper.tables import paper_experiment
 from privatile.paper.trajectories import Trajectory, trajectory
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
@@ -46,7 +46,7 @@ def figure2_panels(seed: int = 7) -> list[tuple[str, Trajectory]]:
     found = []
     for table, population, level, rate, title in PANELS:
         labels = {"population": population, "level": level, "truth_rate": rate, "method": "C1", "records": "10000"}
-        entry = next(entry for entry in paper_study(table).entries if dict(entry.labels) == labels)
+        entry = next(entry for entry in paper_experiment(table).entries if dict(entry.labels) == labels)
         found.append((title, trajectory(entry.cell, seed)))
     return found
 

@@ -12,7 +12,7 @@ from privatile.paper.tables import LEVEL_NAMES, Comparison, compare, verdict
 from privatile.report.experiment_page import plain_row
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import CITATION, document
-from privatile.simulation.store import StudyStore
+from privatile.simulation.store import ExperimentStore
 
 TABLES = ("table1", "table2", "table3", "table4")
 PROTOCOLS = {
@@ -49,7 +49,7 @@ def comparisons(folder: Path) -> list[TableFound]:
     """Every table of a folder, beside the printed one."""
     found = []
     for table, protocol, path in _stores(folder):
-        with StudyStore.open_existing(path) as store:
+        with ExperimentStore.open_existing(path) as store:
             cells = compare(table, store.rows())
             found.append(TableFound(table, protocol, store.title, store.replications, cells))
     if not any(table.cells for table in found):

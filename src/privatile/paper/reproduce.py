@@ -10,12 +10,12 @@ from privatile.errors import InputError
 from privatile.paper import extra_studies as beyond
 from privatile.paper.figures import figure1, figure2
 from privatile.paper.salary import read_salaries, salary_latex, salary_markdown, salary_table, start_table
-from privatile.paper.tables import TABLES, Comparison, compare, latex, markdown, paper_study, verdict
+from privatile.paper.tables import TABLES, Comparison, compare, latex, markdown, paper_experiment, verdict
 from privatile.simulation.cuda import Device, open_device
-from privatile.simulation.experiment import Protocol, Study
+from privatile.simulation.experiment import Experiment, Protocol
 from privatile.simulation.output import write_rows
-from privatile.simulation.runner import Progress, cores, run_study
-from privatile.simulation.store import StudyStore
+from privatile.simulation.runner import Progress, cores, run_experiment
+from privatile.simulation.store import ExperimentStore
 
 Say = Callable[[str], None]
 NEEDS_DATA = ("salary", "figure1")
@@ -72,16 +72,16 @@ def _tables(
     progress: Progress,
     say: Say,
 ) -> list[Path]:
-    studies = {name: paper_study(name, protocol, replications) for name in names}
+    studies = {name: paper_experiment(name, protocol, replications) for name in names}
     total, before = sum(study.updates for study in studies.values()), 0
     files: list[Path] = []
     cells: list[Comparison] = []
     # All stores are opened before any work: one that cannot be used stops the run at once.
-    stores = {name: StudyStore.open_for(out / f"{name}-{protocol}.db", study) for name, study in studies.items()}
+    stores = {name: ExperimentStore.open_for(out / f"{name}-{protocol}.db", study) for name, study in studies.items()}
     try:
         for name, study in studies.items():
             shifted = _shifted(progress, before, total)
-            run_study(study, stores[name], threads=threads, device=device, progress=shifted)
+            run_experiment(study, stores[name], threads=threads, device=device, progress=shifted)
             before += study.updates
             found = compare(name, stores[name].rows())
             cells += found
@@ -97,7 +97,7 @@ def _shifted(progress: Progress, before: int, total: int) -> Progress:
     return lambda done, _: progress(before + done, total)
 
 
-def _write(stem: Path, study: Study, found: Sequence[Comparison], protocol: Protocol) -> list[Path]:
+def _write(stem: Path, study: Experiment, found: Sequence[Comparison], protocol: Protocol) -> list[Path]:
     texts = {".md": markdown(study.title, found, protocol), ".tex": latex(study.title, found, protocol)}
     return [*_texts(stem, texts), *_csv(stem, [cell.row() for cell in found])]
 
@@ -132,9 +132,9 @@ def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
 
 
 def _beyond(out: Path, replications: int, threads: int, device: Device | None) -> list[Path]:
-    study = beyond.divide_study(replications)
-    with StudyStore.open_for(out / "divide.db", study) as store:
-        run_study(study, store, threads=threads, device=device)
+    study = beyond.divide_experiment(replications)
+    with ExperimentStore.open_for(out / "divide.db", study) as store:
+        run_experiment(study, store, threads=threads, device=device)
         divided = [
             {
                 name: row[name]
@@ -143,9 +143,9 @@ def _beyond(out: Path, replications: int, threads: int, device: Device | None) -
             for row in store.rows()
         ]
     parts = {
-        "normalizers": ("L2, L1 and sup normalisers", beyond.normalizer_study(replications, threads=threads)),
+        "normalizers": ("L2, L1 and sup normalisers", beyond.normalizer_experiment(replications, threads=threads)),
         "divide": (study.title, divided),
-        "cost": ("What local privacy costs", beyond.cost_study(min(replications, 500), threads=threads)),
+        "cost": ("What local privacy costs", beyond.cost_experiment(min(replications, 500), threads=threads)),
     }
     files: list[Path] = []
     for name, (title, rows) in parts.items():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.simulation.experiment import Protocol, Study, read_study
+from privatile.simulation.experiment import Experiment, Protocol, read_experiment
 from privatile.simulation.output import plain
 
 TABLES = ("table1", "table2", "table3", "table4")
@@ -33,9 +33,9 @@ def designs_folder() -> Path:
     raise InputError("the paper's designs are missing from this installation: reinstall privatile.")
 
 
-def paper_study(table: str, protocol: Protocol = "independent", replications: int | None = None) -> Study:
+def paper_experiment(table: str, protocol: Protocol = "independent", replications: int | None = None) -> Experiment:
     """The design of a table."""
-    return read_study(designs_folder() / f"{table}.toml", protocol=protocol, replications=replications)
+    return read_experiment(designs_folder() / f"{table}.toml", protocol=protocol, replications=replications)
 
 
 @dataclass(frozen=True)

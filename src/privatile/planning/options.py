@@ -211,7 +211,7 @@ ON_THE_COMMAND_LINE = ("json", "dry_run", "explain", "dashboard", "dashboard_at"
 """What is shown and how: not part of a study."""
 
 
-def read_study(path: Path) -> tuple[Path, dict[str, Any]]:
+def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
     """A TOML file with every option; `data` names the file, relative to the TOML's own folder.
 
     All that is wrong with its keys is said at once.

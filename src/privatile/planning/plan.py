@@ -50,7 +50,7 @@ class PlannedClient:
 
 
 @dataclass(frozen=True)
-class StudyPlan:
+class RunPlan:
     """What a study with these clients would give."""
 
     level: float
@@ -168,7 +168,7 @@ def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float
     return (1.0 + LOST * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
 
 
-def plan_study(
+def plan_run(
     level: float,
     clients: Sequence[PlannedClient],
     *,
@@ -176,7 +176,7 @@ def plan_study(
     rounds: int | None = None,
     density: float | None = None,
     half_width: float | None = None,
-) -> StudyPlan:
+) -> RunPlan:
     """What these clients give, and what a target half-width would take.
 
     Without `density` the target is in rank: 0.01 asks for the interval from the (τ − 0.01) to the (τ + 0.01) quantile.
@@ -203,7 +203,7 @@ def plan_study(
         records = _factor(wanted, lambda factor: _more_records(level, given, confidence_level, rounds, factor), 1e9)
         budgets = _factor(wanted, lambda factor: _more_epsilon(level, given, confidence_level, count, factor), 1e6)
     best = 1.0 / math.fsum(client.weight**2 / client.variance(level) for client in given)
-    return StudyPlan(
+    return RunPlan(
         level=level,
         clients=given,
         confidence_level=confidence_level,

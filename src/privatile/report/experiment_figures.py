@@ -20,7 +20,7 @@ from privatile.report.experiment_series import (
     sizes,
 )
 from privatile.report.print_style import GREY, LINES, figure_path, print_style, save_figure
-from privatile.simulation.store import StudyStore
+from privatile.simulation.store import ExperimentStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,21 +32,21 @@ COLUMNS = 3
 MEASURES: tuple[tuple[Measure, str], ...] = (("coverage", "coverage"), ("error", "error / bound"))
 
 
-def study_figure(rows: Sequence[dict[str, Any]], confidence_level: float) -> Figure:
+def experiment_figure(rows: Sequence[dict[str, Any]], confidence_level: float) -> Figure:
     """Panels over the sizes; a study of one size lists its settings instead."""
     require("matplotlib", "report")
     return _over_sizes(rows, confidence_level) if len(sizes(rows)) > 1 else _by_setting(rows, confidence_level)
 
 
-def write_study_figure(store: Path, path: str | Path, confidence_level: float | None = None) -> Path:
+def write_experiment_figure(store: Path, path: str | Path, confidence_level: float | None = None) -> Path:
     """Draw a study's store to a .svg, .pdf or .png file; the same study gives the same file."""
     target = figure_path(path)
-    with StudyStore.open_existing(store) as kept:
+    with ExperimentStore.open_existing(store) as kept:
         rows, level = kept.rows(), kept.level(confidence_level)
     if not rows:
         raise InputError("there is no finished cell to draw yet.")
     with print_style():
-        return save_figure(study_figure(rows, level), target)
+        return save_figure(experiment_figure(rows, level), target)
 
 
 def _over_sizes(rows: Sequence[dict[str, Any]], confidence_level: float) -> Figure:

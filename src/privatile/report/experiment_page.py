@@ -25,7 +25,7 @@ from privatile.report.experiment_series import (
 from privatile.report.markup import Markup, tag
 from privatile.report.shell import document
 from privatile.report.small_plot import dots, dots_axis, key, panel
-from privatile.simulation.store import StudyStore
+from privatile.simulation.store import ExperimentStore
 
 MARK_AT = 3.0
 """Monte Carlo standard errors from the stated level at which a cell is marked: 1 honest cell in 370."""
@@ -34,7 +34,7 @@ MOST_ROWS = 500
 MEASURES: tuple[Measure, ...] = ("coverage", "error")
 
 
-def study_page(store: StudyStore, stated_level: float | None = None) -> str:
+def experiment_page(store: ExperimentStore, stated_level: float | None = None) -> str:
     """The whole page, from a store as it stands. `stated_level` is for older stores, which do not hold theirs."""
     rows, confidence_level = store.rows(), store.level(stated_level)
     sections = [_hero(store, rows, confidence_level)]
@@ -56,10 +56,10 @@ def study_page(store: StudyStore, stated_level: float | None = None) -> str:
     return document(store.title, sections, facts, ("save.js",))
 
 
-def write_study_page(path: Path, target: Path, stated_level: float | None = None) -> Path:
+def write_experiment_page(path: Path, target: Path, stated_level: float | None = None) -> Path:
     """Write the page of a study's store."""
-    with StudyStore.open_existing(path) as store:
-        target.write_text(study_page(store, stated_level), encoding="utf-8")
+    with ExperimentStore.open_existing(path) as store:
+        target.write_text(experiment_page(store, stated_level), encoding="utf-8")
     return target
 
 
@@ -104,7 +104,7 @@ def decimals(error: float) -> int:
     return max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4
 
 
-def _hero(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
+def _hero(store: ExperimentStore, rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     if not rows:
         return tag("header", tag("h1", store.title), tag("p", "No cell is finished yet."), class_="hero")
     coverages = [row["coverage"] for row in rows]
@@ -201,7 +201,7 @@ def _table(rows: Sequence[dict[str, Any]], confidence_level: float) -> Markup:
     )
 
 
-def _made(store: StudyStore, rows: Sequence[dict[str, Any]], confidence_level: float, stated: bool) -> Markup:
+def _made(store: ExperimentStore, rows: Sequence[dict[str, Any]], confidence_level: float, stated: bool) -> Markup:
     seconds = sum(row["seconds"] for row in rows)
     when = time.strftime("%Y-%m-%d", time.gmtime(store.created))
     return tag(

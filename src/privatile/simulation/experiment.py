@@ -72,7 +72,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Study:
+class Experiment:
     """A design read: its cells in order, and how often and with which seed each is run."""
 
     title: str
@@ -131,19 +131,21 @@ class _Notes:
             raise InputError(f"{self.source} has {count} error{'s' if count > 1 else ''}:\n{lines}")
 
 
-def read_study(path: str | Path, *, protocol: Protocol | None = None, replications: int | None = None) -> Study:
+def read_experiment(
+    path: str | Path, *, protocol: Protocol | None = None, replications: int | None = None
+) -> Experiment:
     """Read a design from a file; the protocol and the number of replications may be overridden."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the design {file} cannot be read: {error}.") from None
-    return parse_study(text, source=file.name, protocol=protocol, replications=replications)
+    return parse_experiment(text, source=file.name, protocol=protocol, replications=replications)
 
 
-def parse_study(
+def parse_experiment(
     text: str, *, source: str = "the design", protocol: Protocol | None = None, replications: int | None = None
-) -> Study:
+) -> Experiment:
     """Read a design from its text. Every error names the line, the field and the rule, all at once."""
     try:
         raw = tomllib.loads(text)
@@ -195,7 +197,7 @@ def parse_study(
         if times > 1:
             notes.add(("grid",), f"the cell {', '.join(f'{k}={v}' for k, v in labels)} appears {times} times.")
     notes.finish()
-    return Study(str(raw.get("title", source)), repeats, seed, chosen, tuple(entries), confidence)
+    return Experiment(str(raw.get("title", source)), repeats, seed, chosen, tuple(entries), confidence)
 
 
 def _whole(notes: _Notes, raw: Mapping[str, Any], field: str, default: int, low: int, high: int) -> int:

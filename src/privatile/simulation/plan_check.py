@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import InputError
-from privatile.planning.plan import StudyPlan
+from privatile.planning.plan import RunPlan
 from privatile.simulation.auto_simulation import TunedCell, simulate
 from privatile.simulation.populations import FAMILIES, Population, population
 
@@ -37,7 +37,7 @@ def parse_population(text: str) -> Population:
     return population(family, **dict(zip(names, values, strict=False)))
 
 
-def check_plan(plan: StudyPlan, law: Population, runs: int, seed: int = 1) -> dict[str, Any]:
+def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict[str, Any]:
     """Coverage and mean half-width of `runs` simulated runs of a plan."""
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
     cell = TunedCell(

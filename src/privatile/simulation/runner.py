@@ -15,8 +15,8 @@ from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
 from privatile.simulation.cuda import Device, run_cells
 from privatile.simulation.engine import Summary, run_cell, summarize
-from privatile.simulation.experiment import Entry, Study
-from privatile.simulation.store import StudyStore
+from privatile.simulation.experiment import Entry, Experiment
+from privatile.simulation.store import ExperimentStore
 
 Progress = Callable[[int, int], None]
 """(updates done so far, updates of the whole study)."""
@@ -40,9 +40,9 @@ def evaluate(cell: Cell, replications: int, seed: int, threads: int = 1) -> tupl
     return summary, time.perf_counter() - begun
 
 
-def run_study(
-    study: Study,
-    store: StudyStore,
+def run_experiment(
+    study: Experiment,
+    store: ExperimentStore,
     *,
     workers: str = "threads",
     address: str | None = None,

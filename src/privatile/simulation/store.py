@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from privatile.errors import InputError, StoreError
 from privatile.simulation.engine import Summary
-from privatile.simulation.experiment import Entry, Study
+from privatile.simulation.experiment import Entry, Experiment
 
 FORMAT = 2
 """Format 1 did not hold the confidence level; such a file can still be read, and learns it from its design."""
@@ -46,7 +46,7 @@ def _blank_or_study(path: Path) -> bool:
         return False
 
 
-class StudyStore:
+class ExperimentStore:
     """Results in SQLite; safe to read while it is written."""
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
@@ -66,7 +66,7 @@ class StudyStore:
         """Of every cell's interval; none: an older file does not say."""
 
     @classmethod
-    def open_for(cls, path: str | Path, study: Study) -> Self:
+    def open_for(cls, path: str | Path, study: Experiment) -> Self:
         """The store of this study, made when there is none; the store of another design is refused."""
         name = str(path)
         if Path(path).is_file() and not _blank_or_study(Path(path)):

@@ -32,7 +32,7 @@ from privatile.federation.setup.directory import Directory, admit, initialize, n
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.setup.site_folder import enroll
 from privatile.federation.site.limits import policy_toml
-from privatile.federation.study.study import ClientAgreement, Study
+from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg, connected
@@ -209,7 +209,7 @@ class _Auditor:
         """A study of its own, at a new site or at one that is there, with its file and its ledger."""
         folder = self.folder / name
         terms = {"audited": ClientAgreement(self.epsilon, 1.0, records)}
-        study = Study(
+        study = FederationStudy(
             new_identity(), "A privacy audit", "the auditor", "planted", (0.5,), (0.0, 100_000.0), 2000, clients=terms,
             allow_weak=True,
         )  # fmt: skip

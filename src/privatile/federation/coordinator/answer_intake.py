@@ -16,7 +16,7 @@ from privatile.errors import ProtocolError, StoreError
 from privatile.federation.coordinator.collection import MOST_OFFENCES, Collection, impossible_share
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.run.ops import Metrics
-from privatile.federation.study.study import Study
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire.messages import Hello, Link, Welcome
 from privatile.server.coordinator import Coordinator
@@ -28,7 +28,12 @@ class Reception:
     """Judges what clients send, and remembers."""
 
     def __init__(
-        self, study: Study, coordinator: Coordinator, journal: Journal, metrics: Metrics, signers: Mapping[str, str]
+        self,
+        study: FederationStudy,
+        coordinator: Coordinator,
+        journal: Journal,
+        metrics: Metrics,
+        signers: Mapping[str, str],
     ) -> None:
         self._study = study
         self._coordinator = coordinator

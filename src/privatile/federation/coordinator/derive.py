@@ -17,7 +17,7 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.run.running import running_coordinator
 from privatile.federation.setup.directory import Directory, Roster, replace_file
 from privatile.federation.setup.invitation import read_invitation
-from privatile.federation.study.study import Study, study_toml
+from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.federation.wire.keys import write_private
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
@@ -28,7 +28,7 @@ class Derived:
     """The new folder, and what is different about it."""
 
     directory: Directory
-    old: Study
+    old: FederationStudy
     asked: Mapping[str, int]
     """Records of each remaining client that the old run has asked, or may have."""
 
@@ -87,10 +87,12 @@ def derive(
     plain["title"] = title or f"{study.title}, without {', '.join(sorted(without))}"[:200]
     plain["rounds"] = study.rounds if rounds is None else rounds
     plain["quorum"] = 0 if study.quorum == len(study.clients) else min(study.quorum, len(left))
-    return Derived(_write(old, path, Study.from_dict(plain), left), study, asked)
+    return Derived(_write(old, path, FederationStudy.from_dict(plain), left), study, asked)
 
 
-def _weights(study: Study, left: list[str], stated: Mapping[str, float], proportional: bool) -> dict[str, float]:
+def _weights(
+    study: FederationStudy, left: list[str], stated: Mapping[str, float], proportional: bool
+) -> dict[str, float]:
     total = sum(study.clients[name].weight for name in left)
     shares = {name: study.clients[name].weight / total for name in left}
     if proportional:
@@ -106,7 +108,7 @@ def _weights(study: Study, left: list[str], stated: Mapping[str, float], proport
     return dict(stated)
 
 
-def _asked(old: Directory, study: Study) -> dict[str, int]:
+def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
     """Records that the old run may have asked of each client; refused unless that run is over."""
     if running_coordinator(old.pid_file) is not None:
         raise InputError("the coordinator of the old run is running. End that run first: privatile federation abort")
@@ -135,7 +137,7 @@ def _asked(old: Directory, study: Study) -> dict[str, int]:
     return asked
 
 
-def _write(old: Directory, path: Path, study: Study, left: list[str]) -> Directory:
+def _write(old: Directory, path: Path, study: FederationStudy, left: list[str]) -> Directory:
     new = Directory(path)
     settings, roster = old.settings(), old.roster()
     invitation = old.invitation_file(left[0])

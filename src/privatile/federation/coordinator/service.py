@@ -25,7 +25,7 @@ from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.run.ops import Metrics
 from privatile.federation.setup.broker import EmbeddedBroker
-from privatile.federation.study.study import Study
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
@@ -49,7 +49,7 @@ class CoordinatorService:
 
     def __init__(
         self,
-        study: Study,
+        study: FederationStudy,
         key: KeyPair,
         coordinator: Coordinator,
         journal: Journal,

@@ -24,7 +24,7 @@ from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import compare, program
 from privatile.federation.setup.directory import Directory, replace_file
-from privatile.federation.study.study import Study
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 from privatile.federation.wire.messages import AnswerMessage, Link
 from privatile.result.result import QuantileResult
@@ -94,7 +94,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
     return {"body": body, "signatures": {"coordinator": signature, "clients": {}}}
 
 
-def _spent(study: Study, store: RunStore) -> dict[str, Any]:
+def _spent(study: FederationStudy, store: RunStore) -> dict[str, Any]:
     answered = dict.fromkeys(study.clients, 0)
     silent = dict.fromkeys(study.clients, 0)
     for level in range(len(store.spec.levels)):
@@ -187,7 +187,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     checks = _Checks()
     body = record["body"]
     try:
-        study = Study.from_dict(body["study"])
+        study = FederationStudy.from_dict(body["study"])
         checks.say("the study is well formed", True)
     except (InputError, KeyError) as error:
         checks.say("the study is well formed", False, str(error))
@@ -251,7 +251,7 @@ def _check_countersignatures(checks: _Checks, record: dict[str, Any]) -> None:
         checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
 
 
-def _check_transcript(checks: _Checks, body: dict[str, Any], study: Study, path: Path) -> None:
+def _check_transcript(checks: _Checks, body: dict[str, Any], study: FederationStudy, path: Path) -> None:
     try:
         store = RunStore.open(path, read_only=True)
     except StoreError as error:
@@ -284,7 +284,7 @@ def _check_transcript(checks: _Checks, body: dict[str, Any], study: Study, path:
         store.close()
 
 
-def _check_evidence(checks: _Checks, body: dict[str, Any], study: Study, store: RunStore) -> None:
+def _check_evidence(checks: _Checks, body: dict[str, Any], study: FederationStudy, store: RunStore) -> None:
     """Every count against its client's signature, every client's ledger against its own past."""
     evidence: dict[tuple[int, str], tuple[int, str, str, str]] = {
         (row[0], row[1]): row[2:]

@@ -38,7 +38,7 @@ from privatile.federation.setup.certificates import (
     read_certificate,
 )
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_invitation
-from privatile.federation.study.study import Study, load_study, study_toml
+from privatile.federation.study.study import FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair, PublicKeys, broken_mode, read_key, same_fingerprint, write_private
 
 
@@ -119,7 +119,7 @@ class Directory:
         """The file that is sent to one site."""
         return self.path / "invitations" / f"{client}.json"
 
-    def study(self) -> Study:
+    def study(self) -> FederationStudy:
         """The study as it stands in the file."""
         return load_study(self.study_file)
 
@@ -207,7 +207,9 @@ def unwritable(path: Path, error: OSError) -> StoreError:
     )
 
 
-def initialize(path: Path, study: Study, settings: BrokerSettings, brokers: tuple[str, ...] = ()) -> Directory:
+def initialize(
+    path: Path, study: FederationStudy, settings: BrokerSettings, brokers: tuple[str, ...] = ()
+) -> Directory:
     """Write a new federation's folder: study, authority, keys, empty roster, configuration, invitations."""
     directory = Directory(path)
     if path.exists() and any(path.iterdir()):
@@ -254,7 +256,7 @@ def add_client(directory: Directory, client: str, epsilon: float, records: int, 
     plain["clients"][client] = {"epsilon": epsilon, "weight": weight, "records": records}
     if plain["quorum"] == len(study.clients):
         plain["quorum"] = 0  # all of them, as before
-    replace_file(directory.study_file, study_toml(Study.from_dict(plain)))
+    replace_file(directory.study_file, study_toml(FederationStudy.from_dict(plain)))
     directory.invite()
     directory.write_configuration()
 
@@ -322,7 +324,7 @@ def check(directory: Directory) -> Findings:
             errors.append(f"{error.filename}: cannot be read ({type(error).__name__}).")
         return None
 
-    study: Study | None = attempt(directory.study)
+    study: FederationStudy | None = attempt(directory.study)
     roster: Roster | None = attempt(directory.roster)
     attempt(directory.settings)
     key: KeyPair | None = attempt(directory.key)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from privatile.errors import InputError
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.study.rules import NAME
-from privatile.federation.study.study import Study
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 
 FORMAT = 1
@@ -45,7 +45,7 @@ class Invitation:
     """All that a site needs to take part, and nothing secret."""
 
     client: str
-    study: Study
+    study: FederationStudy
     brokers: tuple[str, ...]
     authority: str
     """The certificate authority of the broker, PEM."""
@@ -112,7 +112,7 @@ def read_invitation(path: Path) -> Invitation:
     if not isinstance(fields["brokers"], list) or not isinstance(fields["authority"], str):
         raise InputError(f"{path}: brokers must be a list of addresses and authority a certificate.")
     try:
-        study = Study.from_dict(fields["study"])
+        study = FederationStudy.from_dict(fields["study"])
         if study.digest != fields["study_hash"]:
             raise InputError("the study does not match its hash: the file was edited. Ask for a new invitation.")
         return Invitation(

@@ -12,7 +12,7 @@ from privatile.errors import InputError
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
 
 if TYPE_CHECKING:
-    from privatile.federation.study.study import ClientAgreement, Study
+    from privatile.federation.study.study import ClientAgreement, FederationStudy
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a broker subject: no dots, blanks or wildcards."""
@@ -25,7 +25,7 @@ MODES = ("cohort", "local")
 MOST_CLIENTS = 100_000
 
 
-def broken_rules(study: Study) -> list[str]:
+def broken_rules(study: FederationStudy) -> list[str]:
     """Every rule that a study breaks, in words; empty when there is none."""
     wrong = []
     low, high = study.range
@@ -70,7 +70,7 @@ def broken_rules(study: Study) -> list[str]:
     return wrong or _broken_plan(study)
 
 
-def _broken_size(study: Study) -> list[str]:
+def _broken_size(study: FederationStudy) -> list[str]:
     """A question names every client's length where they differ, and in local mode its step."""
     clients = study.clients
     if len({terms.records for terms in clients.values()}) <= 1:
@@ -87,7 +87,7 @@ def _broken_size(study: Study) -> list[str]:
     ]
 
 
-def _broken_plan(study: Study) -> list[str]:
+def _broken_plan(study: FederationStudy) -> list[str]:
     """What only the schedule itself can say; asked once everything else holds."""
     try:
         for index in range(len(study.levels)):
@@ -97,7 +97,7 @@ def _broken_plan(study: Study) -> list[str]:
     return []
 
 
-def _broken_terms(name: str, terms: ClientAgreement, study: Study) -> list[str]:
+def _broken_terms(name: str, terms: ClientAgreement, study: FederationStudy) -> list[str]:
     wrong = []
     where = f"clients.{name:.60}"
     if not NAME.fullmatch(name):

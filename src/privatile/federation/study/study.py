@@ -1,7 +1,7 @@
 """The study file: what is asked, of whom, at what price. One TOML file, checked whole, hashed once.
 
 Everything two honest parties must agree on is here, and nothing else: a client signs and answers for the SHA-256 of
-the canonical text (`Study.digest`), so a study edited in mid-run is another study.
+the canonical text (`FederationStudy.digest`), so a study edited in mid-run is another study.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ClientAgreement:
 
 
 @dataclass(frozen=True)
-class Study:
+class FederationStudy:
     """A validated study. `digest` is what client and coordinator mean by "the same study".
 
     >>> north, south = Terms(1.0, 0.5, 1000), Terms(1.0, 0.5, 1000)
@@ -146,7 +146,7 @@ class Study:
         )
 
     @classmethod
-    def from_dict(cls, document: object) -> Study:
+    def from_dict(cls, document: object) -> FederationStudy:
         """Read plain values; every broken rule is reported at once."""
         study, wrong = _read(document)
         if study is None or wrong:
@@ -154,7 +154,7 @@ class Study:
         return study
 
 
-def load_study(path: Path) -> Study:
+def load_study(path: Path) -> FederationStudy:
     """Read a study file; all errors at once, each with the file's name."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -167,13 +167,13 @@ def load_study(path: Path) -> Study:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}.") from None
     try:
-        return Study.from_dict(document)
+        return FederationStudy.from_dict(document)
     except InputError as error:
         lines = str(error).splitlines()
         raise InputError("\n".join(f"{path}: {line}" for line in lines)) from None
 
 
-def study_toml(study: Study) -> str:
+def study_toml(study: FederationStudy) -> str:
     """The study as a commented TOML file; `load_study` reads back an equal study."""
     lines = [
         "# What is asked, of whom, at what price. Both sides sign for the hash of this content:",
@@ -229,11 +229,11 @@ def _is_number(value: object, kinds: tuple[type, ...] = (int, float)) -> bool:
     return isinstance(value, kinds) and (not isinstance(value, float) or math.isfinite(value))
 
 
-def _read(document: object) -> tuple[Study | None, list[str]]:
+def _read(document: object) -> tuple[FederationStudy | None, list[str]]:
     if not isinstance(document, dict):
         return None, ["a study must be a table of settings."]
     wrong: list[str] = []
-    known = {item.name for item in fields(Study)} | {"level"}
+    known = {item.name for item in fields(FederationStudy)} | {"level"}
     wrong += [f"{key!r:.60} is not a setting of a study. Known: {', '.join(sorted(known))}."
               for key in document if key not in known]  # fmt: skip
     wrong += [f"{key} is missing." for key in _REQUIRED if key not in document]
@@ -260,7 +260,7 @@ def _read(document: object) -> tuple[Study | None, list[str]]:
     if wrong:
         return None, wrong
     values = {key: document[key] for key in _KINDS if key in document and key != "level"}
-    return Study(levels=levels, range=(ends[0], ends[1]), clients=terms, **values), []
+    return FederationStudy(levels=levels, range=(ends[0], ends[1]), clients=terms, **values), []
 
 
 def _read_levels(document: dict[str, Any]) -> tuple[tuple[float, ...], list[str]]:
