@@ -33,7 +33,7 @@ from benchmarks.peer_methods import (
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.auto import AutoPlan, remembered
+from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.schedule import Constant, Design
 from privatile.estimator.step import Client, begin, step
 from privatile.inference.inference import Trajectory
@@ -86,7 +86,7 @@ def auto(records: Floats, level: float, epsilon: float, low: float, high: float,
             ones.append(int(mechanism.respond(truths, coins).sum()))
         state = step(state, ask, ones, plan)
         trajectory.record(ask, state, plan)
-    curve = plug_in(state, trajectory, plan, guess=float(remembered(state).tuning.slope[0]))
+    curve = plug_in(state, trajectory, plan, guess=float(memory_of(state).tuning.slope[0]))
     return curve.inference.center if curve.holds else state.averages.estimate
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.auto import AutoPlan, remembered
+from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.step import Client, begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
@@ -45,7 +45,7 @@ def silent_runs(cell: TunedCell, runs: int, seed: int, share: float, burst: floa
             came = [None if quiet else count for quiet, count in zip(silent.tolist(), counts, strict=True)]
             state = step(state, ask, came, plan)
             trajectory.record(ask, state, plan)
-        tuning = remembered(state).tuning
+        tuning = memory_of(state).tuning
         curve = plug_in(state, trajectory, plan, guess=float(tuning.slope[0]))
         low, high = curve.inference.interval(0.95)
         unsure = troubled(

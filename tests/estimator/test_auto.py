@@ -7,7 +7,7 @@ import pytest
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan, chosen_rounds, pooled_noise, remembered
+from privatile.estimator.auto import AutoPlan, chosen_rounds, memory_of, pooled_noise
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
 from privatile.estimator.step import Client, RoundState, begin, replay, step
 from privatile.inference.inference import Trajectory
@@ -149,7 +149,7 @@ def test_a_range_of_six_decades_is_searched_within_the_rounds() -> None:
     clients = (Client("all", RandomizedResponse(0.9), 1.0, 0.5, 20_000),)
     plan = AutoPlan(clients, Identity(-1e6, 1e6))
     state, trajectory, _, _ = run(plan, np.random.default_rng(8))
-    tuning = remembered(state).tuning
+    tuning = memory_of(state).tuning
     assert not bool(tuning.gave_up[0])
     assert float(tuning.spent[0]) < 0.05
     fit = plug_in(state, trajectory, plan)

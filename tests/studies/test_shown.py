@@ -12,7 +12,7 @@ from studies.coverage.rounded import Rounded
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.auto import AutoPlan, remembered
+from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.step import Client, begin, step
 from privatile.inference.choice import Reading, read
 from privatile.inference.inference import Trajectory
@@ -44,7 +44,7 @@ def one_run(cell: TunedCell, seed: int) -> tuple[TunedRuns, tuple[float, float],
         averaged.append(ask.averaged)
         after.append(state.query)
     _, drifts, noise = trajectory.answers
-    tuning = remembered(state).tuning
+    tuning = memory_of(state).tuning
     share = np.array([1.0])  # one truth rate and ranks near one half: next to nothing is known beforehand
     asked, came, spread, window = np.array([queries]), drifts[None], noise[None], np.array([averaged])
     fit = fit_runs(cell, asked, came, spread, window, share, tuning)

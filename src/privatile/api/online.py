@@ -47,7 +47,7 @@ class _OpenPlan:
     def ask(self, state: RoundState) -> Ask | None:
         return None
 
-    def recall(self) -> object:
+    def initial_memory(self) -> object:
         return None
 
     def learn(self, memory: object, ask: Ask, state: RoundState) -> object:

@@ -123,7 +123,7 @@ class AutoPlan:
         """How much the records can say at this level; see `policy.information`."""
         return information(self.level, self.policy.noise)
 
-    def recall(self) -> Memory:
+    def initial_memory(self) -> Memory:
         """Nothing learned, nothing asked."""
         return Memory(self.policy.begin(), tuple(client.records for client in self.clients))
 
@@ -131,7 +131,7 @@ class AutoPlan:
         """The policy's next question, asked of its share of every client's records."""
         if state.round >= self.rounds:
             return None
-        tuning, left = remembered(state)
+        tuning, left = memory_of(state)
         rows = np.array([left], dtype=np.int64)
         lengths = self.policy.lengths(tuning, self._records, rows)[0]
         averaged = bool(tuning.stage[0] == AVERAGE)
@@ -152,7 +152,7 @@ class AutoPlan:
         return Memory(tuning, left)
 
 
-def remembered(state: RoundState) -> Memory:
+def memory_of(state: RoundState) -> Memory:
     """The memory of a run of this design."""
     if not isinstance(state.memory, Memory):
         raise TypeError("this run does not follow design auto")

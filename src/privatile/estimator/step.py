@@ -132,7 +132,7 @@ class Plan(Protocol):
         """The next round, or nothing when the run is over."""
         ...
 
-    def recall(self) -> object:
+    def initial_memory(self) -> object:
         """The memory before the first round."""
         ...
 
@@ -244,7 +244,7 @@ class TablePlan:
         lengths = tuple(self.lengths[:, done].tolist())
         return Ask(state.query, lengths, float(self.steps[done]), done >= self.burn_in)
 
-    def recall(self) -> object:
+    def initial_memory(self) -> object:
         """Nothing: tables do not learn."""
         return None
 
@@ -297,7 +297,7 @@ def begin(plan: Plan) -> RoundState:
         window_ones=(0,) * clients,
         window_asked=(0,) * clients,
         averages=Averages(center=plan.start),
-        memory=plan.recall(),
+        memory=plan.initial_memory(),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from privatile.core.messages import Missing
 from privatile.core.scale import clip, working_range
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan, pooled_noise, remembered
+from privatile.estimator.auto import AutoPlan, memory_of, pooled_noise
 from privatile.estimator.question_policy import information
 from privatile.estimator.spec import IntervalName, Target
 from privatile.estimator.step import Plan, RoundState
@@ -113,7 +113,7 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     file = spec.target == "file"
     curve = None
     if plan.mode == "cohort" and state.averages.rounds >= 2:
-        guess = float(remembered(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
+        guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = plug_in(state, trajectory, plan, guess=guess, file=file)
     if spec.until_width is not None:
         if curve is None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.estimator.auto import SUPPORTED, AutoPlan, pooled_noise, remembered, supported
+from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, pooled_noise, supported
 from privatile.estimator.question_policy import information
 from privatile.estimator.step import Client, Plan, RoundState
 from privatile.inference.curve import SUSPECT_MISFIT
@@ -124,7 +124,7 @@ def two_digits(value: float) -> str:
 
 
 def _stages(plan: AutoPlan, state: RoundState, rows: list[Row], caveats: list[Caveat]) -> None:
-    tuning = remembered(state).tuning
+    tuning = memory_of(state).tuning
     searched, probed, spent = int(tuning.searched[0]), int(tuning.probed[0]), float(tuning.spent[0])
     words = (
         f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile, {probed} to probe around it"

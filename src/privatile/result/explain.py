@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, remembered
+from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
 from privatile.estimator.step import Plan, RoundState
 from privatile.inference.inference import Trajectory
@@ -15,7 +15,7 @@ def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve 
     """The choices of a run of design auto; nothing for other designs, whose tables are fixed."""
     if not isinstance(plan, AutoPlan):
         return ()
-    tuning = remembered(state).tuning
+    tuning = memory_of(state).tuning
     smallest = min(client.records for client in plan.clients)
     error = math.sqrt(plan.policy.noise)
     lines = [
