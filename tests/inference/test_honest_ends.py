@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privatile.api.estimate import estimate
-from privatile.inference.inference import Ends, Inference, jointly, wider
+from privatile.inference.inference import Inference, IntervalInference, hull, simultaneous
 from privatile.result.diagnostics import two_digits
 from privatile.result.result import QuantileResult
 
@@ -35,7 +35,7 @@ def test_twenty_bits_locate_nothing_and_say_so() -> None:
 def test_the_wider_of_two_holds_both_and_inverts_to_its_p_value() -> None:
     one = Inference("one", 1.0, 1.0, lambda level: 2.0 * level, lambda t: max(0.0, 1.0 - t / 2.0))
     two = Inference("two", 1.5, 1.0, lambda level: level, lambda t: max(0.0, 1.0 - t))
-    both = wider(1.0, (one, two), "both")
+    both = hull(1.0, (one, two), "both")
     for level in (0.5, 0.9, 0.95):
         low, high = both.interval(level)
         assert low == 1.0 - 2.0 * level
@@ -43,7 +43,7 @@ def test_the_wider_of_two_holds_both_and_inverts_to_its_p_value() -> None:
         assert both.test(high)[1] == pytest.approx(1 - level, rel=1e-6)
     assert both.test(1.0)[1] == 1.0
     assert both.test(99.0)[1] == 0.0
-    assert jointly(both, 2).interval(0.81)[0] == pytest.approx(1.0 - 2.0 * 0.9)
+    assert simultaneous(both, 2).interval(0.81)[0] == pytest.approx(1.0 - 2.0 * 0.9)
 
 
 @pytest.mark.parametrize(("design", "records"), [("paper-c1", 10), ("rounds", 60)])
@@ -106,7 +106,7 @@ def test_named_quantiles_keep_their_names_for_any_number_of_clients(q: float, cl
 
 
 def test_ends_without_a_unit_are_certain_of_nothing_but_their_centre() -> None:
-    still = Ends.of("still", 2.0, 0.0, lambda level: (2.0, 2.0))
+    still = IntervalInference.of("still", 2.0, 0.0, lambda level: (2.0, 2.0))
     assert still.test(2.0) == (0.0, 1.0)
     assert still.test(3.0) == (-math.inf, 0.0)
 

@@ -18,13 +18,13 @@ from privatile.estimator.question_policy import information
 from privatile.estimator.spec import IntervalName, Target
 from privatile.estimator.step import Plan, RoundState
 from privatile.inference.inference import (
-    Ends,
     Inference,
+    IntervalInference,
     Trajectory,
     endpoint_variance,
     finite_self_normalized,
+    hull,
     self_normalized,
-    wider,
 )
 from privatile.inference.plug_in import Curve, plug_in
 from privatile.inference.sequence import SequenceLaw
@@ -118,7 +118,7 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     if spec.until_width is not None:
         if curve is None:
             raise InputError("a run that stops by its width needs cohort mode; leave out --mode local.")
-        return watched(curve, plan, state), curve
+        return anytime_inference(curve, plan, state), curve
     chosen = spec.interval
     if chosen == "default":
         usable = curve is not None and curve.holds and spec.normalizer == "l2"
@@ -128,9 +128,9 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
             other = self_normalized(state, trajectory, variance_share=share)
             center = other.center if curve.held else curve.inference.center
             if curve.smooth and not curve.held:
-                return wider(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
+                return hull(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
             every = (curve.inference, other, curve.bracket)
-            return wider(center, every, "bracketing questions, plug-in and self-normalized: the widest"), curve
+            return hull(center, every, "bracketing questions, plug-in and self-normalized: the widest"), curve
         if curve is None and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN:
             path = self_normalized(state, trajectory, spec.normalizer)
             return replace(path, quantile=lambda level: math.inf, tail=lambda distance: 1.0), None
@@ -146,7 +146,7 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
     return self_normalized(state, trajectory, spec.normalizer, share), curve
 
 
-def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
+def anytime_inference(curve: Curve, plan: Plan, state: RoundState) -> Inference:
     """The confidence sequence at this look: honest however often it is looked at, and wherever the run stops."""
     time = sum(state.asked) / sum(client.records for client in plan.clients)
     law = SequenceLaw(min(time, 1.0), curve.slope_error)
@@ -156,10 +156,10 @@ def watched(curve: Curve, plan: Plan, state: RoundState) -> Inference:
     if not curve.suspect and not curve.held:
         return sequence
     center = state.averages.estimate if curve.held else sequence.center
-    return wider(center, (sequence, curve.bracket), "anytime")
+    return hull(center, (sequence, curve.bracket), "anytime")
 
 
-def kept_inside(inference: Inference, plan: Plan) -> Inference:
+def clip_to_range(inference: Inference, plan: Plan) -> Inference:
     """The same about a centre inside the range, where the estimand is known to lie: no interval shrinks to an end.
 
     A centre beyond an end stands for "at or beyond": moved there with its reach. A path that stood still at an end has
@@ -171,12 +171,12 @@ def kept_inside(inference: Inference, plan: Plan) -> Inference:
         return replace(inference, center=center, unit=1.0, quantile=lambda level: math.inf, tail=lambda distance: 1.0)
     if center == inference.center:
         return inference
-    if isinstance(inference, Ends):
+    if isinstance(inference, IntervalInference):
         ends, shift = inference.ends, center - inference.center
 
         def moved(level: float) -> tuple[float, float]:
             first, last = ends(level)
             return first + shift, last + shift
 
-        return Ends.of(inference.method, center, inference.unit, moved)
+        return IntervalInference.of(inference.method, center, inference.unit, moved)
     return replace(inference, center=center)

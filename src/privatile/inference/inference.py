@@ -52,14 +52,16 @@ SMALLEST_P = 1e-9
 
 
 @dataclass(frozen=True)
-class Ends(Inference):
+class IntervalInference(Inference):
     """An inference known by its two ends at every confidence, which need not lie evenly about the centre."""
 
     ends: Callable[[float], tuple[float, float]] = field(repr=False, kw_only=True)
     """Confidence level -> both ends; they widen with the level and always hold the centre."""
 
     @classmethod
-    def of(cls, method: str, center: float, unit: float, ends: Callable[[float], tuple[float, float]]) -> Ends:
+    def of(
+        cls, method: str, center: float, unit: float, ends: Callable[[float], tuple[float, float]]
+    ) -> IntervalInference:
         """Quantile and tail, in units, are those of the further end."""
 
         def quantile(level: float) -> float:
@@ -106,17 +108,17 @@ def p_value_of(inside: Callable[[float], bool]) -> float:
     return math.exp(low)
 
 
-def wider(center: float, inferences: Sequence[Inference], method: str) -> Inference:
+def hull(center: float, inferences: Sequence[Inference], method: str) -> Inference:
     """The hull of several intervals about one centre, at every confidence: at least as wide as each of them."""
 
     def ends(level: float) -> tuple[float, float]:
         pairs = [inference.interval(level) for inference in inferences]
         return min(center, *(low for low, _ in pairs)), max(center, *(high for _, high in pairs))
 
-    return Ends.of(method, center, max(inference.unit for inference in inferences), ends)
+    return IntervalInference.of(method, center, max(inference.unit for inference in inferences), ends)
 
 
-def jointly(inference: Inference, members: int) -> Inference:
+def simultaneous(inference: Inference, members: int) -> Inference:
     """The same for one of several independent inferences that are to hold all at once (Šidák).
 
     Levels of one run are asked of different records, so their errors are independent: each holds with probability
@@ -131,8 +133,10 @@ def jointly(inference: Inference, members: int) -> Inference:
         return 1.0 if p_value >= 1.0 else -math.expm1(members * math.log1p(-p_value))
 
     method = f"{inference.method}, simultaneous over {members} levels"
-    if isinstance(inference, Ends):
-        return Ends.of(method, inference.center, inference.unit, lambda level: inference.ends(level ** (1.0 / members)))
+    if isinstance(inference, IntervalInference):
+        return IntervalInference.of(
+            method, inference.center, inference.unit, lambda level: inference.ends(level ** (1.0 / members))
+        )
     return replace(
         inference,
         method=method,

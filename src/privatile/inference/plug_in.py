@@ -20,7 +20,7 @@ from privatile.errors import InputError
 from privatile.estimator.question_policy import probe_reach
 from privatile.estimator.step import Plan, RoundState, local_ranks
 from privatile.inference.curve import NEAR, Bracket, FiellerLaw, fit_curve
-from privatile.inference.inference import Ends, Inference, Trajectory, slope
+from privatile.inference.inference import Inference, IntervalInference, Trajectory, slope
 
 Floats = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ def plug_in(
         suspect=bool(fit.suspect[0]),
         misfit=float(fit.misfit[0]),
         file_share=kept,
-        bracket=Ends.of("bracketing questions", center, error, bracket.ends),
+        bracket=IntervalInference.of("bracketing questions", center, error, bracket.ends),
     )
 
 

@@ -7,8 +7,8 @@ from statistics import NormalDist
 
 from privatile.estimator.auto import pooled_noise
 from privatile.estimator.step import Client, Plan, RoundState, local_ranks
-from privatile.inference.choice import Reading, kept_inside, read, watched
-from privatile.inference.inference import Inference, Trajectory, jointly
+from privatile.inference.choice import Reading, anytime_inference, clip_to_range, read
+from privatile.inference.inference import Inference, Trajectory, simultaneous
 from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
@@ -21,7 +21,7 @@ FIRST_LOOK = 10
 def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
     """The result as it stands after any round."""
     alone, curve = read(spec, plan, state, trajectory)
-    inference = kept_inside(jointly(alone, spec.joint), plan)
+    inference = clip_to_range(simultaneous(alone, spec.joint), plan)
     interval = interval_in_units(inference, plan.scale, spec.confidence_level)
     pooled = pooled_noise(plan.clients)
     clients = tuple(
@@ -44,7 +44,7 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
     found = diagnose(plan, state, trajectory, curve, stops_early=spec.until_width is not None)
     anytime = None
     if curve is not None:
-        sequence = kept_inside(jointly(watched(curve, plan, state), spec.joint), plan)
+        sequence = clip_to_range(simultaneous(anytime_inference(curve, plan, state), spec.joint), plan)
         anytime = interval_in_units(sequence, plan.scale, spec.confidence_level)
     return QuantileResult(
         estimand=estimand_in_words(spec, plan),
@@ -81,7 +81,9 @@ def narrow_enough(spec: Reading, plan: Plan, state: RoundState, trajectory: Traj
     if spec.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
     inference, curve = read(spec, plan, state, trajectory)
-    low, high = interval_in_units(kept_inside(jointly(inference, spec.joint), plan), plan.scale, spec.confidence_level)
+    low, high = interval_in_units(
+        clip_to_range(simultaneous(inference, spec.joint), plan), plan.scale, spec.confidence_level
+    )
     return curve is not None and curve.holds and high - low <= spec.until_width
 
 
