@@ -51,18 +51,21 @@ def test_sums_are_right(
             book = books[who]
             try:
                 with book.transaction():
-                    book.purses.charge([people(group)], epsilon)
+                    book.lifetime_budgets.charge([people(group)], epsilon)
                     inside = expected.copy()
                     inside[group] += epsilon
-                    assert book.purses.spent(EVERYBODY).tolist() == inside.tolist()
+                    assert book.lifetime_budgets.spent(EVERYBODY).tolist() == inside.tolist()
                     if undo:
                         raise Undone
                 expected = inside
             except Undone:
                 pass
             for each in books.values():
-                assert each.purses.spent(EVERYBODY).tolist() == expected.tolist()
-                assert each.purses.totals() == (int(np.count_nonzero(expected)), float(expected.max(initial=0.0)))
+                assert each.lifetime_budgets.spent(EVERYBODY).tolist() == expected.tolist()
+                assert each.lifetime_budgets.totals() == (
+                    int(np.count_nonzero(expected)),
+                    float(expected.max(initial=0.0)),
+                )
     for book in books.values():
         book.close()
 
@@ -71,7 +74,7 @@ def test_charges_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(room, "FOLD", 4)
     for _ in range(3):
         with Ledger.open(tmp_path / "ledger.db") as book, book.transaction():
-            book.purses.charge([people([1, 2]), people([3])], 0.5)
+            book.lifetime_budgets.charge([people([1, 2]), people([3])], 0.5)
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
-        assert book.purses.spent(people([1, 2, 3, 4])).tolist() == [1.5, 1.5, 1.5, 0.0]
-        assert book.purses.totals() == (3, 1.5)
+        assert book.lifetime_budgets.spent(people([1, 2, 3, 4])).tolist() == [1.5, 1.5, 1.5, 0.0]
+        assert book.lifetime_budgets.totals() == (3, 1.5)

@@ -23,7 +23,7 @@ from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control
 from privatile.federation.run.running import JoinOptions, prepare_client
 from privatile.federation.site.limits import SiteLimits
-from privatile.federation.site.responder import Desk, open_desk
+from privatile.federation.site.responder import SiteResponder, open_desk
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
@@ -169,7 +169,7 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
         assert reserved(federation)[other.study.run] == records
 
 
-def desk_of(federation: Federation) -> Desk:
+def desk_of(federation: Federation) -> SiteResponder:
     return open_desk(
         federation.invitation("site0"),
         SiteLimits(1.0),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.look import Look, dashboard_options
+from privatile.cli.look import DashboardOptions, dashboard_options
 from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
@@ -241,7 +241,7 @@ def estimate(
         )
     from privatile.planning.options import read_options, read_weights
 
-    look = Look(dashboard, dashboard_at, dashboard_tls)
+    look = DashboardOptions(dashboard, dashboard_at, dashboard_tls)
     given: dict[str, Any] = {}
     if data.suffix == ".toml":
         data, given = read_options(data)
@@ -260,7 +260,9 @@ def estimate(
     _estimate(data, {**given, **chosen}, dry_run, explained, as_json, look)
 
 
-def _estimate(data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, look: Look) -> None:
+def _estimate(
+    data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, look: DashboardOptions
+) -> None:
     from privatile.api.estimate import complete, discard, open_store, prepare
     from privatile.cli.progress import rounds_bar
     from privatile.planning.options import Options

@@ -33,7 +33,7 @@ def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Look:
+class DashboardOptions:
     """What was asked for."""
 
     flag: bool

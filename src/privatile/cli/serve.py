@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from privatile.cli.look import Look, dashboard_options
+from privatile.cli.look import DashboardOptions, dashboard_options
 
 
 @click.command()
@@ -37,7 +37,7 @@ def serve(
     from privatile.federation.run.running import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
 
-    look = Look(dashboard, dashboard_at, dashboard_tls)
+    look = DashboardOptions(dashboard, dashboard_at, dashboard_tls)
     start_logging(as_json=json_logs, verbose=verbose)
     options = ServeOptions(brokers, ops_host, ops_port, exit_when_paused, replicas=replicas)
     directory = Directory(folder)

@@ -120,7 +120,7 @@ class Responder:
         """The most that one of this column's people has spent; None where no people are known."""
         if self._column.person_key is None:
             return None
-        spent = self._account.ledger.purses.spent
+        spent = self._account.ledger.lifetime_budgets.spent
         blocks = self._column.blocks(0, self._column.records)
         return max((float(spent(people).max()) for _, people in blocks if people is not None), default=0.0)
 

@@ -97,7 +97,7 @@ def run_server(
 
 
 @dataclass(frozen=True)
-class Beside:
+class DashboardProcess:
     """A dashboard that runs beside this process."""
 
     url: str
@@ -106,7 +106,7 @@ class Beside:
 
 
 @contextlib.contextmanager
-def beside(path: Path, place: Place | None = None) -> Iterator[Beside]:
+def beside(path: Path, place: Place | None = None) -> Iterator[DashboardProcess]:
     """Start a dashboard of `path` in a process of its own; it ends with this block, or with this process."""
     require("starlette", "dashboard")
     require("uvicorn", "dashboard")
@@ -135,7 +135,7 @@ def beside(path: Path, place: Place | None = None) -> Iterator[Beside]:
     url = f"{scheme}://{host}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
     bound.close()
     try:
-        yield Beside(url, process)
+        yield DashboardProcess(url, process)
     finally:
         if process.stdin is not None:
             process.stdin.close()

@@ -40,7 +40,7 @@ class Stored:
     position: Position
 
 
-class Stand(NamedTuple):
+class AccountState(NamedTuple):
     """Where an account stands: data set, next position, the run's first position (None: it has not begun).
 
     `reserved` is where the run's reserved span ends; None where it has none, and walks at the data set's cursor.
@@ -108,7 +108,7 @@ class Account:
 
     # -- where it stands -----------------------------------------------------------------------------------------
 
-    def stand(self) -> Stand:
+    def stand(self) -> AccountState:
         """Where the ledger has this run and its data set."""
         content = self.content
         row = self.ledger.execute(
@@ -119,11 +119,11 @@ class Account:
             (self.run, content.client, content.column, content.digest),
         ).fetchone()
         if row is None:
-            return Stand(None, 0, None, 0)
+            return AccountState(None, 0, None, 0)
         dataset, cursor, first, lost_through, reserved, last = row
-        return Stand(dataset, cursor, first, lost_through or 0, reserved, reserved is None or bool(last))
+        return AccountState(dataset, cursor, first, lost_through or 0, reserved, reserved is None or bool(last))
 
-    def window(self, stand: Stand | None = None) -> tuple[int, int]:
+    def window(self, stand: AccountState | None = None) -> tuple[int, int]:
         """The positions this run may still walk: up to where a record would answer again, or another run's begin."""
         stand = stand or self.stand()
         start = stand.cursor
@@ -135,7 +135,7 @@ class Account:
 
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""
-        spent = self.ledger.purses.spent(people)
+        spent = self.ledger.lifetime_budgets.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self.terms.spend_again else spent == 0.0
         if self.terms.max_epsilon is not None:
             total = spent + spent_under_other_names(self.ledger, self.content) + self.epsilon
@@ -144,7 +144,7 @@ class Account:
 
     # -- answering -----------------------------------------------------------------------------------------------
 
-    def replay(self, question: Question) -> Stored | Stand:
+    def replay(self, question: Question) -> Stored | AccountState:
         """The stored answer to the identical question; where it stands if the round is new; refused otherwise."""
         if question.run != self.run:
             raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
@@ -172,7 +172,7 @@ class Account:
     def record(
         self,
         question: Question,
-        stand: Stand,
+        stand: AccountState,
         stop: int,
         ones: int,
         people: Sequence[NDArray[np.uint64]] = (),
@@ -182,7 +182,7 @@ class Account:
         return Stored(ones, self._charge(asked, stand, stop, question.length, ones, people))
 
     def record_lost(
-        self, stand: Stand, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
+        self, stand: AccountState, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
     ) -> None:
         """Mark records as spent whose answers a restored ledger does not hold."""
         self._charge(None, stand, stop, length, None, people)
@@ -194,7 +194,7 @@ class Account:
     def _charge(
         self,
         asked: tuple[int, float, str] | None,
-        stand: Stand,
+        stand: AccountState,
         stop: int,
         length: int,
         ones: int | None,
@@ -216,7 +216,7 @@ class Account:
         if moved.rowcount != 1:
             raise LedgerError(f"{named(self.content)} has moved on while a question was answered. Ask again.")
         if people:
-            self.ledger.purses.charge(people, self.epsilon)
+            self.ledger.lifetime_budgets.charge(people, self.epsilon)
         return self.ledger.append(self.run, self.content.client, asked, (stand.cursor, stop), length, ones)
 
     def _enter(self, first: int) -> None:
@@ -260,7 +260,7 @@ class Account:
         ).fetchone()
         return int(asked)
 
-    def after_all(self) -> Stand:
+    def after_all(self) -> AccountState:
         """Where a new span of this run would begin: behind everything answered or reserved."""
         stand = self.stand()
         row = self.ledger.execute("SELECT cursor FROM datasets WHERE id = ?", (stand.dataset,)).fetchone()

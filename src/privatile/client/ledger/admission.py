@@ -1,7 +1,7 @@
 """Admission: which columns a new run may not ask, by what the ledger knows of their records.
 
 - People are known by one column: by another everybody would look new.
-- The same content under another name, or the same column split among other clients (`kin`): its records have answered.
+- The same content under another name, or the same column split among other clients (`overlapping_datasets`): its records have answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
 - More than `max_epsilon` allows for life.
 
@@ -11,7 +11,7 @@ Nothing is written here.
 from __future__ import annotations
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import kin, most_spent, own_spent, spent_by_kin
+from privatile.client.ledger.overlap import most_spent, overlapping_datasets, own_spent, spent_by_kin
 from privatile.client.ledger.spending_rules import ROUNDING, Content, SpendingRules
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
@@ -53,7 +53,7 @@ def _refuse_other_person_column(ledger: Ledger, content: Content, terms: Spendin
 def _kin(ledger: Ledger, content: Content) -> tuple[list[int], list[int]]:
     """The data sets that share records with this one: all of them, and those identical to it."""
     by_person = content.person_key is not None
-    found = kin(ledger, content.cuts, content.column, by_person, content.values_digest)
+    found = overlapping_datasets(ledger, content.cuts, content.column, by_person, content.values_digest)
     return [each.dataset for each in found], [each.dataset for each in found if each.identical]
 
 

@@ -2,11 +2,11 @@
 
     meta      secret keys of this ledger (order, digest, chain), person-key fingerprint
     datasets  a client's column, known by a keyed digest of its content: records, cursor
-    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`kin`)
+    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`overlapping_datasets`)
     runs      a run's terms at a client: threshold and ε, where it began, the span it has reserved
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
     people    keyed hash of a person -> ε spent for life
-    charges   what people have spent since they were last folded into that index (`purses`)
+    charges   what people have spent since they were last folded into that index (`lifetime_budgets`)
 
 The cursor counts positions of a fixed random order (`shuffle`). Position p is record p mod n: a run walks forward
 from the cursor, and only a run that may spend again walks past n. Nothing in the file is a record's value.
@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from privatile.client.ledger.ledger_file import connect, explain, flush, fresh
-from privatile.client.ledger.lifetime_budgets import Purses
+from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
 from privatile.client.order.keystream import KEY_BYTES, derive
 from privatile.errors import LedgerError
 
@@ -56,7 +56,7 @@ class Ledger:
         self._connection = connection
         self.path = path
         self._on_disk = on_disk
-        self.purses = Purses(self)
+        self.lifetime_budgets = LifetimeBudgets(self)
         self.rollbacks = 0
         """How many transactions were undone: what was read inside them is not true."""
         self._depth = 0

@@ -32,7 +32,7 @@ def _cut(text: bytes) -> list[bytes]:
     return [text[start : start + 16] for start in range(0, len(text), 16)]
 
 
-class Purses:
+class LifetimeBudgets:
     """The people of one ledger."""
 
     def __init__(self, ledger: Ledger) -> None:

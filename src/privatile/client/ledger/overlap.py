@@ -18,18 +18,20 @@ from typing import NamedTuple
 
 from privatile.client.ledger.ledger import Ledger
 
-Cut = tuple[bytes, bytes]
+SplitId = tuple[bytes, bytes]
 """Digest of a whole column, digest of how it is split."""
 
 
-class Kin(NamedTuple):
+class OverlappingDataset(NamedTuple):
     """A data set that shares records; `identical`: all of them."""
 
     dataset: int
     identical: bool
 
 
-def kin(ledger: Ledger, cuts: Iterable[Cut], column: str, by_person: bool, values: bytes) -> list[Kin]:
+def overlapping_datasets(
+    ledger: Ledger, cuts: Iterable[SplitId], column: str, by_person: bool, values: bytes
+) -> list[OverlappingDataset]:
     """The data sets next of kin to one with these cuts; `values` is the digest of its own values."""
     mine = sorted(cuts)
     found: dict[int, bool] = {}
@@ -46,7 +48,7 @@ def kin(ledger: Ledger, cuts: Iterable[Cut], column: str, by_person: bool, value
                 if dataset not in found:
                     found[dataset] = _identical(ledger, dataset, values)
     return [
-        Kin(dataset, identical)
+        OverlappingDataset(dataset, identical)
         for dataset, identical in sorted(found.items())
         if not (by_person and _by_person(ledger, dataset)) and not _same_split(ledger, dataset, mine, column)
     ]
@@ -62,23 +64,23 @@ def _by_person(ledger: Ledger, dataset: int) -> bool:
     return person is not None
 
 
-def _same_split(ledger: Ledger, dataset: int, cuts: Iterable[Cut], column: str) -> bool:
+def _same_split(ledger: Ledger, dataset: int, cuts: Iterable[SplitId], column: str) -> bool:
     theirs = set(_cuts(ledger, dataset))
     (name,) = ledger.execute("SELECT column FROM datasets WHERE id = ?", (dataset,)).fetchone()
     return bool(name == column) and any(cut in theirs for cut in cuts)
 
 
-def _cuts(ledger: Ledger, dataset: int) -> list[Cut]:
+def _cuts(ledger: Ledger, dataset: int) -> list[SplitId]:
     rows = ledger.execute("SELECT source, split FROM splits WHERE dataset = ? ORDER BY source, split", (dataset,))
     return [(bytes(source), bytes(split)) for source, split in rows]
 
 
-def spent_by_kin(ledger: Ledger, cuts: Iterable[Cut], column: str, by_person: bool, values: bytes) -> float:
+def spent_by_kin(ledger: Ledger, cuts: Iterable[SplitId], column: str, by_person: bool, values: bytes) -> float:
     """The most one record has spent in data sets other than its own: kin, and their kin."""
     mine = list(cuts)
     seen: set[int] = set()
-    splits: dict[tuple[Cut, str], float] = {}
-    waiting = kin(ledger, mine, column, by_person, values)
+    splits: dict[tuple[SplitId, str], float] = {}
+    waiting = overlapping_datasets(ledger, mine, column, by_person, values)
     while waiting:
         dataset = waiting.pop().dataset
         if dataset in seen:
@@ -88,7 +90,7 @@ def spent_by_kin(ledger: Ledger, cuts: Iterable[Cut], column: str, by_person: bo
             "SELECT column, person, content FROM datasets WHERE id = ?", (dataset,)
         ).fetchone()
         theirs = _cuts(ledger, dataset)
-        waiting += kin(ledger, theirs, name, person is not None, bytes(own))
+        waiting += overlapping_datasets(ledger, theirs, name, person is not None, bytes(own))
         if name == column and any(cut in mine for cut in theirs):
             continue  # itself, or another part of its own split
         # The split of a larger column, where there is one, gathers the parts.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from privatile.client.ledger.overlap import Cut
+from privatile.client.ledger.overlap import SplitId
 from privatile.client.order.people import PersonKey
 from privatile.errors import InputError
 
@@ -37,7 +37,7 @@ class Content(Protocol):
         ...
 
     @property
-    def cuts(self) -> tuple[Cut, ...]:
+    def cuts(self) -> tuple[SplitId, ...]:
         """The whole column it is a part of and the split, and itself as a whole."""
         ...
 

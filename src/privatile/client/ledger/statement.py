@@ -12,7 +12,7 @@ from privatile.client.ledger.overlap import most_spent, spent_elsewhere
 class DatasetLine:
     """One client's column: `reports` given in all, records neither asked nor reserved, the most any record has spent.
 
-    `epsilon` includes what the same records have spent under other names (`kin`).
+    `epsilon` includes what the same records have spent under other names (`overlapping_datasets`).
     """
 
     client: str
@@ -47,7 +47,7 @@ def statement(ledger: Ledger) -> Statement:
         " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
-    people, dearest = ledger.purses.totals()
+    people, dearest = ledger.lifetime_budgets.totals()
     # What people spent as nameless records of the same column is theirs too.
     dearest += max((spent_elsewhere(ledger, key) for key, _, _, by_person, *_ in rows if by_person), default=0.0)
     lines = tuple(

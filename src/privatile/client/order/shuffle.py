@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import Cut
+from privatile.client.ledger.overlap import SplitId
 from privatile.client.order.keystream import KeyStream
 from privatile.client.order.people import PersonKey, sieve
 from privatile.client.order.spill import Buckets, Shelf, Words
@@ -52,7 +52,7 @@ class ShuffledColumn:
         *,
         digest: bytes,
         values_digest: bytes,
-        cuts: tuple[Cut, ...],
+        cuts: tuple[SplitId, ...],
         missing: int,
         person_key: PersonKey | None,
         person_column: str | None,
@@ -249,7 +249,7 @@ class _Shuffle:
         parts = client.values.digest() + client.people.digest() + whole
         return hashlib.blake2b(parts, key=self._ledger.digest_key(), digest_size=DIGEST_BYTES).digest()
 
-    def _cuts(self, name: str, client: _Gathering) -> tuple[Cut, ...]:
+    def _cuts(self, name: str, client: _Gathering) -> tuple[SplitId, ...]:
         """This column as a part of the whole one, and as a whole by itself."""
         people = b"people" if self._person_key is not None else b"records"
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()

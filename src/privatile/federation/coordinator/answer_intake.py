@@ -24,7 +24,7 @@ from privatile.server.coordinator import Coordinator
 log = logging.getLogger("privatile.federation.coordinator")
 
 
-class Reception:
+class AnswerIntake:
     """Judges what clients send, and remembers."""
 
     def __init__(

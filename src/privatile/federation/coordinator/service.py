@@ -19,7 +19,7 @@ import nats.errors
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
 from privatile.errors import BrokerError, RunPaused
-from privatile.federation.coordinator.answer_intake import Reception
+from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.coordinator.collection import Collection
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
@@ -78,7 +78,7 @@ class CoordinatorService:
         self._exit_when_paused = exit_when_paused
         self._replicas = replicas
         self._backoff = backoff or Backoff(longest=2.0)
-        self._reception = Reception(study, coordinator, journal, self.metrics, signers())
+        self._reception = AnswerIntake(study, coordinator, journal, self.metrics, signers())
         self._collection: Collection | None = None
         self._payload = b""
         self._paused_for = ""

@@ -24,7 +24,7 @@ from privatile.federation.site.limits import SiteLimits
 from privatile.federation.wire.messages import Link
 
 
-class Desk:
+class SiteResponder:
     """Questions in, counts and the ledger's link out; everything durable first."""
 
     def __init__(self, client: str, run: str, responder: Responder, records: int) -> None:
@@ -103,7 +103,7 @@ def open_desk(
     person_key: PersonKey | None = None,
     new_people: bool = False,
     coins: Coins | None = None,
-) -> Desk:
+) -> SiteResponder:
     """Read the source, check that the study can be answered from it, and sit down at the desk."""
     study = invitation.study
     terms = study.clients[invitation.client]
@@ -121,6 +121,6 @@ def open_desk(
         missing=study.missing,
         terms=SpendingRules(new_people=new_people, max_epsilon=policy.max_epsilon),
     )
-    desk = Desk(invitation.client, study.run, responder, terms.records)
+    desk = SiteResponder(invitation.client, study.run, responder, terms.records)
     desk.promise()
     return desk
