@@ -15,7 +15,7 @@ import numpy as np
 from studies.coverage.scores import Score, Simulate, on_processor, score
 
 from privatile.errors import InputError
-from privatile.simulation.auto_simulation import BLOCK, TunedCell
+from privatile.simulation.auto_simulation import BLOCK, AutoCell
 from privatile.simulation.cells import DATA_SEED
 from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, Population, StudentT, Uniform
 
@@ -45,14 +45,14 @@ SEED = 20_250_926
 ANYWHERE = (-10.0, 10.0)
 
 
-def read_cells(path: str | Path) -> list[TunedCell]:
+def read_cells(path: str | Path) -> list[AutoCell]:
     """All cells of a design, in its order."""
     with Path(path).open("rb") as stream:
         design = tomllib.load(stream)
     return [cell for group in design["group"] for cell in _cells(group)]
 
 
-def _cells(group: dict[str, Any]) -> Iterator[TunedCell]:
+def _cells(group: dict[str, Any]) -> Iterator[AutoCell]:
     lists = {
         "family": group["family"],
         "clients": group["clients"],
@@ -78,7 +78,7 @@ def make_cell(
     sizes: str = "equal",
     range: Sequence[float] = ANYWHERE,
     rounds: int | None = None,
-) -> TunedCell:
+) -> AutoCell:
     """A cell whose records give it the information asked for.
 
     >>> make_cell("demo", family="normal", clients=10, truth_rate=0.5, level=0.5, information=1000).records[0]
@@ -92,7 +92,7 @@ def make_cell(
     records = np.ceil(information * unit / (level * (1.0 - level)) ** 2 * shape * (1 - 1e-12)).astype(int)
     name = f"{group}: {family} K={clients} r={truth_rate} τ={level:g} I={information:g}"
     name += "" if rounds is None else f" T={rounds}"
-    return TunedCell(
+    return AutoCell(
         FAMILIES[family](clients),
         tuple(rates.tolist()),
         tuple(records.tolist()),
@@ -104,7 +104,7 @@ def make_cell(
     )
 
 
-def cell_seed(cell: TunedCell, seed: int) -> int:
+def cell_seed(cell: AutoCell, seed: int) -> int:
     """A seed of its own for every cell, whatever the order."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{cell.name}".encode()).digest()[:4])
 
@@ -126,7 +126,7 @@ def scored(path: Path) -> dict[str, Score]:
 
 
 def run_cells(
-    cells: Sequence[TunedCell],
+    cells: Sequence[AutoCell],
     runs: int,
     path: Path,
     *,

@@ -21,12 +21,12 @@ from privatile.inference.inference import LEAD
 from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
 from privatile.laws.critical import statistic_law
 from privatile.laws.linear_model import linear_law
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fieller_reach
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach
 
 Floats = NDArray[np.float64]
 
 
-class Shown(NamedTuple):
+class DisplayedIntervals(NamedTuple):
     """Estimates and intervals of many runs at one confidence; an end may be infinite, a result cuts it at the range."""
 
     center: Floats
@@ -43,13 +43,13 @@ class Shown(NamedTuple):
         return (self.high - self.low) / 2.0
 
 
-def shown(cell: TunedCell, runs: TunedRuns, levels: Sequence[float] = (0.95,)) -> list[Shown]:
+def shown(cell: AutoCell, runs: AutoRuns, levels: Sequence[float] = (0.95,)) -> list[DisplayedIntervals]:
     """What the results of all runs show at these confidence levels."""
     fit = runs.fit
     found = []
     for level in levels:
         reaches = fieller_reach(fit, NormalDist().inv_cdf(0.5 + level / 2.0))
-        found.append(Shown(fit.center.copy(), fit.center - reaches, fit.center + reaches))
+        found.append(DisplayedIntervals(fit.center.copy(), fit.center - reaches, fit.center + reaches))
     for i in np.flatnonzero(~holds(runs)).tolist():
         mean, unit, noise = path(runs, i)
         law = statistic_law(weights=noise)
@@ -67,14 +67,14 @@ def shown(cell: TunedCell, runs: TunedRuns, levels: Sequence[float] = (0.95,)) -
     return found
 
 
-def bracket_of(runs: TunedRuns, run: int, quantile_level: float) -> Bracket:
+def bracket_of(runs: AutoRuns, run: int, quantile_level: float) -> Bracket:
     """The questions that bracket the quantile in one run."""
     noise, fit = runs.noise[run], runs.fit
     reach = probe_reach(quantile_level, 1.0 / float((1.0 / noise).sum()), float(fit.slope[run]))
     return Bracket(runs.queries[run], runs.residuals[run], noise, float(fit.center[run]), reach)
 
 
-def holds(runs: TunedRuns) -> NDArray[np.bool_]:
+def holds(runs: AutoRuns) -> NDArray[np.bool_]:
     """Where the plug-in interval's diagnostics allow it as it is."""
     fit = runs.fit
     known = (fit.slope_error <= LARGEST_SLOPE_ERROR) & ~fit.held & np.isfinite(fit.error)
@@ -82,7 +82,7 @@ def holds(runs: TunedRuns) -> NDArray[np.bool_]:
     return allowed
 
 
-def path(runs: TunedRuns, run: int) -> tuple[float, float, Floats]:
+def path(runs: AutoRuns, run: int) -> tuple[float, float, Floats]:
     """Mean and √V of one run's averaged rounds, and the noise of each."""
     averaged = runs.averaged[run]
     after, noise = runs.after[run, averaged], runs.noise[run, averaged]
@@ -92,7 +92,7 @@ def path(runs: TunedRuns, run: int) -> tuple[float, float, Floats]:
 KNOTS = 24
 
 
-def self_normalized(runs: TunedRuns, level: float = 0.95) -> Shown:
+def self_normalized(runs: AutoRuns, level: float = 0.95) -> DisplayedIntervals:
     """Q_T ± v(N̂)·√V of the runs in which the plug-in's diagnostics hold, NaN elsewhere.
 
     v depends smoothly on rate and length of the window (its step is one constant, its rounds are equal): it is computed
@@ -110,7 +110,7 @@ def self_normalized(runs: TunedRuns, level: float = 0.95) -> Shown:
     for i, v in zip(usable.tolist(), value.tolist(), strict=True):
         mean, unit, _ = path(runs, i)
         center[i], reach[i] = mean, v * unit
-    return Shown(center, center - reach, center + reach)
+    return DisplayedIntervals(center, center - reach, center + reach)
 
 
 def window_value(rate: float, rounds: int, level: float) -> float:

@@ -15,10 +15,10 @@ from privatile.estimator.step import Client, begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
 from privatile.result.diagnostics import troubled
-from privatile.simulation.auto_simulation import TunedCell
+from privatile.simulation.auto_simulation import AutoCell
 
 
-def silent_runs(cell: TunedCell, runs: int, seed: int, share: float, burst: float) -> NDArray[np.float64]:
+def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float) -> NDArray[np.float64]:
     """Covered, width over Wald's, error over the bound's and warned, a row a run.
 
     Every client is silent for a `share` of the rounds, `burst` rounds at a time on average (a two-state chain), after

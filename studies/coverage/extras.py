@@ -29,7 +29,7 @@ from studies.coverage.stopping import Stopped, stopping
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.schedule import PRESETS
 from privatile.paper.salary import STATED_RANGE, read_salaries
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns, simulate
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
 from privatile.simulation.cells import Cell
 from privatile.simulation.columns import Empirical
 from privatile.simulation.engine import run_cell
@@ -41,7 +41,7 @@ BLOCK = 1000
 Rows = Iterator[tuple[str, str, str, float]]
 
 
-def blocks(cell: TunedCell, runs: int, seed: int, simulated: Simulate) -> Iterator[TunedRuns]:
+def blocks(cell: AutoCell, runs: int, seed: int, simulated: Simulate) -> Iterator[AutoRuns]:
     """All runs of a cell, some at a time on a processor, at once on a GPU."""
     size = runs if simulated is gpu.simulate else BLOCK
     for block, first in enumerate(range(0, runs, size)):
@@ -58,7 +58,7 @@ def widths(runs: int, simulated: Simulate) -> Rows:
                 yield "until-width", f"{family} τ={level:g} I={info} W={2 * errors:g} s.e.", name, value
 
 
-def watched(cell: TunedCell, runs: int, half_width: float, simulated: Simulate) -> Stopped:
+def watched(cell: AutoCell, runs: int, half_width: float, simulated: Simulate) -> Stopped:
     """`stopping` on the GPU where the runs are simulated there."""
     if simulated is gpu.simulate:
         with gpu.gpu_arrays() as cupy:
@@ -76,7 +76,7 @@ def joint(runs: int, simulated: Simulate) -> Rows:
         for place, level in enumerate(levels):
             # Enough records that the outermost level is inside the supported region.
             cell = make_cell("joint", family=family, clients=10, truth_rate=0.5, level=0.1, information=2500)
-            cell = TunedCell(cell.populations, cell.truth_rates, cell.records, float(level))
+            cell = AutoCell(cell.populations, cell.truth_rates, cell.records, float(level))
             confidence = 0.95 ** (1 / len(levels))
             parts = [
                 shown(cell, got, (confidence,))[0].covers(cell.truth)
@@ -136,7 +136,7 @@ def steps(runs: int, simulated: Simulate) -> Rows:
     }
     for (name, (law, level)), info in itertools.product(laws.items(), (2500, 6000, 60_000, 600_000)):
         records = math.ceil(info / 10 / (level * (1 - level)) ** 2)  # I = (τ(1 − τ))²·4r²·Kn, r = ½, K = 10
-        cell = TunedCell((law,) * 10, (0.5,) * 10, (records,) * 10, level, low=0.0, high=120.0)
+        cell = AutoCell((law,) * 10, (0.5,) * 10, (records,) * 10, level, low=0.0, high=120.0)
         alone, covered, warned = [], [], []
         for got in blocks(cell, runs, 101, simulated):
             alone.append(np.abs(got.fit.center - cell.truth) <= got.reach())
@@ -175,7 +175,7 @@ def table2(runs: int, simulated: Simulate) -> Rows:
     }
     for records, level, name in itertools.product((10_000, 50_000), (0.3, 0.5, 0.8), rates):
         laws, setting = FAMILIES["hete-l"](10), f"t_T={records} τ={level:g} r={name}"
-        cell = TunedCell(laws, rates[name], (records,) * 10, level)
+        cell = AutoCell(laws, rates[name], (records,) * 10, level)
         parts = [shown(cell, got)[0] for got in blocks(cell, runs, 51, simulated)]
         center, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
         yield "table 2", setting, "auto error", float(np.abs(center - cell.truth).mean())
@@ -200,7 +200,7 @@ def salaries(runs: int, path: Path) -> Rows:
     for width, level in itertools.product((5000.0, 1.0), (0.3, 0.5, 0.8)):
         laws = tuple(DitheredLog(values, width) for values in table.values())
         ends = [math.log(end) for end in STATED_RANGE]
-        cell = TunedCell(laws, (rate,) * len(table), records, level, low=ends[0], high=ends[1])
+        cell = AutoCell(laws, (rate,) * len(table), records, level, low=ends[0], high=ends[1])
         parts = [shown(cell, got)[0] for got in blocks(cell, runs, 61, on_processor)]
         _, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
         there = math.log(float(raw.quantile(level)))

@@ -19,7 +19,7 @@ from privatile.estimator import question_policy as policy
 from privatile.inference import curve, plug_in
 from privatile.simulation import auto_simulation as tuned
 from privatile.simulation import populations
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 
 MODULES = (curve, locate, plug_in, policy, populations, rounded, tuned, watching)
 
@@ -41,10 +41,10 @@ def gpu_arrays() -> Iterator[Any]:
             setattr(module, name, old)
 
 
-def simulate(cell: TunedCell, runs: int, seed: int) -> TunedRuns:
+def simulate(cell: AutoCell, runs: int, seed: int) -> AutoRuns:
     """`tuned.simulate` on the GPU, its results as numpy arrays."""
     with gpu_arrays() as cupy:
-        found: TunedRuns = on_host(cupy, tuned.simulate(cell, runs, cupy.random.default_rng(seed)))
+        found: AutoRuns = on_host(cupy, tuned.simulate(cell, runs, cupy.random.default_rng(seed)))
     return found
 
 

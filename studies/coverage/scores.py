@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from studies.coverage.displayed_intervals import shown
 
 from privatile.result.diagnostics import troubled
-from privatile.simulation.auto_simulation import BLOCK, TunedCell, TunedRuns, simulate
+from privatile.simulation.auto_simulation import BLOCK, AutoCell, AutoRuns, simulate
 
 Floats = NDArray[np.float64]
 LEVELS = (0.90, 0.95, 0.99)
 
-Simulate = Callable[[TunedCell, int, int], TunedRuns]
+Simulate = Callable[[AutoCell, int, int], AutoRuns]
 """Cell, runs and seed: on the processor, or `gpu.simulate`."""
 
 
-def on_processor(cell: TunedCell, runs: int, seed: int) -> TunedRuns:
+def on_processor(cell: AutoCell, runs: int, seed: int) -> AutoRuns:
     """`tuned.simulate` with numpy's draws."""
     return simulate(cell, runs, np.random.default_rng(seed))
 
@@ -49,7 +49,7 @@ class Score(NamedTuple):
     unbounded: float
 
 
-def score(cell: TunedCell, runs: int, seed: int, block_size: int = BLOCK, simulated: Simulate = on_processor) -> Score:
+def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK, simulated: Simulate = on_processor) -> Score:
     """Run a cell in blocks and sum it up."""
     tables = []
     warned = []
@@ -86,7 +86,7 @@ def score(cell: TunedCell, runs: int, seed: int, block_size: int = BLOCK, simula
     )
 
 
-def warnings(cell: TunedCell, runs: TunedRuns) -> NDArray[np.bool_]:
+def warnings(cell: AutoCell, runs: AutoRuns) -> NDArray[np.bool_]:
     """Which runs' results would warn; the rules of `diagnostics`."""
     fit = runs.fit
     return troubled(cell.information, fit.slope_error, fit.bend_share, fit.held, runs.tuning.gave_up, fit.suspect)

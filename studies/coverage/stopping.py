@@ -12,12 +12,12 @@ from privatile.inference.curve import CurveFit
 from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
 from privatile.inference.sequence import RATE, threshold
 from privatile.result.summary import FIRST_LOOK
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fieller_reach, fit_runs
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach, fit_runs
 
 Floats = NDArray[np.float64]
 
 
-def ever_missed(cell: TunedCell, runs: TunedRuns, looks: int = 16, confidence_level: float = 0.95) -> Floats:
+def ever_missed(cell: AutoCell, runs: AutoRuns, looks: int = 16, confidence_level: float = 0.95) -> Floats:
     """Whether the sequence missed Q* at any of `looks` looks, evenly spread over the window, in each run."""
     rounds = runs.queries.shape[1]
     missed = np.zeros(len(runs.queries))
@@ -47,7 +47,7 @@ class Stopped(NamedTuple):
 
 
 def stopping(
-    cell: TunedCell, runs: TunedRuns, half_width: float, confidence_level: float = 0.95, every: int = 1
+    cell: AutoCell, runs: AutoRuns, half_width: float, confidence_level: float = 0.95, every: int = 1
 ) -> Stopped:
     """Stop every run at the first look at which the sequence is narrow enough; a look `every` so many rounds.
 
@@ -72,7 +72,7 @@ def stopping(
 
 
 def looks_of(
-    cell: TunedCell, runs: TunedRuns, rounds: NDArray[np.int64], confidence_level: float
+    cell: AutoCell, runs: AutoRuns, rounds: NDArray[np.int64], confidence_level: float
 ) -> Iterator[tuple[CurveFit, int, Floats]]:
     """The fit, the round and the mixture bound at each look; runs not yet averaging have an infinite bound."""
     for last in rounds.tolist():

@@ -9,7 +9,7 @@ from studies.coverage.displayed_intervals import bracket_of
 
 from privatile.api.estimate import estimate
 from privatile.inference.curve import LARGEST_MISFIT, Bracket
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns, simulate
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
 from privatile.simulation.populations import Normal, Population
 
 
@@ -29,14 +29,14 @@ class Humps:
         return np.asarray(0.5 * Normal(30.0, 4.0).cdf(values) + 0.5 * Normal(70.0, 4.0).cdf(values))
 
 
-def run(population: object, records: int, epsilon: float, runs: int) -> TunedRuns:
+def run(population: object, records: int, epsilon: float, runs: int) -> AutoRuns:
     assert hasattr(population, "cdf")
     many: tuple[Population, ...] = (population,)  # type: ignore[assignment]
-    cell = TunedCell(many, (math.tanh(epsilon / 2),), (records,), low=0.0, high=120.0)
+    cell = AutoCell(many, (math.tanh(epsilon / 2),), (records,), low=0.0, high=120.0)
     return simulate(cell, runs, np.random.default_rng(11))
 
 
-def brackets(runs: TunedRuns) -> np.ndarray:
+def brackets(runs: AutoRuns) -> np.ndarray:
     return np.array([bracket_of(runs, run, 0.5).ends(0.95) for run in range(len(runs.queries))])
 
 

@@ -14,7 +14,7 @@ from privatile.estimator.auto import AutoPlan
 from privatile.estimator.step import Client, begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in, variance_share
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fieller_reach, fit_runs, simulate
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach, fit_runs, simulate
 from privatile.simulation.populations import Normal
 
 pytestmark = pytest.mark.statistical
@@ -27,16 +27,16 @@ def error_of(share: float, runs: int = RUNS) -> float:
 
 
 @pytest.fixture(scope="module")
-def cell() -> TunedCell:
+def cell() -> AutoCell:
     return make_cell("test", family="hete-l", clients=10, truth_rate=0.5, level=0.8, information=1000)
 
 
 @pytest.fixture(scope="module")
-def runs(cell: TunedCell) -> TunedRuns:
+def runs(cell: AutoCell) -> AutoRuns:
     return simulate(cell, RUNS, np.random.default_rng(11))
 
 
-def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: TunedCell, runs: TunedRuns) -> None:
+def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: AutoCell, runs: AutoRuns) -> None:
     off = np.abs(runs.fit.center - cell.truth)
     for level in (0.90, 0.95, 0.99):
         assert float((off <= runs.reach(level)).mean()) == pytest.approx(level, abs=error_of(level) + 0.01)
@@ -48,7 +48,7 @@ def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: Tune
 
 def test_the_laboratory_runs_the_code_of_real_runs() -> None:
     """A real plan and the laboratory's policy, given the same answers, ask the same and fit the same curve."""
-    cell = TunedCell((Normal(),) * 4, (0.5,) * 4, (3000,) * 4, level=0.75)
+    cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (3000,) * 4, level=0.75)
     clients = tuple(Client(f"c{k}", RandomizedResponse(0.5), 0.25, 0.75, 3000) for k in range(4))
     plan = AutoPlan(clients, Identity(cell.low, cell.high))
     assert plan.policy == cell.policy
@@ -88,7 +88,7 @@ def test_a_forgotten_debiasing_shows() -> None:
     assert covered < 0.5
 
 
-def test_noise_that_counts_dropped_records_shows(cell: TunedCell, runs: TunedRuns) -> None:
+def test_noise_that_counts_dropped_records_shows(cell: AutoCell, runs: AutoRuns) -> None:
     """The first half of the rounds is dropped, but s² is computed as if its records had been averaged too."""
     rounds = runs.queries.shape[1]
     kept = np.arange(rounds) >= rounds // 2
@@ -103,7 +103,7 @@ def test_noise_that_counts_dropped_records_shows(cell: TunedCell, runs: TunedRun
     assert covered["counted"] < 0.95 - 2 * error_of(0.95)
 
 
-def test_a_known_normal_value_at_few_relaxations_shows(cell: TunedCell) -> None:
+def test_a_known_normal_value_at_few_relaxations_shows(cell: AutoCell) -> None:
     """Polyak mean ± 1.96·s/f̂ with f̂ regressed on 20 relaxations of the path alone: too narrow, as it must be."""
     few = simulate(replace(cell, relaxations=20.0), RUNS, np.random.default_rng(15))
     weights = np.where(few.averaged, 1.0, 0.0)
@@ -116,7 +116,7 @@ def test_a_known_normal_value_at_few_relaxations_shows(cell: TunedCell) -> None:
     assert covered < 0.95 - error_of(0.95)
 
 
-def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: TunedCell, runs: TunedRuns) -> None:
+def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell, runs: AutoRuns) -> None:
     missed = float(ever_missed(cell, runs, looks=12).mean())
     assert missed <= 0.06
 
@@ -138,7 +138,7 @@ def test_three_levels_hold_jointly() -> None:
     """Levels are asked of different records, so Šidák's level is exact: joint coverage is the product."""
     joint = np.ones(RUNS, dtype=bool)
     for index, level in enumerate((0.3, 0.5, 0.8)):
-        cell = TunedCell((Normal(),) * 4, (0.5,) * 4, (8000,) * 4, level)
+        cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (8000,) * 4, level)
         got = simulate(cell, RUNS, np.random.default_rng([17, index]))
         joint &= np.abs(got.fit.center - cell.truth) <= got.reach(0.95 ** (1 / 3))
     assert float(joint.mean()) >= 0.94 - error_of(0.95)

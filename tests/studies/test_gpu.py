@@ -13,11 +13,11 @@ from privatile.estimator import question_policy as policy
 from privatile.inference import curve
 from privatile.simulation import auto_simulation as tuned
 from privatile.simulation import populations
-from privatile.simulation.auto_simulation import TunedCell
+from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.incomplete_beta import regularized_beta
 from privatile.simulation.populations import Normal, StudentT
 
-CELL = TunedCell((Normal(), StudentT(degrees=3.0)), (0.5, 0.9), (4000, 3000))
+CELL = AutoCell((Normal(), StudentT(degrees=3.0)), (0.5, 0.9), (4000, 3000))
 
 
 @pytest.fixture

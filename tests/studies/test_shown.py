@@ -16,7 +16,7 @@ from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.step import Client, begin, step
 from privatile.inference.choice import Reading, read
 from privatile.inference.inference import Trajectory
-from privatile.simulation.auto_simulation import TunedCell, TunedRuns, fit_runs
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fit_runs
 from privatile.simulation.populations import Normal, Population
 
 SPEC = cast(Reading, SimpleNamespace(target="population", until_width=None, interval="default", normalizer="l2"))
@@ -25,7 +25,7 @@ SELF = cast(
 )
 
 
-def one_run(cell: TunedCell, seed: int) -> tuple[TunedRuns, tuple[float, float], tuple[float, float]]:
+def one_run(cell: AutoCell, seed: int) -> tuple[AutoRuns, tuple[float, float], tuple[float, float]]:
     """A run by the estimator: as the laboratory would hold it, with what the result shows of it at 95%."""
     rng = np.random.default_rng(seed)
     rows = zip(cell.truth_rates, cell.shares, cell.records, strict=True)
@@ -48,7 +48,7 @@ def one_run(cell: TunedCell, seed: int) -> tuple[TunedRuns, tuple[float, float],
     share = np.array([1.0])  # one truth rate and ranks near one half: next to nothing is known beforehand
     asked, came, spread, window = np.array([queries]), drifts[None], noise[None], np.array([averaged])
     fit = fit_runs(cell, asked, came, spread, window, share, tuning)
-    runs = TunedRuns(asked, came, spread, window, np.zeros_like(asked), np.array([after]), share, tuning, fit)
+    runs = AutoRuns(asked, came, spread, window, np.zeros_like(asked), np.array([after]), share, tuning, fit)
     return (
         runs,
         read(SPEC, plan, state, trajectory)[0].interval(0.95),
@@ -60,7 +60,7 @@ def one_run(cell: TunedCell, seed: int) -> tuple[TunedRuns, tuple[float, float],
     ("population", "smooth"), [(Normal(40.0, 12.0), True), (Rounded(Normal(40.0, 12.0), 5.0), False)]
 )
 def test_the_laboratory_shows_what_a_result_shows(population: Population, smooth: bool) -> None:
-    cell = TunedCell((population,) * 2, (0.5,) * 2, (20_000,) * 2, low=0.0, high=120.0)
+    cell = AutoCell((population,) * 2, (0.5,) * 2, (20_000,) * 2, low=0.0, high=120.0)
     runs, expected, _ = one_run(cell, 3)
     assert bool(holds(runs)[0]) == smooth
     interval = shown(cell, runs)[0]
@@ -72,14 +72,14 @@ def test_the_laboratory_shows_what_a_result_shows(population: Population, smooth
 
 
 def test_the_self_normalised_interval_of_the_laboratory_is_the_results_own() -> None:
-    cell = TunedCell((Normal(40.0, 12.0),) * 2, (0.5,) * 2, (20_000,) * 2, low=0.0, high=120.0)
+    cell = AutoCell((Normal(40.0, 12.0),) * 2, (0.5,) * 2, (20_000,) * 2, low=0.0, high=120.0)
     runs, _, expected = one_run(cell, 4)
     interval = self_normalized(runs)
     assert (interval.low[0], interval.high[0]) == pytest.approx(expected, abs=0.01 * (expected[1] - expected[0]))
 
 
 def test_silent_clients_widen_the_interval_and_it_goes_on_covering() -> None:
-    cell = TunedCell((Normal(),) * 4, (0.5,) * 4, (4000,) * 4)
+    cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (4000,) * 4)
     runs = 60
     quiet, silent = (silent_runs(cell, runs, 7, share=share, burst=4.0) for share in (1e-9, 0.2))
     assert silent[:, 0].mean() >= 0.95 - 4 * math.sqrt(0.05 * 0.95 / runs)

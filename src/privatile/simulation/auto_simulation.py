@@ -28,7 +28,7 @@ BLOCK = 500
 
 
 @dataclass(frozen=True)
-class TunedCell:
+class AutoCell:
     """One setting: the clients, the level, the stated range and the rounds."""
 
     populations: tuple[Population, ...]
@@ -84,7 +84,7 @@ class TunedCell:
         return QuestionPolicy(self.level, self.low, self.high, rounds, self.noise, self.relaxations)
 
 
-class TunedRuns(NamedTuple):
+class AutoRuns(NamedTuple):
     """What many runs gave; the first axis is runs, rounds the second."""
 
     queries: Floats
@@ -113,7 +113,7 @@ def fieller_reach(fit: CurveFit, z: Floats | float) -> Floats:
     return reach
 
 
-def simulate(cell: TunedCell, runs: int, rng: np.random.Generator) -> TunedRuns:
+def simulate(cell: AutoCell, runs: int, rng: np.random.Generator) -> AutoRuns:
     """Run a cell `runs` times."""
     policy, rounds = cell.policy, cell.policy.rounds
     weights, rates = np.array(cell.shares), np.array(cell.truth_rates)
@@ -144,7 +144,7 @@ def simulate(cell: TunedCell, runs: int, rng: np.random.Generator) -> TunedRuns:
     local = 1.0 - (ones / window - (1.0 - rates) / 2.0) / rates
     share = known_share(weights, rates, records, local, window)
     fit = fit_runs(cell, queries, residuals, noise, averaged, share, tuning)
-    return TunedRuns(queries, residuals, noise, averaged, asked, after, share, tuning, fit)
+    return AutoRuns(queries, residuals, noise, averaged, asked, after, share, tuning, fit)
 
 
 def ranks_at(kinds: Sequence[Population], queries: Floats) -> Floats:
@@ -162,7 +162,7 @@ def _kinds(populations: Sequence[Population]) -> tuple[list[Population], list[in
 
 
 def fit_runs(
-    cell: TunedCell,
+    cell: AutoCell,
     queries: Floats,
     residuals: Floats,
     noise: Floats,

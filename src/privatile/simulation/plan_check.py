@@ -10,7 +10,7 @@ import numpy as np
 
 from privatile.errors import InputError
 from privatile.planning.plan import RunPlan
-from privatile.simulation.auto_simulation import TunedCell, simulate
+from privatile.simulation.auto_simulation import AutoCell, simulate
 from privatile.simulation.populations import FAMILIES, Population, population
 
 SPREADS = 8.0
@@ -40,7 +40,7 @@ def parse_population(text: str) -> Population:
 def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict[str, Any]:
     """Coverage and mean half-width of `runs` simulated runs of a plan."""
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
-    cell = TunedCell(
+    cell = AutoCell(
         (law,) * len(plan.clients),
         tuple(client.truth_rate for client in plan.clients),
         tuple(client.records for client in plan.clients),
