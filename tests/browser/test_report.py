@@ -124,12 +124,12 @@ def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path
 
 def made_page(kind: str, folder: Path) -> Path:
     from privatile.paper.page import write_paper_page
-    from privatile.report.experiment_page import write_study_page
+    from privatile.report.experiment_page import write_experiment_page
     from tests.report.test_study_pages import made_store, paper_folder
 
     target = folder / "page.html"
     if kind == "study":
-        return write_study_page(made_store(folder / "study.db", coverage=0.9, rows=3), target)
+        return write_experiment_page(made_store(folder / "study.db", coverage=0.9, rows=3), target)
     if kind == "paper":
         return write_paper_page(paper_folder(folder / "paper", shift=0.2), target)
     levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
@@ -184,12 +184,12 @@ def test_pages_of_studies_pass_too(
     watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, kind: str
 ) -> None:
     from privatile.paper.page import write_paper_page
-    from privatile.report.experiment_page import write_study_page
+    from privatile.report.experiment_page import write_experiment_page
     from tests.report.test_study_pages import made_store, paper_folder
 
     target = tmp_path / "page.html"
     if kind == "study":
-        write_study_page(made_store(tmp_path / "study.db", coverage=0.9), target)
+        write_experiment_page(made_store(tmp_path / "study.db", coverage=0.9), target)
     else:
         write_paper_page(paper_folder(tmp_path / "paper", shift=0.2), target)
     for scheme in ("light", "dark"):

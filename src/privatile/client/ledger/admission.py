@@ -1,7 +1,8 @@
 """Admission: which columns a new run may not ask, by what the ledger knows of their records.
 
 - People are known by one column: by another everybody would look new.
-- The same content under another name, or the same column split among other clients (`overlapping_datasets`): its records have answered.
+- The same content under another name, or the same column split among other clients (`overlapping_datasets`): its records
+  have answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
 - More than `max_epsilon` allows for life.
 
