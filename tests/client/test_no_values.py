@@ -27,7 +27,7 @@ def hook(event, arguments):
         print(event, [repr(each) for each in arguments], file=trace)
 sys.addaudithook(hook)
 from pathlib import Path
-from privatile.client.ledger.spending_rules import Terms
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.people import PersonKey

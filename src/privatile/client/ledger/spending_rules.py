@@ -1,4 +1,4 @@
-"""Terms: what the holder of the data allows, and what the ledger needs to know of a column to hold a run to them."""
+"""Spending rules: what the holder of the data allows, and what the ledger needs to know of a column to hold a run to them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Content(Protocol):
 class SpendingRules:
     """What the holder of the data allows beyond the rule "once".
 
-    >>> Terms(max_epsilon=-1)
+    >>> SpendingRules(max_epsilon=-1)
     Traceback (most recent call last):
     ...
     privatile.errors.InputError: max_epsilon must be a positive number; got -1. Leave it out for no limit.

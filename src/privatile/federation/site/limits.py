@@ -23,7 +23,7 @@ from privatile.federation.wire.keys import same_fingerprint
 class SiteLimits:
     """A site's limits.
 
-    >>> Policy(max_epsilon=1.0).min_cohort
+    >>> SiteLimits(max_epsilon=1.0).min_cohort
     1
     """
 

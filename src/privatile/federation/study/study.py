@@ -47,12 +47,12 @@ class ClientAgreement:
 class FederationStudy:
     """A validated study. `digest` is what client and coordinator mean by "the same study".
 
-    >>> north, south = Terms(1.0, 0.5, 1000), Terms(1.0, 0.5, 1000)
-    >>> study = Study("0123456789ab", "Median salary", "An institute", "salary", (0.5,), (1e3, 1e6), 200,
+    >>> north, south = ClientAgreement(1.0, 0.5, 1000), ClientAgreement(1.0, 0.5, 1000)
+    >>> study = FederationStudy("0123456789ab", "Median salary", "An institute", "salary", (0.5,), (1e3, 1e6), 200,
     ...               clients={"north": north, "south": south})
     >>> study.levels, study.quorum, len(study.digest)
     ((0.5,), 2, 64)
-    >>> Study.from_dict(study.to_dict()) == study
+    >>> FederationStudy.from_dict(study.to_dict()) == study
     True
     """
 
