@@ -27,15 +27,15 @@ def calls(path: Path, name: str) -> list[ast.Call]:
 
 
 def test_seeded_coins_are_made_in_one_place_and_only_for_a_generator_handed_in() -> None:
-    # The laboratory simulates and has no real people; everywhere else there is one call.
+    # The simulation package simulates and has no real people; everywhere else there is one call.
     made = {
         path.relative_to(SOURCE).as_posix(): found
         for path in SOURCE.rglob("*.py")
-        if "study" not in path.parts and (found := calls(path, "SeededCoins"))
+        if "simulation" not in path.parts and (found := calls(path, "SeededCoins"))
     }
-    assert list(made) == ["api.py"]
-    assert len(made["api.py"]) == 1
-    assert ast.unparse(made["api.py"][0]) == "SeededCoins(rng)"
+    assert list(made) == ["api/estimate.py"]
+    assert len(made["api/estimate.py"]) == 1
+    assert ast.unparse(made["api/estimate.py"][0]) == "SeededCoins(rng)"
 
 
 def test_the_command_line_hands_no_generator_in() -> None:
@@ -68,12 +68,12 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
                 }
                 mentions.setdefault(path.relative_to(SOURCE).as_posix(), set()).update(found)
     assert mentions == {
-        "api.py": {"XDG_STATE_HOME", "XDG_CONFIG_HOME"},
-        "client/spill.py": {"TMPDIR"},
+        "api/estimate.py": {"XDG_STATE_HOME", "XDG_CONFIG_HOME"},
+        "client/order/spill.py": {"TMPDIR"},
         "dashboard/__main__.py": set(),
         "dashboard/serving.py": set(),
-        "federation/audit.py": {"PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR"},
-        "federation/broker.py": {"PATH"},
+        "federation/audit/audit.py": {"PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR"},
+        "federation/setup/broker.py": {"PATH"},
     }
 
 
