@@ -31,7 +31,7 @@ from nats.js.api import DeliverPolicy
 from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
-from privatile.federation.setup.site_folder import enroll, find_site
+from privatile.federation.site.folder import enroll, find_site
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected

@@ -33,7 +33,7 @@ from privatile.federation.run.running import JoinOptions, prepare_client
 from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.setup.directory import Directory, Roster, initialize, new_identity
 from privatile.federation.setup.invitation import read_invitation
-from privatile.federation.setup.site_folder import Site, enroll
+from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import messages as wire

@@ -22,7 +22,7 @@ from privatile.federation.run.running import JoinOptions, OpenRun, open_run, pre
 from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
-from privatile.federation.setup.site_folder import Site, enroll
+from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.connection import Backoff

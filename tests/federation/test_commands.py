@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
-from privatile.federation.run.ops import Metrics, ops_page
+from privatile.federation.monitoring import Metrics, ops_page
 from privatile.federation.run.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
 from privatile.federation.run.status import Status
 from privatile.federation.setup.broker import free_port, running_broker

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.coordinator.derive import derive
 from privatile.federation.record.release import release, verify_record
+from privatile.federation.run.derive import derive
 from privatile.federation.run.status import abort_run, read_status
 from privatile.federation.setup.directory import Directory, admit, check
 from privatile.federation.setup.invitation import read_enrolment

@@ -13,16 +13,16 @@ from privatile.errors import BrokerError, InputError
 from privatile.federation.setup.broker import check_configuration, client_permissions, find_binary
 from privatile.federation.setup.certificates import (
     broken_validity,
-    client_context,
     issue_broker,
     make_authority,
     read_certificate,
 )
 from privatile.federation.setup.directory import add_client, admit, check, initialize, renew, revoke
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
-from privatile.federation.setup.site_folder import enroll
+from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import SiteLimits, load_policy
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
+from privatile.federation.wire.tls import client_context
 from tests.federation.kit import Federation, make_study
 
 

@@ -16,8 +16,8 @@ import click
 def enroll(invitation: Path, site: Path | None, new_key: bool) -> None:
     """Make this site's key and policy, and the enrolment file to send back. The key never leaves this machine."""
     from privatile.federation.setup.invitation import read_invitation
-    from privatile.federation.setup.site_folder import default_folder
-    from privatile.federation.setup.site_folder import enroll as make
+    from privatile.federation.site.folder import default_folder
+    from privatile.federation.site.folder import enroll as make
 
     invited = read_invitation(invitation)
     for label, text in invited.rows():

@@ -278,7 +278,7 @@ def derive(
 
     Keys and admissions of the others stay. The estimand is another: the mixture of the clients that are left.
     """
-    from privatile.federation.coordinator.derive import derive as make
+    from privatile.federation.run.derive import derive as make
     from privatile.federation.setup.directory import Directory
 
     old = Directory(folder)

@@ -49,10 +49,10 @@ def join(
 
     Each record answers once; the ledger in the site's folder sees to that. The policy file there has the last word.
     """
-    from privatile.federation.run.ops import start_logging
+    from privatile.federation.monitoring import start_logging
     from privatile.federation.run.running import JoinOptions, join_run, unit_text
     from privatile.federation.setup.invitation import read_invitation
-    from privatile.federation.setup.site_folder import find_site
+    from privatile.federation.site.folder import find_site
 
     invited = read_invitation(invitation)
     place = find_site(invitation, invited, site)

@@ -33,7 +33,7 @@ def serve(
     dashboard_tls: tuple[Path, Path] | None,
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
-    from privatile.federation.run.ops import start_logging
+    from privatile.federation.monitoring import start_logging
     from privatile.federation.run.running import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
 

@@ -22,7 +22,7 @@ def verify(
     from privatile.federation.record.release import VerificationFailed, read_record, verify_record, write_record
     from privatile.federation.record.release import countersign as add_signature
     from privatile.federation.setup.invitation import read_invitation
-    from privatile.federation.setup.site_folder import find_site
+    from privatile.federation.site.folder import find_site
 
     content = read_record(record)
     checked = verify_record(content, transcript)

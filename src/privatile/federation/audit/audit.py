@@ -30,7 +30,7 @@ from privatile.federation.audit.binomial import clopper_pearson, reports_needed
 from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity, replace_file
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
-from privatile.federation.setup.site_folder import enroll
+from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import policy_toml
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import messages as wire

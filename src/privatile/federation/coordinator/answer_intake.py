@@ -15,7 +15,7 @@ from contextlib import suppress
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.coordinator.collection import MOST_OFFENCES, Collection, impossible_share
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.run.ops import Metrics
+from privatile.federation.monitoring import Metrics
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire.messages import Hello, Link, Welcome

@@ -23,7 +23,7 @@ from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.coordinator.collection import Collection
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.run.ops import Metrics
+from privatile.federation.monitoring import Metrics
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire import subjects

@@ -19,12 +19,12 @@ from privatile.errors import InputError, LedgerError, SiteRefusal, StoreError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.run.ops import Metrics, ops_page
+from privatile.federation.monitoring import Metrics, ops_page
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.certificates import broken_validity, read_certificate
 from privatile.federation.setup.directory import Directory, unwritable
 from privatile.federation.setup.invitation import Invitation
-from privatile.federation.setup.site_folder import Site
+from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import load_policy
 from privatile.federation.site.responder import open_desk
 from privatile.federation.site.service import HEARTBEAT, ClientService

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
-from privatile.federation.run.ops import Metrics
+from privatile.federation.monitoring import Metrics
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.wire import messages as wire

@@ -13,9 +13,9 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from privatile.errors import BrokerError, require
-from privatile.federation.setup.certificates import client_context, explain_tls
 from privatile.federation.wire import subjects
 from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.tls import client_context, explain_tls
 
 require("nats", "federation")
 
