@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
-EXTRAS := tables,study,dask,report,dashboard,federation,broker,docs,test
+EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test checks demo browser screenshots site constraints lint types contract unit unit-services unit-core flower format clean
 

@@ -133,12 +133,12 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("plan", "--records", 1000, "--epsilon", 1, "--population", "banana"), "takes one of"),
     (("plan", "--client", "a=1000,1", "--client", "a=1000,1"), "more than once"),
     (("plan", "--client", "a=1000,1,nan"), "NAME=RECORDS,EPSILON"),
-    (("study", "run", "gone.toml", "--store", "s.db"), "gone.toml"),
-    (("study", "run", "tiny.toml", "--store", "run.db"), "not the store of a study"),
-    (("study", "run", "tiny.toml", "--store", "gone/s.db"), "cannot be written"),
-    (("study", "run", "tiny.toml", "--store", "s.db", "--out", "rows.txt"), "must end in .csv"),
-    (("study", "show", "run.db"), "not the store of a study"),
-    (("study", "show", "gone.db"), "there is no store"),
+    (("simulate", "run", "gone.toml", "--store", "s.db"), "gone.toml"),
+    (("simulate", "run", "tiny.toml", "--store", "run.db"), "not the store of an experiment"),
+    (("simulate", "run", "tiny.toml", "--store", "gone/s.db"), "cannot be written"),
+    (("simulate", "run", "tiny.toml", "--store", "s.db", "--out", "rows.txt"), "must end in .csv"),
+    (("simulate", "show", "run.db"), "not the store of an experiment"),
+    (("simulate", "show", "gone.db"), "there is no store"),
     (("paper", "salary", "--data", "gone.csv"), "gone.csv cannot be read"),
     (("completion", "tcsh"), "is not one of"),
     (("verify", "data.csv"), "release record"),
@@ -190,14 +190,14 @@ def test_a_finished_run_is_one_file_and_stays_one_when_it_is_read(here: Path) ->
 
 
 def test_a_damaged_store_and_a_scheduler_that_is_not_there(here: Path) -> None:
-    assert run("study", "run", "tiny.toml", "--store", "s.db", "--quiet").exit_code == 0
+    assert run("simulate", "run", "tiny.toml", "--store", "s.db", "--quiet").exit_code == 0
     change(Path("s.db"), "UPDATE result SET summary = '{'")
-    for arguments in (("study", "show", "s.db"), ("report", "s.db", "-o", "page.html")):
+    for arguments in (("simulate", "show", "s.db"), ("report", "s.db", "-o", "page.html")):
         done = run(*arguments)
         assert done.exit_code == 2
         assert "s.db is damaged. Restore" in done.stderr
     pytest.importorskip("distributed")
-    done = run("study", "run", "tiny.toml", "--store", "new.db", "--workers", "dask", "--scheduler", "nowhere")
+    done = run("simulate", "run", "tiny.toml", "--store", "new.db", "--workers", "dask", "--scheduler", "nowhere")
     assert done.exit_code == 2
     assert "no Dask scheduler answers at 'nowhere'" in done.stderr
 

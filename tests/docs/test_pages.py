@@ -180,7 +180,7 @@ def test_what_is_not_run_names_what_there_is() -> None:
         "make",
         "pip install",
         "pip install privatile",
-        "pip install 'privatile[study]'",
+        "pip install 'privatile[simulation]'",
         "pip install '.[plots]'",
         "pip install ./elsewhere",
         "apt-get install x",
@@ -192,7 +192,7 @@ def test_a_stale_line_is_found(line: str) -> None:
         assert stale_spans(f"Say `{span}` now.")
 
 
-@pytest.mark.parametrize("line", ["pip install .", "pip install -e .", "pip install '.[report,study]'  # both"])
+@pytest.mark.parametrize("line", ["pip install .", "pip install -e .", "pip install '.[report,simulation]'  # both"])
 def test_a_line_that_works_from_a_clone_is_not_stale(line: str) -> None:
     assert not stale_setup(line)
 

@@ -1,4 +1,4 @@
-"""The paper's cells, its printed values beside ours, the salary table, and the small studies."""
+"""The paper's cells, its printed values beside ours, the salary table, and the small experiments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from privatile.errors import DataError, InputError
-from privatile.paper import extra_studies as beyond
+from privatile.paper import beyond_tables as beyond
 from privatile.paper import salary
 from privatile.paper.reproduce import reproduce
 from privatile.paper.tables import (
@@ -29,7 +29,7 @@ from privatile.paper.tables import (
 from privatile.paper.trajectories import running_normalizers, trajectory
 from privatile.simulation.engine import run_cell, summarize
 
-STUDIES = {table: paper_experiment(table) for table in TABLES}
+EXPERIMENTS = {table: paper_experiment(table) for table in TABLES}
 SALARIES = Path(__file__).resolve().parents[3] / "shared" / "data" / "gov_census_2018.csv.gz"
 needs_salaries = pytest.mark.skipif(
     not SALARIES.exists(), reason=f"no salary table beside the checkout: {SALARIES.name}"
@@ -37,19 +37,19 @@ needs_salaries = pytest.mark.skipif(
 
 
 def entry(table: str, *labels: str) -> Any:
-    return next(e.cell for e in STUDIES[table].entries if tuple(value for _, value in e.labels) == labels)
+    return next(e.cell for e in EXPERIMENTS[table].entries if tuple(value for _, value in e.labels) == labels)
 
 
 def test_all_336_cells_have_a_printed_value_and_the_other_way_round() -> None:
     keys = [
         (table, *(dict(e.labels)[name] for name in ("population", kind, "level", "truth_rate", "method")))
-        for table, study in STUDIES.items()
+        for table, experiment in EXPERIMENTS.items()
         for kind in (("records",) if table in ("table1", "table2") else ("rounds",))
-        for e in study.entries
+        for e in experiment.entries
     ]
     assert len(keys) == len(set(keys)) == 336
     assert set(keys) == set(published_tables())
-    assert sum(study.updates for study in STUDIES.values()) == 117_170_130_000
+    assert sum(experiment.updates for experiment in EXPERIMENTS.values()) == 117_170_130_000
 
 
 def test_cells_are_those_of_the_paper() -> None:
@@ -256,8 +256,8 @@ def test_three_normalisers_cover() -> None:
 
 @pytest.mark.statistical
 def test_divide_and_conquer_does_not_converge_when_clients_differ() -> None:
-    study = beyond.divide_experiment()
-    cells = {tuple(value for _, value in e.labels): e.cell for e in study.entries}
+    experiment = beyond.divide_experiment()
+    cells = {tuple(value for _, value in e.labels): e.cell for e in experiment.entries}
     small, large = (
         summarize(cells[("Hete L", "0.8", "0.9", "DC", n)], run_cell(cells[("Hete L", "0.8", "0.9", "DC", n)], 128, 1))
         for n in ("10000", "50000")

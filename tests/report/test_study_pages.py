@@ -82,7 +82,7 @@ def test_a_study_is_judged_at_its_own_level(tmp_path: Path) -> None:
         page = (tmp_path / f"{level}.html").read_text(encoding="utf-8")
         assert page.count('class="worry">too low') == low
         assert f"median coverage of {level:.0%} intervals" in page
-    said = CliRunner().invoke(main, ["study", "show", str(tmp_path / "0.9.db")])
+    said = CliRunner().invoke(main, ["simulate", "show", str(tmp_path / "0.9.db")])
     assert "90% intervals" in said.output
     done = CliRunner().invoke(main, ["report", str(tmp_path / "0.9.db"), "--confidence-level", "0.95"])
     assert done.exit_code == 2
@@ -97,7 +97,7 @@ def test_an_older_store_says_that_its_level_was_assumed(tmp_path: Path) -> None:
         page = (tmp_path / "old.html").read_text(encoding="utf-8")
         assert page.count('class="worry">too low') == low
         assert word in page
-    assert CliRunner().invoke(main, ["study", "show", str(path)]).exit_code == 0
+    assert CliRunner().invoke(main, ["simulate", "show", str(path)]).exit_code == 0
 
 
 @pytest.mark.parametrize("rows", [1, 3])

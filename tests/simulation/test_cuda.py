@@ -300,32 +300,32 @@ records = [200]
 """
 
 
-def test_a_study_on_a_device_stores_what_the_cpu_stores(tmp_path: Path, host: Launch) -> None:
+def test_an_experiment_on_a_device_stores_what_the_cpu_stores(tmp_path: Path, host: Launch) -> None:
     (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
-    study = read_experiment(tmp_path / "design.toml")
+    experiment = read_experiment(tmp_path / "design.toml")
     device = cast(Device, SimpleNamespace(launch=host))
     with (
-        ExperimentStore.open_for(tmp_path / "cpu.db", study) as cpu,
-        ExperimentStore.open_for(tmp_path / "gpu.db", study) as gpu,
+        ExperimentStore.open_for(tmp_path / "cpu.db", experiment) as cpu,
+        ExperimentStore.open_for(tmp_path / "gpu.db", experiment) as gpu,
     ):
-        assert run_experiment(study, cpu) == 2
-        assert run_experiment(study, gpu, device=device) == 2
-        assert run_experiment(study, gpu, device=device) == 0
+        assert run_experiment(experiment, cpu) == 2
+        assert run_experiment(experiment, gpu, device=device) == 2
+        assert run_experiment(experiment, gpu, device=device) == 0
         for one, other in zip(cpu.rows(), gpu.rows(), strict=True):
             assert one.keys() == other.keys()
             names = [name for name in one if name != "seconds"]
             assert [repr(one[name]) for name in names] == [repr(other[name]) for name in names]
         with pytest.raises(InputError, match="takes the place of workers"):
-            run_experiment(study, gpu, device=device, workers="dask")
+            run_experiment(experiment, gpu, device=device, workers="dask")
 
 
-@pytest.mark.parametrize("command", ["study", "paper"])
+@pytest.mark.parametrize("command", ["simulate", "paper"])
 def test_the_command_names_the_cure(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
     store = tmp_path / "out.db"
     arguments = {
-        "study": ["study", "run", str(tmp_path / "design.toml"), "--store", str(store), "--device", "cuda"],
+        "simulate": ["simulate", "run", str(tmp_path / "design.toml"), "--store", str(store), "--device", "cuda"],
         "paper": ["paper", "tables", "--out", str(tmp_path / "paper"), "--device", "cuda"],
     }[command]
     with pytest.raises(SystemExit) as ended:

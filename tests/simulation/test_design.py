@@ -12,7 +12,7 @@ from privatile.simulation.experiment import parse_experiment, read_experiment
 from privatile.simulation.populations import Cauchy, Normal, Uniform
 
 GOOD = """\
-title = "A small study"
+title = "A small experiment"
 clients = 4
 replications = 50
 seed = 3
@@ -56,10 +56,15 @@ rounds = [4]
 
 
 def test_a_design_becomes_cells_in_order() -> None:
-    study = parse_experiment(GOOD)
-    assert (study.title, study.replications, study.seed, study.protocol) == ("A small study", 50, 3, "independent")
-    assert len(study.entries) == 3 * 2 * 3 * 2 * 2 + 2
-    first, last = study.entries[0], study.entries[-1]
+    experiment = parse_experiment(GOOD)
+    assert (experiment.title, experiment.replications, experiment.seed, experiment.protocol) == (
+        "A small experiment",
+        50,
+        3,
+        "independent",
+    )
+    assert len(experiment.entries) == 3 * 2 * 3 * 2 * 2 + 2
+    first, last = experiment.entries[0], experiment.entries[-1]
     assert dict(first.labels) == {
         "population": "same", "level": "0.5", "truth_rate": "0.25", "method": "C5", "records": "100",
     }  # fmt: skip
@@ -68,26 +73,26 @@ def test_a_design_becomes_cells_in_order() -> None:
     assert first.cell.records == (100,) * 4
     assert first.cell.weights == (0.25,) * 4
     assert last.cell.lengths.tolist() == [[1, 2, 3, 4]]
-    rules = {entry.cell.design.rule for entry in study.entries}
+    rules = {entry.cell.design.rule for entry in experiment.entries}
     assert rules == {Constant(5), Logarithmic(), Power(0.3), Listed((1, 2, 3, 4))}
-    by_name = {dict(entry.labels)["population"]: entry.cell.populations for entry in study.entries}
+    by_name = {dict(entry.labels)["population"]: entry.cell.populations for entry in experiment.entries}
     assert by_name["moved"] == (Normal(0.0), Normal(1.0), Normal(2.0), Normal(3.0))
     assert by_name["mixed"] == (Uniform(-1.0, 1.0), Uniform(-1.0, 1.0), Normal(), Cauchy())
-    low = next(entry.cell for entry in study.entries if dict(entry.labels)["level"] == "low")
+    low = next(entry.cell for entry in experiment.entries if dict(entry.labels)["level"] == "low")
     assert low.levels == pytest.approx((0.3, 0.4, 0.5, 0.6))
-    one = next(entry.cell for entry in study.entries if dict(entry.labels)["truth_rate"] == "one")
+    one = next(entry.cell for entry in experiment.entries if dict(entry.labels)["truth_rate"] == "one")
     assert one.truth_rates == pytest.approx((0.46211716,) * 4)
 
 
 def test_keys_name_settings_and_not_places() -> None:
-    study = parse_experiment(GOOD)
-    keys = [entry.cell.key for entry in study.entries]
+    experiment = parse_experiment(GOOD)
+    keys = [entry.cell.key for entry in experiment.entries]
     assert len(set(keys)) == len(keys)
     other = parse_experiment(
         GOOD.replace('level = [0.5, "low"]', 'level = ["low", 0.5]').replace("seed = 3", "seed = 4")
     )
     assert set(keys) == {entry.cell.key for entry in other.entries}
-    assert study.digest != other.digest
+    assert experiment.digest != other.digest
 
 
 def test_protocols_differ_in_data_steps_and_critical_values() -> None:

@@ -39,7 +39,7 @@ truth_rate = [0.5]
 method = ["C1", "C5", "cohort"]
 records = [200]
 """
-STUDY = parse_experiment(DESIGN)
+EXPERIMENT = parse_experiment(DESIGN)
 
 
 def plain_rows(store: ExperimentStore) -> list[dict[str, Any]]:
@@ -48,14 +48,14 @@ def plain_rows(store: ExperimentStore) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    with ExperimentStore.open_for(tmp_path_factory.mktemp("one") / "one.db", STUDY) as store:
-        assert run_experiment(STUDY, store, threads=1) == len(STUDY.entries)
+    with ExperimentStore.open_for(tmp_path_factory.mktemp("one") / "one.db", EXPERIMENT) as store:
+        assert run_experiment(EXPERIMENT, store, threads=1) == len(EXPERIMENT.entries)
         return plain_rows(store)
 
 
 def test_two_threads_give_the_same_numbers(expected: list[dict[str, Any]], tmp_path: Path) -> None:
-    with ExperimentStore.open_for(tmp_path / "two.db", STUDY) as store:
-        run_experiment(STUDY, store, threads=2)
+    with ExperimentStore.open_for(tmp_path / "two.db", EXPERIMENT) as store:
+        run_experiment(EXPERIMENT, store, threads=2)
         assert plain_rows(store) == expected
 
 
@@ -63,17 +63,17 @@ def test_two_threads_give_the_same_numbers(expected: list[dict[str, Any]], tmp_p
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("workers", ["dask", "loky", "threading"])
 def test_other_workers_give_the_same_numbers(workers: str, expected: list[dict[str, Any]], tmp_path: Path) -> None:
-    with ExperimentStore.open_for(tmp_path / f"{workers}.db", STUDY) as store:
-        run_experiment(STUDY, store, workers=workers, threads=2)
+    with ExperimentStore.open_for(tmp_path / f"{workers}.db", EXPERIMENT) as store:
+        run_experiment(EXPERIMENT, store, workers=workers, threads=2)
         assert plain_rows(store) == expected
 
 
 def test_unknown_workers_are_refused(tmp_path: Path) -> None:
-    with ExperimentStore.open_for(tmp_path / "x.db", STUDY) as store:
+    with ExperimentStore.open_for(tmp_path / "x.db", EXPERIMENT) as store:
         with pytest.raises(InputError, match="registered joblib backend"):
-            run_experiment(STUDY, store, workers="carrier-pigeons")
+            run_experiment(EXPERIMENT, store, workers="carrier-pigeons")
         with pytest.raises(InputError, match="--scheduler goes with --workers dask"):
-            run_experiment(STUDY, store, workers="loky", address="tcp://127.0.0.1:1")
+            run_experiment(EXPERIMENT, store, workers="loky", address="tcp://127.0.0.1:1")
         assert store.rows() == []
 
 
@@ -90,17 +90,17 @@ def test_an_interrupted_study_goes_on_without_repeating(
 
     monkeypatch.setattr(runner, "evaluate", counted)
     progress: list[tuple[int, int]] = []
-    with ExperimentStore.open_for(tmp_path / "stop.db", STUDY) as store, pytest.raises(KeyboardInterrupt):
-        run_experiment(STUDY, store)
-    with ExperimentStore.open_for(tmp_path / "stop.db", STUDY) as store:
+    with ExperimentStore.open_for(tmp_path / "stop.db", EXPERIMENT) as store, pytest.raises(KeyboardInterrupt):
+        run_experiment(EXPERIMENT, store)
+    with ExperimentStore.open_for(tmp_path / "stop.db", EXPERIMENT) as store:
         assert store.finished() == {0, 1, 2, 3, 4}
-        ran = run_experiment(STUDY, store, progress=lambda done, total: progress.append((done, total)))
+        ran = run_experiment(EXPERIMENT, store, progress=lambda done, total: progress.append((done, total)))
         assert plain_rows(store) == expected
-    assert ran == len(STUDY.entries) - 5
+    assert ran == len(EXPERIMENT.entries) - 5
     # The sixth began twice, all others once.
-    assert len(evaluated) == len(STUDY.entries) + 1
+    assert len(evaluated) == len(EXPERIMENT.entries) + 1
     assert progress[0][0] == 5 * 140 * 600
-    assert progress[-1] == (STUDY.updates, STUDY.updates)
+    assert progress[-1] == (EXPERIMENT.updates, EXPERIMENT.updates)
 
 
 SLOW = DESIGN.replace("records = [200]", "records = [20000]").replace("replications = 140", "replications = 512")
@@ -110,7 +110,7 @@ SLOW = DESIGN.replace("records = [200]", "records = [20000]").replace("replicati
 def test_a_killed_run_resumes(tmp_path: Path) -> None:
     design, store = tmp_path / "slow.toml", tmp_path / "slow.db"
     design.write_text(SLOW)
-    command = [sys.executable, "-m", "privatile", "study", "run", str(design), "--store", str(store), "--quiet"]
+    command = [sys.executable, "-m", "privatile", "simulate", "run", str(design), "--store", str(store), "--quiet"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
@@ -144,8 +144,8 @@ def stamps(store: Path) -> dict[int, float]:
 
 def test_the_store_of_another_design_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
-    ExperimentStore.open_for(path, STUDY).close()
-    ExperimentStore.open_for(path, STUDY).close()
+    ExperimentStore.open_for(path, EXPERIMENT).close()
+    ExperimentStore.open_for(path, EXPERIMENT).close()
     for other in (DESIGN.replace("seed = 3", "seed = 4"), DESIGN.replace("140", "141"), DESIGN.replace("0.8", "0.7")):
         with pytest.raises(StoreError, match="belongs to another design"):
             ExperimentStore.open_for(path, parse_experiment(other))
@@ -162,15 +162,15 @@ def test_a_store_knows_its_confidence_level(tmp_path: Path) -> None:
 
 def test_an_older_store_learns_its_level_from_its_design(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    study = parse_experiment("confidence_level = 0.9\n" + DESIGN)
-    ExperimentStore.open_for(path, study).close()
+    experiment = parse_experiment("confidence_level = 0.9\n" + DESIGN)
+    ExperimentStore.open_for(path, experiment).close()
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE study DROP COLUMN confidence_level")
         connection.execute("UPDATE study SET format = 1")
     with ExperimentStore.open_existing(path) as store:
         assert store.confidence_level is None
         assert (store.level(), store.level(0.8)) == (0.95, 0.8)
-    with ExperimentStore.open_for(path, study) as store:
+    with ExperimentStore.open_for(path, experiment) as store:
         assert store.level() == 0.9
     with ExperimentStore.open_existing(path) as store:
         assert store.level() == 0.9
@@ -179,14 +179,14 @@ def test_an_older_store_learns_its_level_from_its_design(tmp_path: Path) -> None
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     path.write_text("these are my notes, do not touch them, they are long enough to be no database\n" * 20)
-    with pytest.raises(StoreError, match="not the store of a study"):
-        ExperimentStore.open_for(path, STUDY)
+    with pytest.raises(StoreError, match="not the store of an experiment"):
+        ExperimentStore.open_for(path, EXPERIMENT)
     assert path.read_text().startswith("these are my notes")
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE mine (x)")
-    with pytest.raises(StoreError, match="is not the store of a study"):
-        ExperimentStore.open_for(other, STUDY)
+    with pytest.raises(StoreError, match="is not the store of an experiment"):
+        ExperimentStore.open_for(other, EXPERIMENT)
     with pytest.raises(StoreError, match="there is no store"):
         ExperimentStore.open_existing(tmp_path / "missing.db")
 
@@ -195,9 +195,9 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match="cannot be written"):
-        ExperimentStore.open_for(tmp_path / "x.db", STUDY)
+        ExperimentStore.open_for(tmp_path / "x.db", EXPERIMENT)
 
 
 def test_a_store_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
-        ExperimentStore.open_for(tmp_path / "no" / "such" / "folder.db", STUDY)
+        ExperimentStore.open_for(tmp_path / "no" / "such" / "folder.db", EXPERIMENT)

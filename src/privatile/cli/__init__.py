@@ -19,7 +19,7 @@ COMMANDS = {
     "plan": ("privatile.cli.plan", "How narrow an interval would be, and what it takes."),
     "compare": ("privatile.cli.compare", "The difference of two quantiles of different people."),
     "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
-    "study": ("privatile.cli.study", "Monte Carlo studies from a design."),
+    "simulate": ("privatile.cli.simulate", "Monte Carlo experiments from a design."),
     "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
     "federation": ("privatile.cli.federation", "Set up a federation, admit clients, look after a run."),
     "enroll": ("privatile.cli.enroll", "Make a client's key on its own machine."),
@@ -33,6 +33,9 @@ COMMANDS = {
 }
 """Command -> (module with a click command of the same name, one line for --help)."""
 
+OLDER_NAMES = {"study": "simulate"}
+"""Names that still work but are not listed."""
+
 
 class LazyGroup(click.Group):
     """Knows its commands by name and help line; imports one only when it is called."""
@@ -43,6 +46,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the command's module."""
+        name = OLDER_NAMES.get(name, name)
         if name not in COMMANDS:
             return None
         command = getattr(importlib.import_module(COMMANDS[name][0]), name.replace("-", "_"))

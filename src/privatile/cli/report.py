@@ -34,8 +34,8 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...], confiden
     """A page about a run: the answer, the way there, who answered, what it cost, what to beware of.
 
     RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
-    network; it prints well, and holds its own data as JSON. The store of a study (`privatile study run`) and the
-    folder of `privatile paper` get a page of their own kind.
+    network; it prints well, and holds its own data as JSON. The store of an experiment (`privatile simulate run`)
+    and the folder of `privatile paper` get a page of their own kind.
 
     \b
     privatile report run.db -o report.html

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.paper import extra_studies as beyond
+from privatile.paper import beyond_tables as beyond
 from privatile.paper.figures import figure1, figure2
 from privatile.paper.salary import read_salaries, salary_latex, salary_markdown, salary_table, start_table
 from privatile.paper.tables import TABLES, Comparison, compare, latex, markdown, paper_experiment, verdict
@@ -72,21 +72,24 @@ def _tables(
     progress: Progress,
     say: Say,
 ) -> list[Path]:
-    studies = {name: paper_experiment(name, protocol, replications) for name in names}
-    total, before = sum(study.updates for study in studies.values()), 0
+    experiments = {name: paper_experiment(name, protocol, replications) for name in names}
+    total, before = sum(experiment.updates for experiment in experiments.values()), 0
     files: list[Path] = []
     cells: list[Comparison] = []
     # All stores are opened before any work: one that cannot be used stops the run at once.
-    stores = {name: ExperimentStore.open_for(out / f"{name}-{protocol}.db", study) for name, study in studies.items()}
+    stores = {
+        name: ExperimentStore.open_for(out / f"{name}-{protocol}.db", experiment)
+        for name, experiment in experiments.items()
+    }
     try:
-        for name, study in studies.items():
+        for name, experiment in experiments.items():
             shifted = _shifted(progress, before, total)
-            run_experiment(study, stores[name], threads=threads, device=device, progress=shifted)
-            before += study.updates
+            run_experiment(experiment, stores[name], threads=threads, device=device, progress=shifted)
+            before += experiment.updates
             found = compare(name, stores[name].rows())
             cells += found
-            files += _write(out / f"{name}-{protocol}", study, found, protocol)
-            say(f"{study.title}: {len(found)} cells. {verdict(found)}")
+            files += _write(out / f"{name}-{protocol}", experiment, found, protocol)
+            say(f"{experiment.title}: {len(found)} cells. {verdict(found)}")
     finally:
         for store in stores.values():
             store.close()
@@ -97,8 +100,8 @@ def _shifted(progress: Progress, before: int, total: int) -> Progress:
     return lambda done, _: progress(before + done, total)
 
 
-def _write(stem: Path, study: Experiment, found: Sequence[Comparison], protocol: Protocol) -> list[Path]:
-    texts = {".md": markdown(study.title, found, protocol), ".tex": latex(study.title, found, protocol)}
+def _write(stem: Path, experiment: Experiment, found: Sequence[Comparison], protocol: Protocol) -> list[Path]:
+    texts = {".md": markdown(experiment.title, found, protocol), ".tex": latex(experiment.title, found, protocol)}
     return [*_texts(stem, texts), *_csv(stem, [cell.row() for cell in found])]
 
 
@@ -132,9 +135,9 @@ def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
 
 
 def _beyond(out: Path, replications: int, threads: int, device: Device | None) -> list[Path]:
-    study = beyond.divide_experiment(replications)
-    with ExperimentStore.open_for(out / "divide.db", study) as store:
-        run_experiment(study, store, threads=threads, device=device)
+    experiment = beyond.divide_experiment(replications)
+    with ExperimentStore.open_for(out / "divide.db", experiment) as store:
+        run_experiment(experiment, store, threads=threads, device=device)
         divided = [
             {
                 name: row[name]
@@ -144,7 +147,7 @@ def _beyond(out: Path, replications: int, threads: int, device: Device | None) -
         ]
     parts = {
         "normalizers": ("L2, L1 and sup normalisers", beyond.normalizer_experiment(replications, threads=threads)),
-        "divide": (study.title, divided),
+        "divide": (experiment.title, divided),
         "cost": ("What local privacy costs", beyond.cost_experiment(min(replications, 500), threads=threads)),
     }
     files: list[Path] = []

@@ -1,4 +1,4 @@
-"""A cell: one setting of a study, everything that decides its law, as a frozen value.
+"""A cell: one setting of an experiment, everything that decides its law, as a frozen value.
 
 Its `key` names it for good: the same setting gives the same random numbers in any design, in any order.
 """
@@ -182,7 +182,7 @@ class Cell:
         }
 
 
-# Cells of a study differ in few things at a time: what two of them share is worked out once and kept once.
+# Cells of an experiment differ in few things at a time: what two of them share is worked out once and kept once.
 
 
 @lru_cache(maxsize=256)

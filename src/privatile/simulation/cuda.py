@@ -1,6 +1,6 @@
 """Cells on a GPU: the CUDA source compiled at run time, one thread a replication, the same numbers as on the CPU.
 
-Nothing here is needed to run a study; where there is no CuPy or no GPU the message says so.
+Nothing here is needed to run an experiment; where there is no CuPy or no GPU the message says so.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Summary:
 
 def load_kernels() -> Any:
     """The compiled kernels; without numba an error that holds the cure."""
-    require("numba", "study")
+    require("numba", "simulation")
     return importlib.import_module("privatile.simulation.kernels")
 
 

@@ -1,4 +1,4 @@
-"""Studies as data: a TOML design, read into cells, every error named at once.
+"""Experiments as data: a TOML design, read into cells, every error named at once.
 
 A design defines populations, levels, truth rates and methods by name, and grids that cross them:
 
@@ -60,7 +60,7 @@ METHOD_FIELDS = ("method", "lengths", "mode", "warm_up", "burn_in", "step_scale"
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell of a study with the names it goes by."""
+    """One cell of an experiment with the names it goes by."""
 
     labels: tuple[tuple[str, str], ...]
     cell: Cell
@@ -95,7 +95,7 @@ class Experiment:
 
     @property
     def updates(self) -> int:
-        """Records answered in the whole study."""
+        """Records answered in the whole experiment."""
         return self.replications * sum(entry.cell.updates for entry in self.entries)
 
 
@@ -292,7 +292,7 @@ def _method(spec: Any) -> dict[str, Any]:
             raise InputError(f"{name} must be a number; got {value!r}.")
         numbers[name] = float(value)
     design = Design(
-        "study",
+        "experiment",
         _rule(spec.get("lengths", 1)),
         mode=spec.get("mode", "cohort"),
         **numbers,

@@ -1,4 +1,4 @@
-// The Monte Carlo kernels for a GPU: one thread a replication, all cells of a study in one launch.
+// The Monte Carlo kernels for a GPU: one thread a replication, all cells of an experiment in one launch.
 //
 // The arithmetic is that of kernels.py, operation by operation and in the same order: the same generator with the same
 // seeds, the same tables, the same fixed-point places, the same sums. Compiled without contraction of a*b+c (for CUDA

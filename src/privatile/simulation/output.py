@@ -1,4 +1,4 @@
-"""A study's results as files: tidy rows to CSV or Parquet, and numbers as text."""
+"""An experiment's results as files: tidy rows to CSV or Parquet, and numbers as text."""
 
 from __future__ import annotations
 

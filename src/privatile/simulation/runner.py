@@ -1,4 +1,4 @@
-"""Run a study: cells not yet in the store, one after the other or spread over workers, each kept when finished.
+"""Run an experiment: cells not yet in the store, one after the other or spread over workers, each kept when finished.
 
 The numbers are the same wherever a cell runs: its streams are named by seed and cell alone.
 """
@@ -19,7 +19,7 @@ from privatile.simulation.experiment import Entry, Experiment
 from privatile.simulation.store import ExperimentStore
 
 Progress = Callable[[int, int], None]
-"""(updates done so far, updates of the whole study)."""
+"""(updates done so far, updates of the whole experiment)."""
 
 
 MOST_UPDATES = 10**12
@@ -41,7 +41,7 @@ def evaluate(cell: Cell, replications: int, seed: int, threads: int = 1) -> tupl
 
 
 def run_experiment(
-    study: Experiment,
+    experiment: Experiment,
     store: ExperimentStore,
     *,
     workers: str = "threads",
@@ -56,34 +56,39 @@ def run_experiment(
     takes the place of the workers. Interrupted at any moment, the store holds every finished cell.
     """
     done = store.finished()
-    missing = [(place, entry) for place, entry in enumerate(study.entries) if place not in done]
-    total, so_far = study.updates, study.replications * sum(study.entries[place].cell.updates for place in done)
+    missing = [(place, entry) for place, entry in enumerate(experiment.entries) if place not in done]
+    total, so_far = (
+        experiment.updates,
+        experiment.replications * sum(experiment.entries[place].cell.updates for place in done),
+    )
     progress(so_far, total)
 
     def keep(place: int, summary: Summary, seconds: float) -> None:
         nonlocal so_far
-        store.add(place, study.entries[place], summary, seconds)
+        store.add(place, experiment.entries[place], summary, seconds)
         so_far += summary.updates
         progress(so_far, total)
 
     if device is not None:
         if workers != "threads":
             raise InputError(f"a GPU takes the place of workers: leave out --device cuda or --workers {workers}.")
-        for group in _groups(missing, study.replications):
+        for group in _groups(missing, experiment.replications):
             begun = time.perf_counter()
-            outcomes = run_cells([entry.cell for _, entry in group], study.replications, study.seed, device.launch)
+            outcomes = run_cells(
+                [entry.cell for _, entry in group], experiment.replications, experiment.seed, device.launch
+            )
             each = (time.perf_counter() - begun) / len(group)
             for (place, entry), outcome in zip(group, outcomes, strict=True):
                 keep(place, summarize(entry.cell, outcome), each)
     elif workers == "threads":
         for place, entry in missing:
-            keep(place, *evaluate(entry.cell, study.replications, study.seed, threads or cores()))
+            keep(place, *evaluate(entry.cell, experiment.replications, experiment.seed, threads or cores()))
     elif missing:
         # The largest cells first: no worker is left alone with one at the end.
         missing.sort(key=lambda item: -item[1].cell.updates)
         with _backend(workers, address, threads) as joblib:
             jobs = (
-                joblib.delayed(_place_and_evaluate)(place, entry.cell, study.replications, study.seed)
+                joblib.delayed(_place_and_evaluate)(place, entry.cell, experiment.replications, experiment.seed)
                 for place, entry in missing
             )
             for place, summary, seconds in joblib.Parallel(n_jobs=threads or -1, return_as="generator_unordered")(jobs):

@@ -77,7 +77,7 @@ def _flat(population: Population, share: float = 1.0) -> tuple[list[Population],
 
 
 def _kind(part: Population) -> int:
-    kernels = require("privatile.simulation.kernels", "study")
+    kernels = require("privatile.simulation.kernels", "simulation")
     codes = (
         kernels.NORMAL,
         kernels.UNIFORM,

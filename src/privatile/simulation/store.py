@@ -1,4 +1,4 @@
-"""A study's file: which design it belongs to, and the summary of every finished cell.
+"""An experiment's store: which design it belongs to, and the summary of every finished cell.
 
 A cell is written in one transaction when it is finished, so a killed run loses at most the cells in flight, and the
 next run with the same design goes on from there.
@@ -23,6 +23,7 @@ FORMAT = 2
 OLDER_LEVEL = 0.95
 """What a design has when it says nothing, and so what an older file is taken for."""
 FACTS = "title, digest, protocol, replications, seed, cells, created, confidence_level"
+# The table is called study since the first version: the name is part of the file format.
 SCHEMA = """
 CREATE TABLE study (format INTEGER NOT NULL, title TEXT NOT NULL, digest TEXT NOT NULL, protocol TEXT NOT NULL,
                     replications INTEGER NOT NULL, seed INTEGER NOT NULL, cells INTEGER NOT NULL,
@@ -33,11 +34,11 @@ CREATE TABLE result (place INTEGER PRIMARY KEY, labels TEXT NOT NULL, summary TE
 
 
 def _no_store(path: str) -> StoreError:
-    return StoreError(f"{path} is not the store of a study. Give another file for --store.")
+    return StoreError(f"{path} is not the store of an experiment. Give another file for --store.")
 
 
 def _blank_or_study(path: Path) -> bool:
-    """Whether a file is a study's, or one that is being made this moment."""
+    """Whether a file is an experiment's store, or one that is being made this moment."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)) as look:
             tables = {name for (name,) in look.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -66,8 +67,8 @@ class ExperimentStore:
         """Of every cell's interval; none: an older file does not say."""
 
     @classmethod
-    def open_for(cls, path: str | Path, study: Experiment) -> Self:
-        """The store of this study, made when there is none; the store of another design is refused."""
+    def open_for(cls, path: str | Path, experiment: Experiment) -> Self:
+        """The store of this experiment, made when there is none; the store of another design is refused."""
         name = str(path)
         if Path(path).is_file() and not _blank_or_study(Path(path)):
             raise _no_store(name)  # another program's file is left as it is
@@ -79,10 +80,17 @@ class ExperimentStore:
             if not tables:
                 for statement in SCHEMA.split(";"):
                     connection.execute(statement)
-                facts = (study.title, study.digest, study.protocol, study.replications, study.seed, len(study.entries))
+                facts = (
+                    experiment.title,
+                    experiment.digest,
+                    experiment.protocol,
+                    experiment.replications,
+                    experiment.seed,
+                    len(experiment.entries),
+                )
                 connection.execute(
                     "INSERT INTO study VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (FORMAT, *facts, time.time(), study.confidence_level),
+                    (FORMAT, *facts, time.time(), experiment.confidence_level),
                 )
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
@@ -90,14 +98,14 @@ class ExperimentStore:
                 f"the store {name} cannot be written: {error}. Give a file in a folder you may write to."
             ) from None
         store = cls(connection, name)
-        if store.digest != study.digest:
+        if store.digest != experiment.digest:
             store.close()
             raise StoreError(
                 f"the store {name} belongs to another design ({store.title!r}, {store.replications} replications, seed "
                 f"{store.seed}, {store.protocol} protocol). Give another file, or the design it was made with."
             )
         if store.confidence_level is None:
-            store._learn(study.confidence_level)
+            store._learn(experiment.confidence_level)
         return store
 
     def _learn(self, confidence_level: float) -> None:
@@ -113,7 +121,7 @@ class ExperimentStore:
     def open_existing(cls, path: str | Path) -> Self:
         """A store to be read."""
         if not Path(path).is_file():
-            raise StoreError(f"there is no store {path}. `privatile study run DESIGN --store {path}` makes one.")
+            raise StoreError(f"there is no store {path}. `privatile simulate run DESIGN --store {path}` makes one.")
         address = f"{Path(path).resolve().as_uri()}?mode=ro"
         return cls(sqlite3.connect(address, uri=True, timeout=30.0), str(path))
 

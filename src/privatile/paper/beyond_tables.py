@@ -1,4 +1,4 @@
-"""Beyond the paper's tables: three small studies.
+"""Beyond the paper's tables: three small experiments.
 
 1. The L1 and sup normalisers beside L2: coverage and width, from the same trajectories.
 2. Divide and conquer against synchronising, as the records grow: one error falls, the other stays (a design).
@@ -29,7 +29,7 @@ BLOCK = 128
 
 
 def divide_experiment(replications: int | None = None) -> Experiment:
-    """The design of the second study."""
+    """The design of the second experiment."""
     return read_experiment(designs_folder() / "divide.toml", replications=replications)
 
 

@@ -1,4 +1,4 @@
-"""`privatile study` as its user sees it."""
+"""`privatile simulate` as its user sees it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def call(*arguments: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("study")
+    folder = tmp_path_factory.mktemp("experiment")
     (folder / "design.toml").write_text(DESIGN)
-    result = call("study", "run", folder / "design.toml", "--store", folder / "s.db", "--out", folder / "s.csv")
+    result = call("simulate", "run", folder / "design.toml", "--store", folder / "s.db", "--out", folder / "s.csv")
     assert result.exit_code == 0, result.output
     assert "Small: 12 cells finished" in result.output
     return folder / "s.db"
@@ -37,20 +37,20 @@ def test_results_come_as_tidy_rows(store: Path) -> None:
 
 def test_parquet_holds_the_same(store: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    assert call("study", "show", store, "--out", tmp_path / "s.parquet").exit_code == 0
+    assert call("simulate", "show", store, "--out", tmp_path / "s.parquet").exit_code == 0
     table = parquet.read_table(tmp_path / "s.parquet").to_pylist()
     with store.with_name("s.csv").open(newline="") as stream:
         assert [row["mae"] for row in table] == [float(row["mae"]) for row in csv.DictReader(stream)]
 
 
 def test_a_second_run_does_nothing_again(store: Path) -> None:
-    result = call("study", "run", store.with_name("design.toml"), "--store", store)
+    result = call("simulate", "run", store.with_name("design.toml"), "--store", store)
     assert result.exit_code == 0
     assert "12 of 12 cells are in" in result.output
 
 
 def test_show_prints_every_cell(store: Path) -> None:
-    result = call("study", "show", store)
+    result = call("simulate", "show", store)
     assert result.exit_code == 0
     assert "Small (12 of 12 cells, 140 replications, independent data, 95% intervals)" in result.output
     assert result.output.count("cohort") == 4
@@ -62,14 +62,21 @@ def test_errors_end_with_code_2_and_no_work(store: Path, tmp_path: Path) -> None
     bad = tmp_path / "bad.toml"
     bad.write_text(DESIGN.replace("0.5, 0.8", "0.5, 1.8"))
     cases = {
-        "line 15, grid[1].level[2]": ("study", "run", bad, "--store", tmp_path / "new.db"),
-        "belongs to another design": ("study", "run", design, "--store", store, "--replications", "7"),
-        "cannot be written": ("study", "run", design, "--store", tmp_path / "no" / "s.db"),
-        "must end in .csv or .parquet": ("study", "show", store, "--out", tmp_path / "s.xlsx"),
-        "there is no store": ("study", "show", tmp_path / "none.db"),
+        "line 15, grid[1].level[2]": ("simulate", "run", bad, "--store", tmp_path / "new.db"),
+        "belongs to another design": ("simulate", "run", design, "--store", store, "--replications", "7"),
+        "cannot be written": ("simulate", "run", design, "--store", tmp_path / "no" / "s.db"),
+        "must end in .csv or .parquet": ("simulate", "show", store, "--out", tmp_path / "s.xlsx"),
+        "there is no store": ("simulate", "show", tmp_path / "none.db"),
     }
     for text, arguments in cases.items():
         result = call(*arguments)
         assert result.exit_code == 2, text
         assert text in result.output
     assert not (tmp_path / "new.db").exists()
+
+
+def test_the_older_name_still_works_but_is_not_listed(store: Path) -> None:
+    assert call("study", "show", store).output == call("simulate", "show", store).output
+    commands = call("--help").output.split("Commands:")[1]
+    assert "simulate" in commands
+    assert "study" not in commands

@@ -1,4 +1,4 @@
-"""`privatile study`: Monte Carlo studies from a design."""
+"""`privatile simulate`: Monte Carlo experiments from a design."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from privatile.cli.progress import rounds_bar
 
 
 @click.group()
-def study() -> None:
-    """Monte Carlo studies: a TOML design in, operating characteristics out."""
+def simulate() -> None:
+    """Monte Carlo experiments: a TOML design in, operating characteristics out."""
 
 
-@study.command("run")
+@simulate.command("run")
 @click.argument("design", type=click.Path(path_type=Path))
 @click.option("--store", required=True, type=click.Path(path_type=Path), help="SQLite file; finished cells are kept.")
 @click.option("--replications", type=click.IntRange(min=1), help="Instead of the design's number.")
@@ -56,7 +56,7 @@ def run(
         have = len(kept.finished())
         if have and not quiet:
             click.echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
-        with rounds_bar("study", quiet, unit="million updates") as progress:
+        with rounds_bar("experiment", quiet, unit="million updates") as progress:
 
             def show(done: int, total: int) -> None:
                 if progress is not None:
@@ -67,10 +67,10 @@ def run(
             )
         if out is not None:
             write_rows(kept.rows(), out)
-        click.echo(f"{planned.title}: {len(planned.entries)} cells finished. See them: privatile study show {store}")
+        click.echo(f"{planned.title}: {len(planned.entries)} cells finished. See them: privatile simulate show {store}")
 
 
-@study.command("show")
+@simulate.command("show")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows instead, .csv or .parquet.")
 def show(store: Path, out: Path | None) -> None:
