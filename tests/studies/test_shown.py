@@ -1,8 +1,6 @@
 """The laboratory's displayed intervals are those of results: same answers in, same ends out."""
 
 import math
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
@@ -13,16 +11,15 @@ from studies.coverage.rounded import Rounded
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import Client, begin, step
-from privatile.inference.choice import Reading, read
+from privatile.inference.choice import read
 from privatile.inference.inference import Trajectory
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fit_runs
 from privatile.simulation.populations import Normal, Population
 
-SPEC = cast(Reading, SimpleNamespace(target="population", until_width=None, interval="default", normalizer="l2"))
-SELF = cast(
-    Reading, SimpleNamespace(target="population", until_width=None, interval="self-normalized", normalizer="l2")
-)
+SETTINGS = ReportSettings("value", (0.5,))
+SELF_NORMALIZED = ReportSettings("value", (0.5,), interval="self-normalized")
 
 
 def one_run(cell: AutoCell, seed: int) -> tuple[AutoRuns, tuple[float, float], tuple[float, float]]:
@@ -51,8 +48,8 @@ def one_run(cell: AutoCell, seed: int) -> tuple[AutoRuns, tuple[float, float], t
     runs = AutoRuns(asked, came, spread, window, np.zeros_like(asked), np.array([after]), share, tuning, fit)
     return (
         runs,
-        read(SPEC, plan, state, trajectory)[0].interval(0.95),
-        read(SELF, plan, state, trajectory)[0].interval(0.95),
+        read(SETTINGS, plan, state, trajectory)[0].interval(0.95),
+        read(SELF_NORMALIZED, plan, state, trajectory)[0].interval(0.95),
     )
 
 

@@ -116,26 +116,18 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
         scale=scale.name,
         low=scale.low,
         high=scale.high,
-        design=options.design,
         rounds=options.rounds,
         mode=options.mode,
         local_level=options.local_level,
-        confidence_level=options.confidence_level,
-        interval=options.interval,
-        until_width=options.until_width,
-        simultaneous=options.simultaneous,
-        normalizer=options.normalizer,
         weighting=options.weighting,
-        target=options.target,
-        missing=options.missing,
-        dither=options.dither,
         person=options.person is not None,
         simulated=rng is not None,
+        **options.report_options,
     )
     prepared = Prepared(request, options, columns, ledger, coins, None)
     store = None if rng is not None and options.save is None else _unfinished(prepared)
     if store is not None:
-        return replace(prepared, spec=store.spec.read_as(request), store=store)
+        return replace(prepared, spec=store.spec.reported_as(request), store=store)
     _check_plans(request)  # what the whole file could not fill is refused before the ledger is asked
     # What is left to answer may be less than the file holds: earlier runs have asked the rest.
     counts = [responder.available() for responder in prepared.responders(new_run_name())]

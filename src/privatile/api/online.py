@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import Missing
 from privatile.core.scale import Scale, make_scale, working_range
 from privatile.errors import InputError
 from privatile.estimator.schedule import Mode
-from privatile.estimator.spec import IntervalName, Target
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import (
     Ask,
     Client,
@@ -24,7 +23,6 @@ from privatile.estimator.step import (
     step,
 )
 from privatile.inference.inference import Trajectory
-from privatile.laws.critical import Normalizer
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 
@@ -52,23 +50,6 @@ class _OpenPlan:
 
     def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
         return None
-
-
-@dataclass(frozen=True)
-class _Reading:
-    value: str
-    confidence_level: float
-    weighting: str
-    design: str = "online"
-    interval: IntervalName = "default"
-    until_width: float | None = None
-    joint: int = 1
-    normalizer: Normalizer = "l2"
-    target: Target = "population"
-    missing: Missing = "fail"
-    dither: float = 0.0
-    person: bool = False
-    simulated: bool = False
 
 
 class OnlineQuantile:
@@ -116,7 +97,14 @@ class OnlineQuantile:
         self._trajectory = Trajectory()
         self._burn_in = burn_in
         self._mean_rate = math.fsum(client.mechanism.truth_rate for client in clients) / len(clients)
-        self._reading = _Reading(value, confidence_level, "equal" if weights is None else "given")
+        self._settings = ReportSettings(
+            value,
+            (q,),
+            design="online",
+            confidence_level=confidence_level,
+            weighting="equal" if weights is None else "given",
+            missing="fail",
+        )
 
     @property
     def query(self) -> float:
@@ -150,4 +138,4 @@ class OnlineQuantile:
             for client, count in zip(self._plan.clients, self._state.asked, strict=True)
         )
         plan = replace(self._plan, clients=asked)
-        return summarize(self._reading, plan, self._state, self._trajectory, run="online")
+        return summarize(self._settings, plan, self._state, self._trajectory, run="online")

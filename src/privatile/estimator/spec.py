@@ -7,31 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from typing import Any
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import MISSING, Missing
 from privatile.core.scale import Scale, make_scale
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.schedule import Constant, Design, Mode, parse_design
+from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
 from privatile.estimator.step import Client, LocalLevel, Plan, check_clients, check_level, plan_from_design
-from privatile.laws.critical import NORMALIZERS, Normalizer, checked_level
 
-Target = Literal["population", "file"]
-IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
-INTERVALS: tuple[IntervalName, ...] = ("default", "plug-in", "self-normalized", "paper")
 VERSION = 1
-CHOICES: dict[str, tuple[str | None, ...]] = {
-    "target": ("population", "file"),
-    "mode": (None, "cohort", "local"),
-    "local_level": ("global", "own"),
-    "missing": MISSING,
-}
-READING = ("confidence_level", "interval", "simultaneous", "normalizer", "target")
-"""Fields that change how answers are read, but no question."""
 
 
 @dataclass(frozen=True)
@@ -54,34 +41,21 @@ class ClientSpec:
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """What is asked of whom, and how the answers are read."""
+class RunSpec(ReportSettings):
+    """What is asked of whom, and how the answers are reported."""
 
-    value: str
-    levels: tuple[float, ...]
     clients: tuple[ClientSpec, ...]
     scale: str
     low: float
     high: float
-    design: str = "auto"
+    _: KW_ONLY
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
-    confidence_level: float = 0.95
-    interval: IntervalName = "default"
-    until_width: float | None = None
-    simultaneous: bool = False
-    normalizer: Normalizer = "l2"
-    weighting: str = "equal"
-    target: Target = "population"
-    missing: Missing = "noise"
-    dither: float = 0.0
-    person: bool = False
-    simulated: bool = False
     version: int = VERSION
 
     def __post_init__(self) -> None:
-        checked_level(self.confidence_level)
+        super().__post_init__()
         if not self.levels:
             raise InputError("a run needs at least one level.")
         for level in self.levels:
@@ -90,22 +64,13 @@ class RunSpec:
             raise InputError("every level may be asked for once only.")
         if len(self.levels) > 1 and any(client.level is not None for client in self.clients):
             raise InputError("clients with levels of their own go with one run level, not with several.")
-        if self.normalizer not in NORMALIZERS:
-            raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {self.normalizer!r}.")
-        if self.interval not in INTERVALS:
-            raise InputError(f"interval must be one of {', '.join(INTERVALS)}; got {self.interval!r}.")
         if self.design not in ("auto", "rounds"):
             parse_design(self.design)
-        if not (math.isfinite(self.dither) and self.dither >= 0):
-            raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                shown = ", ".join(str(choice) for choice in allowed if choice is not None)
-                raise InputError(f"{name} must be one of {shown}; got {getattr(self, name)!r}.")
+        if self.mode is not None:
+            check_choice("mode", self.mode, ("cohort", "local"))
+        check_choice("local_level", self.local_level, ("global", "own"))
         if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
             raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
-        if self.until_width is not None and not (math.isfinite(self.until_width) and self.until_width > 0):
-            raise InputError(f"until_width must be a positive width, in units of the data; got {self.until_width!r}.")
         # Said now: once everybody has answered it would be too late.
         for wanted, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
             if wanted and self.round_mode == "local":
@@ -124,21 +89,16 @@ class RunSpec:
 
     @property
     def questions(self) -> RunSpec:
-        """The same run with all that no question depends on at its default: two such are one run read in two ways."""
-        # A run that stops by its width stops by how it is read.
-        free = READING if self.until_width is None else ()
+        """The same run with all that no question depends on at its default: two such are one run, reported twice."""
+        # A run that stops at a width is reported as it is asked: its interval decides where it stops.
+        free = REPORT_ONLY if self.until_width is None else ()
         plain: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in free}
         clients = tuple(replace(client, records=1, file_records=0) for client in self.clients)
         return replace(self, clients=clients, **plain)
 
-    def read_as(self, other: RunSpec) -> RunSpec:
-        """This run, read as `other` says."""
-        return replace(self, **{name: getattr(other, name) for name in READING})
-
-    @property
-    def joint(self) -> int:
-        """How many levels the confidence holds for at once."""
-        return len(self.levels) if self.simultaneous else 1
+    def reported_as(self, other: RunSpec) -> RunSpec:
+        """This run, reported as `other` says."""
+        return replace(self, **{name: getattr(other, name) for name in REPORT_ONLY})
 
     @property
     def working_scale(self) -> Scale:

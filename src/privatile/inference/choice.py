@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Protocol
 
-from privatile.core.messages import Missing
 from privatile.core.scale import clip, working_range
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan, memory_of, pooled_noise
 from privatile.estimator.question_policy import information
-from privatile.estimator.spec import IntervalName, Target
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import Plan, RoundState
 from privatile.inference.inference import (
     Inference,
@@ -28,102 +26,34 @@ from privatile.inference.inference import (
 )
 from privatile.inference.plug_in import Curve, plug_in
 from privatile.inference.sequence import SequenceLaw
-from privatile.laws.critical import Normalizer
 
 NOTHING_KNOWN = 25.0
 """Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
 local spread, so the path has not settled anywhere. `--interval self-normalized` shows the asymptotic interval still."""
 
 
-class Reading(Protocol):
-    """How the answers are to be read: the part of a specification that a result needs."""
-
-    @property
-    def value(self) -> str:
-        """What the numbers are."""
-        ...
-
-    @property
-    def design(self) -> str:
-        """Name of the design."""
-        ...
-
-    @property
-    def confidence_level(self) -> float:
-        """Of the displayed interval."""
-        ...
-
-    @property
-    def interval(self) -> IntervalName:
-        """Which interval is shown."""
-        ...
-
-    @property
-    def until_width(self) -> float | None:
-        """Width, in units, at which the run stops; none: never early."""
-        ...
-
-    @property
-    def joint(self) -> int:
-        """How many levels the confidence holds for at once; 1: each by itself."""
-        ...
-
-    @property
-    def normalizer(self) -> Normalizer:
-        """Of the self-normalised interval."""
-        ...
-
-    @property
-    def weighting(self) -> str:
-        """How the weights were chosen."""
-        ...
-
-    @property
-    def target(self) -> Target:
-        """Population or file."""
-        ...
-
-    @property
-    def missing(self) -> Missing:
-        """What missing values did."""
-        ...
-
-    @property
-    def dither(self) -> float:
-        """Width of the dither, in units."""
-        ...
-
-    @property
-    def person(self) -> bool:
-        """Whether the unit of privacy is the person."""
-        ...
-
-    @property
-    def simulated(self) -> bool:
-        """Whether draws were seeded."""
-        ...
-
-
-def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> tuple[Inference, Curve | None]:
+def read(
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory
+) -> tuple[Inference, Curve | None]:
     """The inference asked for: by default the plug-in one where its diagnostics hold, else the hull of both.
 
     Self-normalisation alone does not stand in: where the slope is hardly known the path has had few relaxations, and
     its law is then too narrow. A slope that may be zero leaves the whole range.
     """
-    file = spec.target == "file"
+    file = settings.target == "file"
     curve = None
     if plan.mode == "cohort" and state.averages.rounds >= 2:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = plug_in(state, trajectory, plan, guess=guess, file=file)
-    if spec.until_width is not None:
+    if settings.until_width is not None:
         if curve is None:
             raise InputError("a run that stops by its width needs cohort mode; leave out --mode local.")
         return anytime_inference(curve, plan, state), curve
-    chosen = spec.interval
+    chosen = settings.interval
     if chosen == "default":
-        usable = curve is not None and curve.holds and spec.normalizer == "l2"
+        usable = curve is not None and curve.holds and settings.normalizer == "l2"
         chosen = "plug-in" if usable else "self-normalized"
-        if curve is not None and not curve.holds and spec.normalizer == "l2":
+        if curve is not None and not curve.holds and settings.normalizer == "l2":
             share = endpoint_variance(state, plan, trajectory) if file else 1.0
             other = self_normalized(state, trajectory, variance_share=share)
             center = other.center if curve.held else curve.inference.center
@@ -132,7 +62,7 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
             every = (curve.inference, other, curve.bracket)
             return hull(center, every, "bracketing questions, plug-in and self-normalized: the widest"), curve
         if curve is None and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN:
-            path = self_normalized(state, trajectory, spec.normalizer)
+            path = self_normalized(state, trajectory, settings.normalizer)
             return replace(path, quantile=lambda level: math.inf, tail=lambda distance: 1.0), None
     if chosen == "plug-in":
         if curve is None:
@@ -141,9 +71,9 @@ def read(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -
             )
         return curve.inference, curve
     share = endpoint_variance(state, plan, trajectory) if file else 1.0
-    if chosen == "self-normalized" and curve is not None and curve.holds and spec.normalizer == "l2" and not file:
+    if chosen == "self-normalized" and curve is not None and curve.holds and settings.normalizer == "l2" and not file:
         return finite_self_normalized(state, trajectory, curve.slope), curve
-    return self_normalized(state, trajectory, spec.normalizer, share), curve
+    return self_normalized(state, trajectory, settings.normalizer, share), curve
 
 
 def anytime_inference(curve: Curve, plan: Plan, state: RoundState) -> Inference:

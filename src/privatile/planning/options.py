@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
-from privatile.core.messages import Missing
 from privatile.core.scale import Scale, make_scale
 from privatile.errors import InputError
 from privatile.estimator.schedule import Mode
-from privatile.estimator.spec import IntervalName, Target
+from privatile.estimator.settings import ReportOptions
 from privatile.estimator.step import LocalLevel, check_level, shares
-from privatile.laws.critical import Normalizer, checked_level
 
 PerClient = Mapping[str, float]
 
@@ -41,7 +39,7 @@ WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no defa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(ReportOptions):
     """Everything that may be chosen about an estimate."""
 
     q: float | tuple[float, ...] | PerClient | Literal["curve"] = 0.5
@@ -54,19 +52,10 @@ class Options:
     person: str | None = None
     query: str | None = None
     weights: str | PerClient = "equal"
-    confidence_level: float = 0.95
-    design: str = "auto"
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
-    interval: IntervalName = "default"
-    until_width: float | None = None
-    simultaneous: bool = False
     one_distribution: bool = False
-    normalizer: Normalizer = "l2"
-    target: Target = "population"
-    missing: Missing = "noise"
-    dither: float = 0.0
     not_private: bool = False
     allow_weak: bool = False
     spend_again: bool = False
@@ -78,10 +67,10 @@ class Options:
     person_key: str | Path | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         levels = list(self.q.values()) if isinstance(self.q, Mapping) else list(self.levels)
         for level in levels:
             check_level(level)
-        checked_level(self.confidence_level)
         if self.epsilon is None and not self.not_private:
             raise InputError(WHAT_EPSILON_IS)
         if self.epsilon is not None and self.not_private:
@@ -170,6 +159,11 @@ class Options:
             total = math.fsum(parts.values())
             return {name: part / total for name, part in parts.items()}
         return dict.fromkeys(records, 1.0 / len(records))
+
+    @property
+    def report_options(self) -> dict[str, Any]:
+        """The options that a run's specification takes as they are."""
+        return {field.name: getattr(self, field.name) for field in fields(ReportOptions)}
 
     @property
     def weighting(self) -> str:

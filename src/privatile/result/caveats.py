@@ -9,8 +9,8 @@ import math
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import Plan, RoundState
-from privatile.inference.choice import Reading
 from privatile.inference.inference import Inference
 from privatile.result.diagnostics import cure
 from privatile.result.result import Caveat, ConfidenceInterval
@@ -33,11 +33,11 @@ STANDING = (CENTRAL, SURVEY)
 """True of every result, wherever it is shown."""
 
 
-def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
+def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
     """What a careful reader of this result must know."""
     found = []
     low, high = working_range(plan.scale)
-    near, (first, last) = NEAR_END * (high - low), inference.interval(spec.confidence_level)
+    near, (first, last) = NEAR_END * (high - low), inference.interval(settings.confidence_level)
     at_low, at_high = inference.center <= low + near and first <= low, inference.center >= high - near and last >= high
     for stuck, word in ((at_low, "lower"), (at_high, "upper")):
         if stuck:
@@ -53,7 +53,7 @@ def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) 
         found.append(Caveat("not-private", "At least one client told every truth: this result is not private."))
     elif largest > WEAK_EPSILON:
         found.append(Caveat("weak", f"ε = {largest:.3g} protects next to nothing."))
-    if spec.missing == "noise":
+    if settings.missing == "noise":
         found.append(
             Caveat(
                 "missing",
@@ -61,25 +61,27 @@ def caveats(spec: Reading, plan: Plan, state: RoundState, inference: Inference) 
                 "p(1 − π) instead of p.",
             )
         )
-    elif spec.missing == "drop":
+    elif settings.missing == "drop":
         found.append(
             Caveat(
                 "missing",
                 "Missing values were dropped: how many are missing is not protected, and shows in the counts.",
             )
         )
-    if spec.dither:
+    if settings.dither:
         found.append(
-            Caveat("dither", f"This is the quantile of values dithered by ±{spec.dither / 2:g}, not of the raw ones.")
+            Caveat(
+                "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
+            )
         )
-    if spec.target == "file":
+    if settings.target == "file":
         found.append(Caveat("file", "The interval is about the file's own records; it is too narrow for a population."))
     silent = sum(used > 1 for used in state.used)
     if silent:
         found.append(
             Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
         )
-    if spec.person:
+    if settings.person:
         found.append(PERSON)
     return [*found, *STANDING]
 
@@ -106,22 +108,23 @@ def unbounded(plan: Plan, interval: ConfidenceInterval) -> list[Caveat]:
     ]
 
 
-def reachable(spec: Reading, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
+def reachable(settings: ReportSettings, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
     """Whether the width asked for was met; if not, what it would take."""
     width = interval.high - interval.low
-    if spec.until_width is None or width <= spec.until_width or state.round < plan.rounds:
+    if settings.until_width is None or width <= settings.until_width or state.round < plan.rounds:
         return []
-    takes = cure((width / spec.until_width) ** 2, plan.clients)
+    takes = cure((width / settings.until_width) ** 2, plan.clients)
     return [
         Caveat(
-            "out-of-reach", f"The asked precision, a width of {spec.until_width:g}, is out of reach: it takes {takes}."
+            "out-of-reach",
+            f"The asked precision, a width of {settings.until_width:g}, is out of reach: it takes {takes}.",
         )
     ]
 
 
-def heaped(spec: Reading, interval: ConfidenceInterval) -> list[Caveat]:
+def heaped(settings: ReportSettings, interval: ConfidenceInterval) -> list[Caveat]:
     """The answers cannot show an atom smaller than their noise: what the interval says about round values is all."""
-    if spec.dither:
+    if settings.dither:
         return []
     value, (low, high) = round_value_inside(*interval), interval
     if value is not None:

@@ -6,8 +6,9 @@ import math
 from statistics import NormalDist
 
 from privatile.estimator.auto import pooled_noise
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import Client, Plan, RoundState, local_ranks
-from privatile.inference.choice import Reading, anytime_inference, clip_to_range, read
+from privatile.inference.choice import anytime_inference, clip_to_range, read
 from privatile.inference.inference import Inference, Trajectory, simultaneous
 from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
 from privatile.result.diagnostics import diagnose
@@ -18,11 +19,13 @@ FIRST_LOOK = 10
 """Averaged rounds before a run may stop by its width: earlier the slope rests on the probes alone."""
 
 
-def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory, run: str) -> QuantileResult:
+def summarize(
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, run: str
+) -> QuantileResult:
     """The result as it stands after any round."""
-    alone, curve = read(spec, plan, state, trajectory)
-    inference = clip_to_range(simultaneous(alone, spec.joint), plan)
-    interval = interval_in_units(inference, plan.scale, spec.confidence_level)
+    alone, curve = read(settings, plan, state, trajectory)
+    inference = clip_to_range(simultaneous(alone, settings.joint), plan)
+    interval = interval_in_units(inference, plan.scale, settings.confidence_level)
     pooled = pooled_noise(plan.clients)
     clients = tuple(
         ClientFacts(
@@ -35,39 +38,39 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
             level=client.level,
             local_rank=rank,
             lying_rank=lying_rank(client, plan.level),
-            local_rank_interval=rank_interval(client, rank, answered, pooled, spec.confidence_level),
+            local_rank_interval=rank_interval(client, rank, answered, pooled, settings.confidence_level),
         )
         for client, asked, rank, answered in zip(
             plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True
         )
     )
-    found = diagnose(plan, state, trajectory, curve, stops_early=spec.until_width is not None)
+    found = diagnose(plan, state, trajectory, curve, stops_early=settings.until_width is not None)
     anytime = None
     if curve is not None:
-        sequence = clip_to_range(simultaneous(anytime_inference(curve, plan, state), spec.joint), plan)
-        anytime = interval_in_units(sequence, plan.scale, spec.confidence_level)
+        sequence = clip_to_range(simultaneous(anytime_inference(curve, plan, state), settings.joint), plan)
+        anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
     return QuantileResult(
-        estimand=estimand_in_words(spec, plan),
+        estimand=estimand_in_words(settings, plan),
         level=common_level(plan),
         estimate=in_units(plan.scale, inference.center),
         confidence_interval=interval,
-        confidence_level=spec.confidence_level,
-        method=method_in_words(spec, inference),
-        target=spec.target,
+        confidence_level=settings.confidence_level,
+        method=method_in_words(settings, inference),
+        target=settings.target,
         rounds=state.round,
         averaged_rounds=state.averages.rounds,
         records=sum(state.asked),
-        design=spec.design,
+        design=settings.design,
         mode=plan.mode,
         clients=clients,
         caveats=most_important_first(
             *found.caveats,
-            *reachable(spec, plan, state, interval),
-            *(unbounded(plan, interval) or heaped(spec, interval)),
-            *caveats(spec, plan, state, alone),
+            *reachable(settings, plan, state, interval),
+            *(unbounded(plan, interval) or heaped(settings, interval)),
+            *caveats(settings, plan, state, alone),
         ),
         run=run,
-        simulated=spec.simulated,
+        simulated=settings.simulated,
         inference=inference,
         scale=plan.scale,
         diagnostics=found.rows,
@@ -76,15 +79,15 @@ def summarize(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajecto
     )
 
 
-def narrow_enough(spec: Reading, plan: Plan, state: RoundState, trajectory: Trajectory) -> bool:
+def narrow_enough(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> bool:
     """Whether a run that is to stop at a width may stop now."""
-    if spec.until_width is None or state.averages.rounds < FIRST_LOOK:
+    if settings.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
-    inference, curve = read(spec, plan, state, trajectory)
+    inference, curve = read(settings, plan, state, trajectory)
     low, high = interval_in_units(
-        clip_to_range(simultaneous(inference, spec.joint), plan), plan.scale, spec.confidence_level
+        clip_to_range(simultaneous(inference, settings.joint), plan), plan.scale, settings.confidence_level
     )
-    return curve is not None and curve.holds and high - low <= spec.until_width
+    return curve is not None and curve.holds and high - low <= settings.until_width
 
 
 def common_level(plan: Plan) -> float:
@@ -93,27 +96,27 @@ def common_level(plan: Plan) -> float:
     return levels.pop() if len(levels) == 1 else plan.level
 
 
-def estimand_in_words(spec: Reading, plan: Plan) -> str:
+def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     """Which quantile of which mixture: changing the weights changes it when the clients differ."""
     level = common_level(plan)
     name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(level, "")
-    value = spec.value + (f", dithered by ±{spec.dither / 2:g}," if spec.dither else "")
+    value = settings.value + (f", dithered by ±{settings.dither / 2:g}," if settings.dither else "")
     words = f"The {level:.6g} quantile{name} of {value}"
     if len(plan.clients) > 1:
         mixture = {
             "equal": f"the mixture of {len(plan.clients)} clients with equal weight",
             "size": f"the mixture of {len(plan.clients)} clients weighted by their number of records",
             "precision": f"{len(plan.clients)} clients, said to share one distribution, weighted by precision",
-        }.get(spec.weighting, f"the mixture of {len(plan.clients)} clients with the weights given")
+        }.get(settings.weighting, f"the mixture of {len(plan.clients)} clients with the weights given")
         words += f" in {mixture}"
     if any(client.level != plan.clients[0].level for client in plan.clients):
         words += f" (clients' own levels average to {plan.level:.6g})"
     return words
 
 
-def method_in_words(spec: Reading, inference: Inference) -> str:
+def method_in_words(settings: ReportSettings, inference: Inference) -> str:
     """The interval's name, with its normaliser when that is not the usual one."""
-    return inference.method if spec.normalizer == "l2" else f"{inference.method} ({spec.normalizer} normaliser)"
+    return inference.method if settings.normalizer == "l2" else f"{inference.method} ({settings.normalizer} normaliser)"
 
 
 def rank_interval(

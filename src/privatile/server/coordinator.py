@@ -60,7 +60,7 @@ class Coordinator:
     """Runs a specification round by round; whatever its file already holds is replayed first."""
 
     def __init__(self, store: RunStore, spec: RunSpec | None = None) -> None:
-        """`spec` may read the same answers in another way (`RunSpec.read_as`)."""
+        """`spec` may report the same answers in another way (`RunSpec.reported_as`)."""
         self.store = store
         self.spec: RunSpec = spec or store.spec
         self.run = store.run

@@ -1,0 +1,79 @@
+"""What a result needs beside the plan and the state: which interval is shown, at which confidence, of what."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
+
+from privatile.core.messages import MISSING, Missing
+from privatile.errors import InputError
+from privatile.laws.critical import NORMALIZERS, Normalizer, checked_level
+
+Target = Literal["population", "file"]
+IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
+CHOICES: dict[str, tuple[str, ...]] = {
+    "interval": ("default", "plug-in", "self-normalized", "paper"),
+    "normalizer": NORMALIZERS,
+    "target": ("population", "file"),
+    "missing": MISSING,
+}
+REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "target")
+"""Fields that change how a run is reported, but no question that it asks."""
+
+
+def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of those allowed."""
+    if given not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(allowed)}; got {given!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """The part of the settings that a user chooses."""
+
+    design: str = "auto"
+    confidence_level: float = 0.95
+    interval: IntervalName = "default"
+    until_width: float | None = None
+    """Width of the interval, in units of the data, at which the run stops; none: it never stops early."""
+    simultaneous: bool = False
+    """Whether the confidence holds for all levels at once."""
+    normalizer: Normalizer = "l2"
+    target: Target = "population"
+    missing: Missing = "noise"
+    dither: float = 0.0
+    """Width of the dither, in units of the data."""
+
+    def __post_init__(self) -> None:
+        checked_level(self.confidence_level)
+        for name, allowed in CHOICES.items():
+            check_choice(name, getattr(self, name), allowed)
+        if not (math.isfinite(self.dither) and self.dither >= 0):
+            raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
+        if self.until_width is not None and not (math.isfinite(self.until_width) and self.until_width > 0):
+            raise InputError(f"until_width must be a positive width, in units of the data; got {self.until_width!r}.")
+
+
+@dataclass(frozen=True)
+class ReportSettings(ReportOptions):
+    """Everything a result needs beside the plan and the state. A run's specification contains it.
+
+    >>> ReportSettings("income", (0.25, 0.5, 0.75), simultaneous=True).joint
+    3
+    """
+
+    value: str
+    """What the numbers are, in words."""
+    levels: tuple[float, ...]
+    _: KW_ONLY
+    weighting: str = "equal"
+    person: bool = False
+    """Whether the unit of privacy is the person."""
+    simulated: bool = False
+    """Whether the draws were seeded."""
+
+    @property
+    def joint(self) -> int:
+        """How many levels the confidence holds for at once; 1: each by itself."""
+        return len(self.levels) if self.simultaneous else 1
