@@ -101,14 +101,14 @@ def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Pa
     view = read_view(long_run(tmp_path / "long.db", rounds=300, design=design))
     level = view.levels[0]
     path = level.path(2000)
-    for number in [number for number, _ in level.readings][5::20]:
+    for number in [number for number, _ in level.snapshots][5::20]:
         store = RunStore.open(long_run(tmp_path / f"{number}.db", rounds=300, stop=number, design=design))
         expected = Coordinator(store).result()
         store.close()
         at = number - 1
         assert (path.low[at], path.high[at]) == pytest.approx(expected.confidence_interval, rel=1e-6)
         assert path.estimate[at] == pytest.approx(expected.estimate, rel=1e-6)
-    assert len(level.readings) > 50
+    assert len(level.snapshots) > 50
 
 
 def test_the_page_asks_no_one_for_anything(page: str) -> None:

@@ -215,15 +215,16 @@ def anytime_of(result: QuantileResult) -> dict[str, float] | None:
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:
-    tally = view.levels[0].history.tally
-    asked = sum(level.history.tally.asked for level in view.levels)
+    history = view.levels[0].history
+    streaks = history.silent_streak
+    asked = [sum(counts) for counts in zip(*(level.history.state.asked for level in view.levels), strict=True)]
     states = [
         "quarantined" if client.name in quarantined else "silent" if streak else "alive" if answered else "awaited"
-        for client, streak, answered in zip(view.spec.clients, tally.streak, tally.answered, strict=True)
+        for client, streak, answered in zip(view.spec.clients, streaks, history.answered, strict=True)
     ]
     counts = {state: states.count(state) for state in ("alive", "silent", "awaited", "quarantined")}
     order = sorted(range(len(states)), key=lambda k: (states[k] == "alive", k))[:SHOWN_CLIENTS]
-    plan = view.levels[0].history.plan
+    plan = history.plan
     return {
         "counts": counts,
         "all": len(states),
@@ -232,12 +233,12 @@ def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:
                 "name": view.spec.clients[k].name,
                 "state": states[k],
                 "reason": quarantined.get(view.spec.clients[k].name),
-                "silent_rounds": int(tally.streak[k]),
-                "last_answer": None if math.isnan(tally.last_answer[k]) else float(tally.last_answer[k]),
-                "answered": int(tally.answered[k]),
-                "missed": int(tally.silent[k]),
+                "silent_rounds": int(streaks[k]),
+                "last_answer": None if math.isnan(history.last_answer[k]) else float(history.last_answer[k]),
+                "answered": int(history.answered[k]),
+                "missed": int(history.silent[k]),
                 "records": view.spec.clients[k].records,
-                "asked": int(np.asarray(asked)[k]),
+                "asked": asked[k],
                 "epsilon": finite(view.spec.clients[k].mechanism.epsilon),
                 "weight": view.spec.clients[k].weight,
                 "lying_rank": finite(lying_rank(plan.clients[k], plan.level)),

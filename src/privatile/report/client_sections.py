@@ -41,10 +41,10 @@ def clients_section(view: RunView) -> Markup:
 
 
 def _clients(level: LevelView, most: int) -> Markup:
-    result, tally = level.result, level.history.tally
+    result, history = level.result, level.history
     if result is None:
         return Markup("")
-    shown = list(zip(result.clients, tally.answered, tally.silent, strict=True))[:most]
+    shown = list(zip(result.clients, history.answered, history.silent, strict=True))[:most]
     heaviest = max(client.weight for client in result.clients)
     rows = []
     for client, answered, silent in shown:
@@ -105,7 +105,7 @@ def ledger_section(view: RunView) -> Markup:
     for client in view.spec.clients:
         budgets.setdefault(client.mechanism.epsilon, []).append(client.name)
     asked = {
-        client.name: sum(int(level.history.tally.asked[k]) for level in view.levels)
+        client.name: sum(int(level.history.state.asked[k]) for level in view.levels)
         for k, client in enumerate(view.spec.clients)
     }
     rows = []

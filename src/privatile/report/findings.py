@@ -105,8 +105,8 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
     averaged = level.history.after[len(level.history) - result.averaged_rounds :]
     half = len(averaged) // 2
     moved = abs(float(averaged[half:].mean() - averaged[:half].mean()))
-    _, reading = level.readings[-1]
-    width = reading.high - reading.low
+    _, last = level.snapshots[-1]
+    width = last.high - last.low
     low, high = result.confidence_interval
     if moved <= width:
         return Finding(
@@ -124,7 +124,7 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
 
 
 def _silence(view: RunView, history: LevelHistory) -> Finding:
-    silent, rounds = history.tally.silent, len(history)
+    silent, rounds = history.silent, len(history)
     if not silent.any():
         return Finding("good", "Everybody answered", f"Every client answered in each of the {rounds:,} rounds.")
     worst = int(np.argmax(silent))
@@ -134,12 +134,12 @@ def _silence(view: RunView, history: LevelHistory) -> Finding:
         f"most of them from {view.spec.clients[worst].name} ({int(silent[worst]):,} rounds). Weights were not changed: "
         "a silent client's last answer stood in, and its noise is part of the interval."
     )
-    return Finding("worry" if share > 0.05 or history.tally.streak.any() else "note", "Silent clients", text)
+    return Finding("worry" if share > 0.05 or history.silent_streak.any() else "note", "Silent clients", text)
 
 
 def _possible(view: RunView, history: LevelHistory) -> Finding:
     liars = []
-    for client, asked, ones in zip(view.spec.clients, history.tally.asked, history.tally.ones, strict=True):
+    for client, asked, ones in zip(view.spec.clients, history.state.asked, history.state.ones, strict=True):
         if not asked:
             continue
         rate, share = client.mechanism.truth_rate, ones / asked

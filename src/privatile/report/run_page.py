@@ -73,7 +73,7 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
             plain = level.result.to_dict()
             plain["clients"] = plain["clients"][:LISTED_CLIENTS]
             results.append(plain)
-    tally = view.levels[0].history.tally
+    history = view.levels[0].history
     return {
         "kind": "privatile run",
         "format": 1,
@@ -88,7 +88,7 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
         "results": results,
         "answered": {
             client.name: [int(answered), int(silent)]
-            for client, answered, silent in list(zip(view.spec.clients, tally.answered, tally.silent, strict=True))[
+            for client, answered, silent in list(zip(view.spec.clients, history.answered, history.silent, strict=True))[
                 :LISTED_CLIENTS
             ]
         },
@@ -220,7 +220,7 @@ def _chart(view: RunView, index: int, path: ThinPath) -> Markup:
             "had it ended there. ",
             "" if result is None else f"{way_there(level.history.burn_in, result)}{how_read(result)} ",
             f"{len(level.history):,} rounds are drawn as {len(path.rounds):,} steps that keep every extreme; the "
-            f"interval was worked out after {len(level.readings):,} of them. "
+            f"interval was worked out after {len(level.snapshots):,} of them. "
             if thinned
             else "",
             looking(view.spec),

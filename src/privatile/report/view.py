@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privatile.core.scale import Scale
 from privatile.estimator.spec import RunSpec
-from privatile.report.history import LevelHistory, Reading
+from privatile.report.history import LevelHistory, Snapshot
 from privatile.report.thinning import bucket_ends, envelope
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
@@ -62,23 +62,23 @@ class LevelView:
     level: float
     result: QuantileResult | None
     history: LevelHistory
-    readings: tuple[tuple[int, Reading], ...]
+    snapshots: tuple[tuple[int, Snapshot], ...]
     """Rounds at which the interval was worked out, the last round among them."""
     scale: Scale
 
     def path(self, most: int) -> ThinPath:
-        """At most `most` points; between two readings the interval is drawn straight beside the running mean."""
+        """At most `most` points; between two snapshots the interval is drawn straight along the running mean."""
         history = self.history
         ends = bucket_ends(len(history), most)
         questions = envelope(history.after, ends)
         mean = history.mean
         center = mean[ends - 1]
-        reach = {name: np.full(len(ends), np.nan) for name in Reading._fields}
-        if self.readings:
-            at = np.array([number for number, _ in self.readings])
+        reach = {name: np.full(len(ends), np.nan) for name in Snapshot._fields}
+        if self.snapshots:
+            at = np.array([number for number, _ in self.snapshots])
             known = ends >= at[0]
             for name, values in zip(
-                Reading._fields, np.array([reading for _, reading in self.readings]).T, strict=True
+                Snapshot._fields, np.array([snapshot for _, snapshot in self.snapshots]).T, strict=True
             ):
                 reach[name][known] = center[known] + np.interp(ends[known], at, values - mean[at - 1])
         return ThinPath(
@@ -86,7 +86,7 @@ class LevelView:
             history.records[ends - 1],
             in_units(questions.low, self.scale),
             in_units(questions.high, self.scale),
-            *(in_units(reach[name], self.scale) for name in Reading._fields),
+            *(in_units(reach[name], self.scale) for name in Snapshot._fields),
         )
 
 
@@ -141,10 +141,10 @@ class RunRecord:
         return max(history.plan.rounds for history in self.histories)
 
     def _result(self, history: LevelHistory) -> QuantileResult | None:
-        state = history.state()
+        state = history.state
         if state.averages.rounds < 2:
             return None
-        return summarize(self.spec, history.plan, state, history.trajectory(), self.run)
+        return summarize(self.spec, history.plan, state, history.trajectory, self.run)
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it stands. `results`, one a level, replace those worked out here: they may carry more caveats."""
@@ -162,23 +162,23 @@ class RunRecord:
 
 def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileResult | None = None) -> LevelView:
     """One level as it stands, and as it stood at its marks."""
-    state, trajectory, plan = history.state(), history.trajectory(), history.plan
+    state, trajectory, plan = history.state, history.trajectory, history.plan
     if state.averages.rounds < 2:
-        return LevelView(spec.levels[history.level], None, history, (), plan.scale)
+        return LevelView(spec.levels[history.level_index], None, history, (), plan.scale)
     for mark in history.marks:
-        if mark.averaged >= 2 and mark.round not in history.readings:
+        if mark.averaged >= 2 and mark.round not in history.snapshots:
             before = trajectory.until(mark.round, mark.averaged)
-            history.readings[mark.round] = reading_of(summarize(spec, plan, mark.state, before, run), plan.scale)
+            history.snapshots[mark.round] = snapshot_of(summarize(spec, plan, mark.state, before, run), plan.scale)
     result = result or summarize(spec, plan, state, trajectory, run)
-    readings = {**history.readings, len(history): reading_of(result, plan.scale)}
-    return LevelView(spec.levels[history.level], result, history, tuple(sorted(readings.items())), plan.scale)
+    snapshots = {**history.snapshots, len(history): snapshot_of(result, plan.scale)}
+    return LevelView(spec.levels[history.level_index], result, history, tuple(sorted(snapshots.items())), plan.scale)
 
 
-def reading_of(result: QuantileResult, scale: Scale) -> Reading:
+def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
     """A result's estimate and intervals on the working scale."""
     anytime = result.anytime or (math.nan, math.nan)
     values = (result.estimate, *result.confidence_interval, *anytime)
-    return Reading(*(value if math.isnan(value) else scale.to_working(value) for value in values))
+    return Snapshot(*(value if math.isnan(value) else scale.to_working(value) for value in values))
 
 
 def read_view(path: str | Path) -> RunView:
