@@ -19,22 +19,22 @@ from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
+from studies.coverage.coverage import SEED, cell_seed, make_cell
+from studies.coverage.displayed_intervals import shown
+from studies.coverage.scores import on_processor, score
 
 from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
-from privatile.federation.collection import Accepted
-from privatile.federation.release import release, verify_record
-from privatile.federation.study import Terms
-from privatile.federation.wire import AnswerMessage, AskMessage, Link
-from privatile.protocol import Answer
-from privatile.spec import ClientSpec, RunSpec
-from privatile.study.coverage import SEED, cell_seed, make_cell
-from privatile.study.design import Protocol
-from privatile.study.paper import compare, paper_study
-from privatile.study.runner import run_study
-from privatile.study.scores import on_processor, score
-from privatile.study.shown import shown
-from privatile.study.store import StudyStore
+from privatile.core.messages import Answer
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.federation.coordinator.collection import Accepted
+from privatile.federation.record.release import release, verify_record
+from privatile.federation.study.study import ClientAgreement
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
+from privatile.paper.tables import compare, paper_experiment
+from privatile.simulation.experiment import Protocol
+from privatile.simulation.runner import run_experiment
+from privatile.simulation.store import ExperimentStore
 from tests.federation.kit import Federation, make_study
 
 VALUES = Path(__file__).with_name("values.json")
@@ -158,7 +158,10 @@ def released(folder: Path) -> dict[str, object]:
 
     Left out: keys, signatures and the digest over them, which are drawn anew; and the hash of the program, its version.
     """
-    clients = {name: Terms(epsilon, 0.25, 40_000) for name, epsilon in (("east", 1.0), ("north", 0.5), ("south", 2.0))}
+    clients = {
+        name: ClientAgreement(epsilon, 0.25, 40_000)
+        for name, epsilon in (("east", 1.0), ("north", 0.5), ("south", 2.0))
+    }
     clients["south"] = replace(clients["south"], weight=0.5)
     study = make_study(clients, 40, levels=(0.5, 0.75), identity="0123456789ab", quorum=2)
     federation = Federation(folder, study, port=4222)
@@ -248,15 +251,15 @@ def paper_rows(folder: Path) -> dict[str, object]:
     for protocol in protocols:
         rows = []
         for table, wanted in PAPER_CELLS.items():
-            whole = paper_study(table, protocol, replications=4)
+            whole = paper_experiment(table, protocol, replications=4)
             entries = [
                 entry
                 for entry in whole.entries
                 if tuple(value for label, value in entry.labels if label != "method") in wanted
             ]
             study = replace(whole, entries=tuple(entries))
-            with StudyStore.open_for(folder / f"{protocol}-{table}.db", study) as store:
-                run_study(study, store, threads=1)
+            with ExperimentStore.open_for(folder / f"{protocol}-{table}.db", study) as store:
+                run_experiment(study, store, threads=1)
                 rows += [comparison.row() for comparison in compare(table, store.rows())]
         found[protocol] = {"columns": list(rows[0]), "rows": [list(row.values()) for row in rows]}
     return found
