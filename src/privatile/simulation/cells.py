@@ -187,7 +187,7 @@ class Cell:
 
 @lru_cache(maxsize=256)
 def _mixture_quantile(populations: tuple[Population, ...], weights: tuple[float, ...], level: float) -> float:
-    return Mixture(populations, weights).quantile(level)
+    return float(Mixture(populations, weights).quantile(level))
 
 
 @lru_cache(maxsize=64)

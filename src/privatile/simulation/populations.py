@@ -1,7 +1,8 @@
 """Populations: what a simulated client's records look like, as frozen values.
 
-Every population has a CDF, its inverse, a density and a sampler. They take and return arrays of any shape, need numpy
-alone, are equal by value, and can be written in a design as a small table: `{family = "normal", location = 1.0}`.
+Every population has a CDF, its inverse, a density and a sampler. They take and return arrays of any shape, are equal by
+value, and can be written in a design as a small table: `{family = "normal", location = 1.0}`. An array that lives on a
+GPU (CuPy) gives an array there.
 
 >>> population("normal", location=1.0).quantile(0.5)
 1.0
@@ -11,29 +12,35 @@ alone, are equal by value, and can be written in a design as a small table: `{fa
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from statistics import NormalDist
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
+import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from privatile.errors import InputError
-from privatile.simulation.incomplete_beta import regularized_beta
 
 Floats = NDArray[np.float64]
 
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-_normal_quantile = np.frompyfunc(NormalDist().inv_cdf, 1, 1)
 _ROUNDS_OF_BISECTION = 200
 """Enough to halve the widest double interval down to neighbouring numbers near its root (2⁻²⁰⁰)."""
 
 
+def _libraries(values: object) -> tuple[Any, Any]:
+    """numpy and scipy.special; for an array on a GPU their equivalents in CuPy."""
+    if type(values).__module__.partition(".")[0] == "cupy":
+        return importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.special")
+    return np, scipy.special
+
+
 def as_floats(values: object) -> Floats:
-    """An array of doubles."""
-    return np.asarray(values, dtype=np.float64)
+    """An array of doubles, where the values are."""
+    array: Floats = _libraries(values)[0].asarray(values, dtype=np.float64)
+    return array
 
 
 def _as_given(values: Floats) -> Any:
@@ -47,7 +54,7 @@ def check_positive(field: str, value: float) -> None:
         raise InputError(f"{field} must be a positive number; got {value!r}.")
 
 
-def _finite(field: str, value: float) -> None:
+def _check_finite(field: str, value: float) -> None:
     if not math.isfinite(value):
         raise InputError(f"{field} must be a finite number; got {value!r}.")
 
@@ -72,31 +79,14 @@ class Population:
         """`size` independent records."""
         return self._quantile(rng.random(size))
 
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """Points where the density jumps; a table of the CDF puts knots there."""
-        return ()
-
-    @overload
-    def cdf(self, x: float) -> float: ...
-    @overload
-    def cdf(self, x: ArrayLike) -> Any: ...
     def cdf(self, x: ArrayLike) -> Any:
         """P(X ≤ x)."""
         return _as_given(self._cdf(as_floats(x)))
 
-    @overload
-    def density(self, x: float) -> float: ...
-    @overload
-    def density(self, x: ArrayLike) -> Any: ...
     def density(self, x: ArrayLike) -> Any:
         """The derivative of the CDF; at a jump of the density, its right limit."""
         return _as_given(self._density(as_floats(x)))
 
-    @overload
-    def quantile(self, p: float) -> float: ...
-    @overload
-    def quantile(self, p: ArrayLike) -> Any: ...
     def quantile(self, p: ArrayLike) -> Any:
         """The smallest x with P(X ≤ x) ≥ p, 0 < p < 1."""
         levels = as_floats(p)
@@ -112,7 +102,7 @@ class Population:
 
 def bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
     """The smallest x with F(x) ≥ p, to neighbouring doubles, for any CDF."""
-    low, high = np.full(p.shape, -1.0), np.full(p.shape, 1.0)
+    low, high = np.full_like(p, -1.0), np.full_like(p, 1.0)
     while np.any(above := cdf(low) >= p):
         low[above] *= 2.0
     while np.any(below := cdf(high) < p):
@@ -128,18 +118,39 @@ def bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _LocationScale(Population):
+    """A family location + scale·Z; subclasses give the standard law of Z."""
+
     location: float = 0.0
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _finite("location", self.location)
+        _check_finite("location", self.location)
         check_positive("scale", self.scale)
 
-    def _standard(self, x: Floats) -> Floats:
-        return (x - self.location) / self.scale
+    def _standard_cdf(self, z: Floats) -> Floats:
+        raise NotImplementedError
 
-    def _back(self, z: Floats) -> Floats:
-        return self.location + self.scale * z
+    def _standard_density(self, z: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _standard_quantile(self, p: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
+        return self._standard_quantile(rng.random(size))
+
+    def _cdf(self, x: Floats) -> Floats:
+        return self._standard_cdf((x - self.location) / self.scale)
+
+    def _density(self, x: Floats) -> Floats:
+        return self._standard_density((x - self.location) / self.scale) / self.scale
+
+    def _quantile(self, p: Floats) -> Floats:
+        return self.location + self.scale * self._standard_quantile(p)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return self.location + self.scale * self._standard_sample(size, rng)
 
 
 @dataclass(frozen=True)
@@ -150,18 +161,18 @@ class Normal(_LocationScale):
     0.975
     """
 
-    def _cdf(self, x: Floats) -> Floats:
-        return 0.5 * as_floats(_erfc(-self._standard(x) / math.sqrt(2.0)))
+    def _standard_cdf(self, z: Floats) -> Floats:
+        special = _libraries(z)[1]
+        return as_floats(0.5 * special.erfc(-z / math.sqrt(2.0)))
 
-    def _density(self, x: Floats) -> Floats:
-        return np.exp(-0.5 * self._standard(x) ** 2) / (self.scale * math.sqrt(2.0 * math.pi))
+    def _standard_density(self, z: Floats) -> Floats:
+        return np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
 
-    def _quantile(self, p: Floats) -> Floats:
-        return self._back(as_floats(_normal_quantile(p)))
+    def _standard_quantile(self, p: Floats) -> Floats:
+        return as_floats(_libraries(p)[1].ndtri(p))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records."""
-        return self._back(rng.standard_normal(size))
+    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.standard_normal(size)
 
 
 @dataclass(frozen=True)
@@ -176,8 +187,8 @@ class Uniform(Population):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        _finite("low", self.low)
-        _finite("high", self.high)
+        _check_finite("low", self.low)
+        _check_finite("high", self.high)
         if not self.low < self.high:
             raise InputError(f"low must lie below high; got {self.low!r} and {self.high!r}.")
 
@@ -190,71 +201,60 @@ class Uniform(Population):
     def _quantile(self, p: Floats) -> Floats:
         return self.low + (self.high - self.low) * p
 
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """The two ends."""
-        return (self.low, self.high)
-
 
 @dataclass(frozen=True)
 class Cauchy(_LocationScale):
-    """Cauchy(location, scale): no mean, and the method does not mind."""
+    """Cauchy(location, scale), which has no mean; its quantiles are estimated like any other's."""
 
-    def _cdf(self, x: Floats) -> Floats:
-        return 0.5 + np.arctan(self._standard(x)) / math.pi
+    def _standard_cdf(self, z: Floats) -> Floats:
+        return 0.5 + np.arctan(z) / math.pi
 
-    def _density(self, x: Floats) -> Floats:
-        return 1.0 / (math.pi * self.scale * (1.0 + self._standard(x) ** 2))
+    def _standard_density(self, z: Floats) -> Floats:
+        return 1.0 / (math.pi * (1.0 + z**2))
 
-    def _quantile(self, p: Floats) -> Floats:
-        return self._back(np.tan(math.pi * (p - 0.5)))
+    def _standard_quantile(self, p: Floats) -> Floats:
+        return np.tan(math.pi * (p - 0.5))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records."""
-        return self._back(rng.standard_cauchy(size))
+    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.standard_cauchy(size)
 
 
 @dataclass(frozen=True)
 class Laplace(_LocationScale):
     """Laplace(location, scale)."""
 
-    def _cdf(self, x: Floats) -> Floats:
-        z = self._standard(x)
+    def _standard_cdf(self, z: Floats) -> Floats:
         tail = 0.5 * np.exp(-np.abs(z))
         return np.where(z < 0.0, tail, 1.0 - tail)
 
-    def _density(self, x: Floats) -> Floats:
-        return np.exp(-np.abs(self._standard(x))) / (2.0 * self.scale)
+    def _standard_density(self, z: Floats) -> Floats:
+        return 0.5 * np.exp(-np.abs(z))
 
-    def _quantile(self, p: Floats) -> Floats:
-        return self._back(np.where(p < 0.5, np.log(2.0 * p), -np.log(2.0 * (1.0 - p))))
-
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """The peak."""
-        return (self.location,)
+    def _standard_quantile(self, p: Floats) -> Floats:
+        return np.where(p < 0.5, np.log(2.0 * p), -np.log(2.0 * (1.0 - p)))
 
 
 @dataclass(frozen=True)
 class LogNormal(_LocationScale):
     """exp(N(location, scale²)): incomes, durations."""
 
+    @property
+    def _logarithm(self) -> Normal:
+        return Normal(self.location, self.scale)
+
     def _cdf(self, x: Floats) -> Floats:
-        positive = x > 0.0
-        logs = np.log(np.where(positive, x, 1.0))
-        return np.where(positive, Normal(self.location, self.scale)._cdf(logs), 0.0)
+        return np.where(x > 0.0, self._logarithm._cdf(np.log(np.where(x > 0.0, x, 1.0))), 0.0)
 
     def _density(self, x: Floats) -> Floats:
-        positive = x > 0.0
-        safe = np.where(positive, x, 1.0)
-        return np.where(positive, Normal(self.location, self.scale)._density(np.log(safe)) / safe, 0.0)
+        positive = np.where(x > 0.0, x, 1.0)
+        return np.where(x > 0.0, self._logarithm._density(np.log(positive)) / positive, 0.0)
 
     def _quantile(self, p: Floats) -> Floats:
-        return np.exp(Normal(self.location, self.scale)._quantile(p))
+        return np.exp(self._logarithm._quantile(p))
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         """`size` independent records."""
-        return np.exp(self._back(rng.standard_normal(size)))
+        return np.exp(self._logarithm.sample(size, rng))
 
 
 @dataclass(frozen=True)
@@ -271,24 +271,21 @@ class StudentT(_LocationScale):
         super().__post_init__()
         check_positive("degrees", self.degrees)
 
-    def _cdf(self, x: Floats) -> Floats:
-        z = self._standard(x)
-        tail = 0.5 * regularized_beta(0.5 * self.degrees, 0.5, self.degrees / (self.degrees + z * z))
+    def _standard_cdf(self, z: Floats) -> Floats:
+        special = _libraries(z)[1]
+        tail = as_floats(0.5 * special.betainc(0.5 * self.degrees, 0.5, self.degrees / (self.degrees + z * z)))
         return np.where(z < 0.0, tail, 1.0 - tail)
 
-    def _density(self, x: Floats) -> Floats:
+    def _standard_density(self, z: Floats) -> Floats:
         nu = self.degrees
         log_peak = math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi)
-        shape = -0.5 * (nu + 1.0) * np.log1p(self._standard(x) ** 2 / nu)
-        return np.exp(log_peak + shape) / self.scale
+        return np.exp(log_peak - 0.5 * (nu + 1.0) * np.log1p(z**2 / nu))
 
-    def _quantile(self, p: Floats) -> Floats:
-        # By symmetry only the lower tail is searched: there the CDF keeps its relative precision.
-        return self._back(np.sign(p - 0.5) * -bisect(StudentT(degrees=self.degrees)._cdf, np.minimum(p, 1.0 - p)))
+    def _standard_quantile(self, p: Floats) -> Floats:
+        return as_floats(scipy.special.stdtrit(self.degrees, p))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records."""
-        return self._back(rng.standard_t(self.degrees, size))
+    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.standard_t(self.degrees, size)
 
 
 @dataclass(frozen=True)
@@ -336,11 +333,6 @@ class Mixture(Population):
         counts = rng.multinomial(size, self.weights)
         drawn = [part.sample(int(count), rng) for part, count in zip(self.parts, counts, strict=True)]
         return rng.permutation(np.concatenate(drawn))
-
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """Those of the parts."""
-        return tuple(sorted({kink for part in self.parts for kink in part.kinks}))
 
     def to_spec(self) -> dict[str, Any]:
         """The table that `from_spec` reads."""
