@@ -127,7 +127,7 @@ def test_a_file_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     assert not live.refresh()  # it may be in the making
     old = time.time() - 60
     os.utime(path, (old, old))
-    with pytest.raises(StoreError, match="no run file"):
+    with pytest.raises(StoreError, match="not a run file"):
         live.refresh()
 
 

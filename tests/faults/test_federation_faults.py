@@ -207,13 +207,13 @@ def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path, le
 
     store = RunStore.open(federation.directory.store_file, read_only=True)
     coordinator = Coordinator(store)
-    rounds = [stored for level in range(len(levels)) for stored in store.rounds(level)]
-    for level in range(len(levels)):
-        mine = [one for one in rounds if one.level == level]
+    rounds = list(store.all_rounds())
+    for level_index in range(len(levels)):
+        mine = [one for one in rounds if one.level_index == level_index]
         assert [one.round for one in mine] == list(range(1, ROUNDS + 1))
         # The transcript replays to the identical estimate.
-        state = replay(study.spec.plan(level), [one.ones for one in mine])
-        assert state.query == mine[-1].after == coordinator.tracks[level].state.query
+        state = replay(study.spec.plan(level_index), [one.ones for one in mine])
+        assert state.query == mine[-1].after == coordinator.tracks[level_index].state.query
         assert state.averages.estimate == mine[-1].mean
     # No record has answered twice, and every count of the transcript is the ledger's own.
     for place, name in enumerate(study.clients):
@@ -229,7 +229,7 @@ def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path, le
         assert all(stop - start == length for start, stop, length in spans)
         assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
         for stored in rounds:
-            assert stored.ones[place] == counts[stored.round, study.asked_levels[stored.level]]
+            assert stored.ones[place] == counts[stored.round, study.asked_levels[stored.level_index]]
     # Nothing that was logged holds a record's value.
     told = status_of(federation) + (federation.directory.broker_files.log).read_text()
     values = {f"{value:.6f}" for table in federation.values.values() for value in table}

@@ -37,9 +37,8 @@ from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:
     return [
-        (one.level, one.round, one.query, one.lengths, one.ones, one.after, one.mean)
-        for level in range(len(store.spec.levels))
-        for one in store.rounds(level)
+        (one.level_index, one.round, one.query, one.lengths, one.ones, one.after, one.mean)
+        for one in store.all_rounds()
     ]
 
 

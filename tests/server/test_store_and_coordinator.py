@@ -29,7 +29,7 @@ def answer(coordinator: Coordinator, rounds: int, seed: int = 0) -> None:
         assert asked is not None
         counts = [
             [
-                int(np.random.default_rng((seed, q.round, each.level, k)).integers(0, q.length + 1))
+                int(np.random.default_rng((seed, q.round, each.level_index, k)).integers(0, q.length + 1))
                 for k, q in enumerate(each.questions)
             ]
             for each in asked
@@ -41,7 +41,7 @@ def test_questions_are_in_units_and_name_the_round(tmp_path: Path) -> None:
     coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "r1", SPEC))
     asked = coordinator.rounds()
     assert asked is not None
-    assert [each.level for each in asked] == [0, 1]
+    assert [each.level_index for each in asked] == [0, 1]
     question = asked[1].questions[0]
     assert (question.run, question.round, question.level, question.query, question.length) == ("r1", 1, 0.6, 50.0, 3)
     assert question.step is None
@@ -59,9 +59,9 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path, stop: int) -> None:
     answer(second, 10 - stop)
     assert second.rounds() is None
     second.finish()
-    for level in range(2):
-        assert second.tracks[level].state == whole.tracks[level].state
-        assert second.result(level).confidence_interval == whole.result(level).confidence_interval
+    for level_index in range(2):
+        assert second.tracks[level_index].state == whole.tracks[level_index].state
+        assert second.result(level_index).confidence_interval == whole.result(level_index).confidence_interval
     assert RunStore.open(tmp_path / "part.db").finished is not None
 
 
@@ -87,10 +87,10 @@ def test_foreign_damaged_and_altered_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no run file"):
         RunStore.open(tmp_path / "nothing.db")
     (tmp_path / "text.db").write_text("not a database, but long enough to look at" * 30)
-    with pytest.raises(StoreError, match="no run file"):
+    with pytest.raises(StoreError, match="not a run file"):
         RunStore.open(tmp_path / "text.db")
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.commit()
-    with pytest.raises(StoreError, match="no run file"):
+    with pytest.raises(StoreError, match="not a run file"):
         RunStore.open(tmp_path / "other.db")
     RunStore.create(tmp_path / "run.db", "r1", SPEC).close()
     with sqlite3.connect(tmp_path / "run.db") as raw:
@@ -119,7 +119,7 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
 def test_another_programs_database_is_left_as_it_is(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.commit()
     before = (tmp_path / "other.db").read_bytes()
-    with pytest.raises(StoreError, match="no run file"):
+    with pytest.raises(StoreError, match="not a run file"):
         RunStore.open(tmp_path / "other.db")
     assert (tmp_path / "other.db").read_bytes() == before
 
@@ -129,6 +129,16 @@ def test_a_run_killed_before_its_first_commit_leaves_a_blank_file(tmp_path: Path
     (tmp_path / "empty.db").touch()
     RunStore.create(tmp_path / "run.db", "r1", SPEC).close()
     assert [RunStore.is_blank(tmp_path / f"{name}.db") for name in ("blank", "empty", "run")] == [True, True, False]
+
+
+def test_client_totals_count_asked_answered_and_silent(tmp_path: Path) -> None:
+    store = RunStore.create(tmp_path / "run.db", "r1", SPEC)
+    coordinator = Coordinator(store)
+    answer(coordinator, 1)
+    coordinator.accept([[1, None], [2, None]])
+    assert [stored.level_index for stored in store.all_rounds()] == [0, 0, 1, 1]
+    totals = store.client_totals()
+    assert {name: tuple(row) for name, row in totals.items()} == {"a": (12, 12, 0), "b": (12, 6, 2)}
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:

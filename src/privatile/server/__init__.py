@@ -1,1 +1,21 @@
-"""Server side: the coordinator and its store."""
+"""The side that asks: `Coordinator` turns state into questions and counts into the next state, `RunStore` keeps a run.
+
+Nothing here is private: a run's file holds its specification and every round's counts. How questions and answers
+travel is left to the caller (`privatile.api` in one process, `privatile.federation` over a broker).
+"""
+
+from privatile.server.coordinator import Coordinator, LevelRound, Track, new_run_name
+from privatile.server.store import ClientTotals, RunStore, StoredRound
+from privatile.server.writer import claim, writer_lives
+
+__all__ = [
+    "ClientTotals",
+    "Coordinator",
+    "LevelRound",
+    "RunStore",
+    "StoredRound",
+    "Track",
+    "claim",
+    "new_run_name",
+    "writer_lives",
+]

@@ -1,7 +1,6 @@
 """A run's file: its specification and every round's counts. Nothing in it is private.
 
-The state is not stored: it is the pure function of the counts that `estimator.replay` computes, so a file can always
-be checked against its own numbers.
+The state is not stored: it is a pure function of the counts, so a file can always be checked against its own numbers.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class StoredRound(NamedTuple):
-    """One level's round: what was asked, the counts (none: silent), and where it left the estimate."""
+    """One round of one level: what was asked, the counts (None: no answer), and the estimate after it."""
 
-    level: int
+    level_index: int
     round: int
     query: float
     step: float
@@ -43,16 +42,27 @@ class StoredRound(NamedTuple):
     lengths: tuple[int, ...]
     ones: tuple[int | None, ...]
     after: float
-    """Query after the step, working scale."""
+    """The query after the step, on the working scale."""
     mean: float | None
-    """Running mean, working scale."""
+    """The running mean, on the working scale."""
     normalizer: float | None
     """V of Algorithm 2."""
     at: float = 0.0
 
 
+class ClientTotals(NamedTuple):
+    """One client's part of a run so far, over all levels."""
+
+    asked: int
+    """Records that the rounds asked for."""
+    answered: int
+    """Records that answered."""
+    silent: int
+    """Rounds without an answer, counted per level."""
+
+
 class RunStore:
-    """A run in SQLite: append only, safe to read while it is written."""
+    """A run in SQLite: rounds are only appended, and it is safe to read while it is written."""
 
     def __init__(self, connection: sqlite3.Connection, path: str, *, writes: bool = True) -> None:
         self._connection = connection
@@ -74,7 +84,7 @@ class RunStore:
 
     @classmethod
     def create(cls, path: str | Path, run: str, spec: RunSpec, *, durable: bool = False) -> Self:
-        """A new file. `durable` waits for the disk at every round; without it a power cut may lose the last ones."""
+        """Make a file. `durable` waits for the disk at every round; without it a power cut may lose the last rounds."""
         if str(path) != ":memory:" and Path(path).exists():
             raise StoreError(f"{path} exists already. Name another file, or remove it.")
         connection = _connect(path, durable)
@@ -94,10 +104,10 @@ class RunStore:
 
     @classmethod
     def open(cls, path: str | Path, *, durable: bool = False, read_only: bool = False) -> Self:
-        """An existing file, to go on or to read."""
+        """Open an existing file, to continue the run or to read it."""
         if not Path(path).is_file():
             raise missing_run(path)
-        # Look before touching: another program's database must stay as it is.
+        # Check before writing: another program's database must stay as it is.
         with closing(_connect(path, durable, read_only=True)) as look:
             try:
                 row = look.execute("SELECT format FROM run").fetchone()
@@ -114,7 +124,7 @@ class RunStore:
 
     @staticmethod
     def is_blank(path: str | Path) -> bool:
-        """Whether a run was killed before anything of it was written: a database without a table."""
+        """Whether the run was killed before anything was written: a database without a table."""
         try:
             with closing(_connect(path, durable=False, read_only=True)) as look:
                 found: int = look.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -123,25 +133,13 @@ class RunStore:
             return False
 
     def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
-        """One round of every level, and what a transport keeps with it, in one transaction."""
+        """Write one round of every level, and what the caller keeps with it, in one transaction."""
         now = time.time()
-        try:
-            with self._connection:
-                for statement, values in also:
-                    self._connection.execute(statement, values)
-                self._connection.executemany(
-                    "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [
-                        (
-                            *(entry.level, entry.round, entry.query, entry.step, int(entry.averaged)),
-                            *(json.dumps(entry.lengths), json.dumps(entry.ones), entry.after, entry.mean),
-                            *(entry.normalizer, now),
-                        )
-                        for entry in rounds
-                    ],
-                )
-        except sqlite3.Error as error:
-            raise self._unwritable(error) from None
+        rows = [
+            (*entry[:4], int(entry.averaged), json.dumps(entry.lengths), json.dumps(entry.ones), *entry[7:10], now)
+            for entry in rounds
+        ]
+        self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
 
     def _damaged(self) -> StoreError:
         return StoreError(f"{self.path} is damaged and cannot be read to its end. Restore it from a backup.")
@@ -153,7 +151,7 @@ class RunStore:
         )
 
     def execute(self, statements: Sequence[Statement]) -> None:
-        """Statements on a transport's own tables, in one transaction."""
+        """Carry out statements in one transaction; a caller may keep tables of its own in the file."""
         try:
             with self._connection:
                 for statement, values in statements:
@@ -162,7 +160,7 @@ class RunStore:
             raise self._unwritable(error) from None
 
     def query(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a transport's own tables; none where the table is not there."""
+        """Rows of a caller's own tables; none where the table does not exist."""
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.OperationalError as error:
@@ -170,53 +168,68 @@ class RunStore:
                 return []
             raise StoreError(f"{self.path} could not be read ({error}).") from None
 
-    def rounds(self, level: int = 0, after: int = 0) -> Iterator[StoredRound]:
-        """The rounds of a level, in order, from round `after` + 1 on."""
+    def rounds(self, level_index: int = 0, after: int = 0) -> Iterator[StoredRound]:
+        """The rounds of one level, in order, from round `after` + 1 on."""
         try:
             cursor = self._connection.execute(
                 "SELECT level, round, query, step, averaged, lengths, ones, after, mean, normalizer, at FROM rounds "
                 "WHERE level = ? AND round > ? ORDER BY round",
-                (level, after),
+                (level_index, after),
             )
             for row in cursor:
-                level, number, query, step, averaged, lengths, ones, reached, mean, normalizer, at = row
-                asked, counts = tuple(json.loads(lengths)), tuple(json.loads(ones))
-                yield StoredRound(
-                    level, number, query, step, bool(averaged), asked, counts, reached, mean, normalizer, at
-                )
+                lengths, ones = tuple(json.loads(row[5])), tuple(json.loads(row[6]))
+                yield StoredRound._make((*row[:4], bool(row[4]), lengths, ones, *row[7:]))
         except (sqlite3.DatabaseError, ValueError, TypeError):
             raise self._damaged() from None
+
+    def all_rounds(self) -> Iterator[StoredRound]:
+        """The rounds of all levels, level by level."""
+        for level_index in range(len(self.spec.levels)):
+            yield from self.rounds(level_index)
+
+    def client_totals(self) -> dict[str, ClientTotals]:
+        """What every client was asked and has answered so far."""
+        names = [client.name for client in self.spec.clients]
+        asked, answered, silent = ([0] * len(names) for _ in range(3))
+        for stored in self.all_rounds():
+            for k, (length, ones) in enumerate(zip(stored.lengths, stored.ones, strict=True)):
+                asked[k] += length
+                answered[k] += length if ones is not None else 0
+                silent[k] += ones is None
+        return {name: ClientTotals(*row) for name, *row in zip(names, asked, answered, silent, strict=True)}
 
     def finish(self) -> None:
         """Mark the run as complete."""
         self.finished = time.time()
-        try:
-            with self._connection:
-                self._connection.execute("UPDATE run SET finished = ?", (self.finished,))
-                self._connection.execute("DROP TABLE IF EXISTS writer")  # see server.writer
-        except sqlite3.Error as error:
-            raise self._unwritable(error) from None
+        # The writer table (server.writer) belongs to a run that continues.
+        self.execute([("UPDATE run SET finished = ?", (self.finished,)), ("DROP TABLE IF EXISTS writer", ())])
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it; a finished run is one file, which readers leave alone."""
+        """Close the file. A finished run becomes a single file: its log is folded in, unless somebody is reading."""
         if self.finished is not None and self._writes:
             with suppress(sqlite3.Error):
-                self._connection.execute("PRAGMA busy_timeout = 0")  # who still reads along keeps the log
+                self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
 
 def missing_run(path: str | Path) -> StoreError:
-    """The error for a file that is not there."""
+    """The error for a file that does not exist."""
     if Path(path).is_dir():
-        return StoreError(f"{path} is a folder, no run file. Give the path of a file.")
+        return StoreError(f"{path} is a folder, not a run file. Give the path of a file.")
     return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
 
 
 def no_run(path: str | Path) -> StoreError:
-    """The error for a file that is something else."""
+    """The error for a file that holds something else."""
     return StoreError(
-        f"{path} is no run file, or a damaged one. Give a file that --save made, or restore it from a backup."
+        f"{path} is not a run file, or a damaged one. Give a file that --save made, or restore it from a backup."
     )
 
 
@@ -225,7 +238,7 @@ def _connect(path: str | Path, durable: bool, read_only: bool = False) -> sqlite
         if read_only:
             return sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
         if str(path) != ":memory:":
-            # Made readable by its owner only, before SQLite opens it.
+            # Readable by its owner only, before SQLite opens it.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path, timeout=5.0)
         connection.execute("PRAGMA journal_mode=WAL")

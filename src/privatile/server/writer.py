@@ -1,6 +1,6 @@
-"""Which process writes a run's file, so that whoever looks can tell a run that goes on from one that was killed.
+"""Which process writes a run's file: a reader can tell a run that continues from one whose process was killed.
 
-The number is in the file itself while the run goes on and is gone with its end: what is handed on names no process.
+The process number is in the file while the run continues and is removed at its end: a finished file names no process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from privatile.server.store import RunStore
 
 
 def this_machine() -> str:
-    """A mark for the machine: a process number means something there only. A digest, for the name is nobody's business.
+    """A digest of the machine's name: a process number is valid on one machine only, and the name is not for others.
 
     >>> len(this_machine())
     16
@@ -23,7 +23,7 @@ def this_machine() -> str:
 
 
 def claim(store: RunStore) -> None:
-    """Write down that this process carries the run on."""
+    """Record that this process continues the run."""
     store.execute(
         [
             ("CREATE TABLE IF NOT EXISTS writer (machine TEXT NOT NULL, process INTEGER NOT NULL)", ()),
@@ -34,17 +34,17 @@ def claim(store: RunStore) -> None:
 
 
 def writer_lives(rows: list[tuple[Any, ...]]) -> bool | None:
-    """Whether the process in the writer table lives; none where that cannot be known from here.
+    """Whether the process in the writer table is alive; None where this machine cannot tell.
 
     >>> writer_lives([(this_machine(), os.getpid())]), writer_lives([("elsewhere", 1)]), writer_lives([])
     (True, None, None)
     """
-    if not rows or rows[0][0] != this_machine() or os.name != "posix":  # elsewhere signal 0 is no mere question
+    if not rows or rows[0][0] != this_machine() or os.name != "posix":  # elsewhere signal 0 would do more than ask
         return None
     try:
         os.kill(int(rows[0][1]), 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True  # another user's process; a number beyond all processes is not ours to judge
+        return True  # another user's process; or a number that no process has, which cannot be judged
     return True

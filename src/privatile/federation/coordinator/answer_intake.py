@@ -49,13 +49,7 @@ class AnswerIntake:
         self._heard: dict[str, float] = {}
 
     def _records_asked(self) -> dict[str, int]:
-        total = dict.fromkeys(self._study.clients, 0)
-        names = [client.name for client in self._coordinator.tracks[0].plan.clients]
-        for level in range(len(self._coordinator.tracks)):
-            for stored in self._coordinator.store.rounds(level):
-                for name, length in zip(names, stored.lengths, strict=True):
-                    total[name] += length
-        return total
+        return {name: totals.asked for name, totals in self._coordinator.store.client_totals().items()}
 
     # -- answers -------------------------------------------------------------------------------------------------
 

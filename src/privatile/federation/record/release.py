@@ -47,9 +47,9 @@ def canonical(body: object) -> bytes:
 def transcript_digest(store: RunStore, journal: Journal) -> str:
     """SHA-256 over every round: what was asked, every count, every signature."""
     digest = hashlib.sha256()
-    for level in range(len(store.spec.levels)):
-        for stored in store.rounds(level):
-            digest.update(canonical([level, stored.round, stored.query, stored.lengths, stored.ones]) + b"\n")
+    for stored in store.all_rounds():
+        asked = [stored.level_index, stored.round, stored.query, stored.lengths, stored.ones]
+        digest.update(canonical(asked) + b"\n")
     for row in store.query(
         "SELECT round, client, sequence, hash, signer, signature FROM evidence ORDER BY round, client"
     ):
@@ -95,16 +95,14 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
 
 
 def _spent(study: FederationStudy, store: RunStore) -> dict[str, Any]:
-    answered = dict.fromkeys(study.clients, 0)
-    silent = dict.fromkeys(study.clients, 0)
-    for level in range(len(store.spec.levels)):
-        for stored in store.rounds(level):
-            for name, length, ones in zip(study.clients, stored.lengths, stored.ones, strict=True):
-                answered[name] += length if ones is not None else 0
-                silent[name] += ones is None
+    totals = store.client_totals()
     return {
-        name: {"epsilon": terms.mechanism.epsilon, "records": answered[name], "silent_rounds": silent[name]}
-        for name, terms in study.clients.items()
+        name: {
+            "epsilon": agreement.mechanism.epsilon,
+            "records": totals[name].answered,
+            "silent_rounds": totals[name].silent,
+        }
+        for name, agreement in study.clients.items()
     }
 
 
@@ -291,13 +289,13 @@ def _check_evidence(checks: _Checks, body: dict[str, Any], study: FederationStud
         for row in store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
     }
     counts: dict[tuple[int, str], list[tuple[float, int]]] = {}
-    for level in range(len(store.spec.levels)):
-        plan = store.spec.plan(level)
-        for stored in store.rounds(level):
-            for holder, ones in zip(plan.clients, stored.ones, strict=True):
-                if ones is not None:
-                    asked = holder.level if plan.local_level == "own" else plan.level
-                    counts.setdefault((stored.round, holder.name), []).append((asked, ones))
+    plans = [store.spec.plan(level_index) for level_index in range(len(store.spec.levels))]
+    for stored in store.all_rounds():
+        plan = plans[stored.level_index]
+        for holder, ones in zip(plan.clients, stored.ones, strict=True):
+            if ones is not None:
+                asked = holder.level if plan.local_level == "own" else plan.level
+                counts.setdefault((stored.round, holder.name), []).append((asked, ones))
     unsigned = [key for key in counts if key not in evidence]
     checks.say("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
     checks.say("no signature is left over", set(evidence) <= set(counts))

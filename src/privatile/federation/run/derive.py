@@ -112,11 +112,9 @@ def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
     """Records that the old run may have asked of each client; refused unless that run is over."""
     if running_coordinator(old.pid_file) is not None:
         raise InputError("the coordinator of the old run is running. End that run first: privatile federation abort")
-    asked = dict.fromkeys(study.clients, 0)
     if not old.store_file.exists():
-        return asked
-    store = RunStore.open(old.store_file, read_only=True)
-    try:
+        return dict.fromkeys(study.clients, 0)
+    with RunStore.open(old.store_file, read_only=True) as store:
         if store.run != study.run:
             raise InputError(f"{old.store_file} holds another run than the study's.")
         if store.finished is None and not Journal(store).aborted():
@@ -124,16 +122,12 @@ def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
                 f"the run of {old.path} is neither finished nor aborted, and both runs would want the same records. "
                 f"End it for good first: privatile federation abort {old.path}"
             )
-        lengths = [stored.lengths for level in range(len(study.levels)) for stored in store.rounds(level)]
+        asked = {name: totals.asked for name, totals in store.client_totals().items()}
         if store.finished is None:
-            # The round in hand may have been answered and not counted.
-            in_hand = Coordinator(store).rounds() or []
-            lengths += [tuple(question.length for question in one.questions) for one in in_hand]
-    finally:
-        store.close()
-    for row in lengths:
-        for name, length in zip(study.clients, row, strict=True):
-            asked[name] += length
+            # The round that was being asked may have been answered without being counted.
+            for level_round in Coordinator(store).rounds() or []:
+                for name, question in zip(study.clients, level_round.questions, strict=True):
+                    asked[name] += question.length
     return asked
 
 
