@@ -109,7 +109,7 @@ def measure_clients(clients: int, rounds: int, length: int, processes: int) -> d
         ask = AskMessage.of("0" * 64, dict.fromkeys(directory.study().clients, (question,)))
         link = Link(rounds, "0" * 32)
         key = KeyPair.generate()
-        answer = AnswerMessage("0" * 64, (Answer(store.run, rounds, "c0", 0.5, length),), link).pack(key)
+        answer = AnswerMessage.of("0" * 64, (Answer(store.run, rounds, "c0", 0.5, length),), link).pack(key)
         store.close()
         first = len(times) // 20
         return {
@@ -183,7 +183,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                             truth = np.array([values[device % devices] > question.query])
                             coin = np.frombuffer(os.urandom(8), dtype=np.uint64)
                             bit = int(mechanism.respond(truth, coin)[0])
-                            told = AnswerMessage(
+                            told = AnswerMessage.of(
                                 study.digest,
                                 (Answer(study.run, question.round, f"device{device}", question.level, bit),),
                                 Link(1, "0" * 32),

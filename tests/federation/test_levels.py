@@ -119,8 +119,8 @@ def test_the_most_levels_fit_into_an_answer() -> None:
         Answer("f" * 12 + "-" + "f" * 16, LARGEST_LENGTH, "n" * 40, (k + 2 / 3) / 1e5, LARGEST_LENGTH)
         for k in range(MOST_LEVELS)
     )
-    payload = AnswerMessage("0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)).pack(key)
-    assert read_message(payload, key.public.signer, LARGEST_ANSWER) == AnswerMessage(
+    payload = AnswerMessage.of("0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)).pack(key)
+    assert read_message(payload, key.public.signer, LARGEST_ANSWER) == AnswerMessage.of(
         "0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)
     )
 

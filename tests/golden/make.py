@@ -178,7 +178,7 @@ def released(folder: Path) -> dict[str, object]:
             asked = [one.questions[k] for one in rounds]
             yes = [0.5 + terms.mechanism.truth_rate * (0.5 - NormalDist(50, 10).cdf(one.query)) for one in asked]
             ones = [int(rng.binomial(one.length, share)) for one, share in zip(asked, yes, strict=True)]
-            message = AnswerMessage(
+            message = AnswerMessage.of(
                 study.digest,
                 tuple(Answer(study.run, number, name, q.level, count) for q, count in zip(asked, ones, strict=True)),
                 Link(number, "0" * 32),

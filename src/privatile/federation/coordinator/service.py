@@ -29,7 +29,7 @@ from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AskMessage, Notice
+from privatile.federation.wire.messages import AskMessage, Notice, State
 from privatile.server.coordinator import Coordinator
 
 log = logging.getLogger("privatile.federation.coordinator")
@@ -367,7 +367,7 @@ class CoordinatorService:
             await self._notice(connection, "stopped", "the coordinator was stopped and will be back")
             self._end = "stopped"
 
-    async def _notice(self, connection: Connection, state: str, reason: str) -> None:
+    async def _notice(self, connection: Connection, state: State, reason: str) -> None:
         await self._publish(connection, Notice(self._digest, self._coordinator.run, state, reason).pack(self._key))
 
     # -- what comes in -------------------------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def _check_evidence(checks: _Checks, body: dict[str, Any], study: FederationStud
             continue
         sequence, head, signer, signature = evidence[number, client]
         answers = tuple(Answer(study.run, number, client, level, ones) for level, ones in told)
-        signed = AnswerMessage(study.digest, answers, Link(sequence, head)).text()
+        signed = AnswerMessage.of(study.digest, answers, Link(sequence, head)).text()
         try:
             good = signer in _keys(body, client) and verify(signer, signed, base64.b64decode(signature, validate=True))
         except (binascii.Error, ValueError):

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from privatile.errors import InputError
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
-from privatile.federation.study.rules import NAME
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
+from privatile.federation.wire.subjects import NAME
 
 FORMAT = 1
 

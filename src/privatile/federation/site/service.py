@@ -320,7 +320,7 @@ class ClientService:
         except PrivatileError as error:
             self._fail(error)
             return
-        answer = AnswerMessage(self._digest, answers, link)
+        answer = AnswerMessage.of(self._digest, answers, link)
         with contextlib.suppress(Exception):  # a lost connection: the question is looked up again after the next
             await connection.nc.publish(
                 subjects.answer_subject(self.study.identity, self.client), answer.pack(self._key)

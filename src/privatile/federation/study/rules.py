@@ -10,12 +10,10 @@ from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EP
 from privatile.core.messages import MISSING
 from privatile.errors import InputError
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
+from privatile.federation.wire.subjects import NAME
 
 if TYPE_CHECKING:
     from privatile.federation.study.study import ClientAgreement, FederationStudy
-
-NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""A client's name is one token of a broker subject: no dots, blanks or wildcards."""
 
 IDENTITY = re.compile(r"[0-9a-f]{12}")
 """A federation's own mark, part of every subject: 48 random bits, so that two studies never share a subject."""

@@ -1,15 +1,15 @@
-"""What crosses the wire, exactly: five kinds of message, each one line of JSON and one line of signature.
+"""The five kinds of message, each one line of JSON and one line of signature.
 
     payload = body "\\n" signature      body: JSON, keys sorted, no blanks      signature: Ed25519, base64
 
 A receiver checks size, then signature, then form, in this order: nothing unsigned is ever parsed. `docs/wire.md` lists
-every field; a test holds the two together.
+every field; a test compares the two.
 
     ask      coordinator -> all clients     a round's questions
     notice   coordinator -> all clients     finished, stopped, paused or aborted: nothing to answer now
     welcome  coordinator -> one client      the last link of the client's ledger that the coordinator has seen
     hello    client -> coordinator          "I am here", with the last link of the ledger
-    answer   client -> coordinator          counts, with the ledger's link behind them
+    answer   client -> coordinator          counts, with the link of the ledger entry behind them
 """
 
 from __future__ import annotations
@@ -18,119 +18,96 @@ import base64
 import binascii
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, Literal
 
-from privatile.core.messages import LARGEST_LENGTH, Answer, Question
+import msgspec
+from msgspec import Meta
+
+from privatile.core.messages import LARGEST_LENGTH, LONGEST_NAME, Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.wire.keys import KeyPair, verify
+from privatile.federation.wire.subjects import NAME
 
 LARGEST_ASK = 1 << 20
-"""A round's questions for 30,000 clients of unequal sizes still fit."""
+"""Bytes: a round's questions for 30,000 clients of unequal sizes still fit."""
 
 LARGEST_ANSWER = 4096
-"""Anything longer from a client is refused unread."""
+"""Bytes: anything longer from a client is refused unread."""
 
 MOST_LEVELS = 50
 """Levels asked in one round: a count takes up to 58 bytes beside its answer's other 450, and 62 would still fit."""
 
-_ABSENT: Any = object()
-_HEX64 = re.compile(r"[0-9a-f]{64}")
-_HEX32 = re.compile(r"[0-9a-f]{32}")
+State = Literal["stopped", "paused", "finished", "aborted"]
+"""Why there is nothing to answer."""
+
+_Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Hex32 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+_Client = Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
+_Run = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+_Text = Annotated[str, Meta(max_length=500)]
+_Count = Annotated[int, Meta(ge=0, le=LARGEST_LENGTH)]
+_Positive = Annotated[int, Meta(ge=1, le=LARGEST_LENGTH)]
+_Level = Annotated[float, Meta(gt=0, lt=1)]
+_Step = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
+_Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_NotEmpty = Meta(min_length=1)
+_PerLevel = Meta(min_length=1, max_length=MOST_LEVELS)
 
 
-def _fail(field: str, rule: str) -> ProtocolError:
-    return ProtocolError(f"{field} must be {rule}.")
+class _Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields of the wire: none may be missing, none may be unknown, and every number is bounded."""
 
 
-def _check_hex(field: str, value: object, pattern: re.Pattern[str]) -> None:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise _fail(field, "lower-case hexadecimal of the right length")
-
-
-def _check_count(field: str, value: object, low: int = 0) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= LARGEST_LENGTH:
-        raise _fail(field, f"a whole number from {low}")
-
-
-def _check_text(field: str, value: object, longest: int = 500) -> None:
-    if not isinstance(value, str) or len(value) > longest or not value.isprintable():
-        raise _fail(field, f"a printable text of at most {longest} characters")
-
-
-@dataclass(frozen=True)
-class Link:
+class Link(_Fields, frozen=True):
     """Where a ledger stands: the number of its last entry and that entry's hash."""
 
-    sequence: int
-    hash: str
+    sequence: _Count
+    hash: _Hex32
+
+
+class _Signed(_Fields, frozen=True, tag_field="kind"):
+    study: _Digest
 
     def __post_init__(self) -> None:
-        _check_count("sequence", self.sequence)
-        _check_hex("hash", self.hash, _HEX32)
+        for field in ("run", "reason", "refusal"):
+            if not getattr(self, field, "").isprintable():
+                raise ProtocolError(f"{field} must be a printable text.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"sequence": self.sequence, "hash": self.hash}
-
-    @classmethod
-    def from_dict(cls, fields: object) -> Link:
-        """Read what `to_dict` wrote."""
-        if not isinstance(fields, dict) or set(fields) != {"sequence", "hash"}:
-            raise ProtocolError("a ledger's link has exactly the fields hash and sequence.")
-        return cls(fields["sequence"], fields["hash"])
-
-
-@dataclass(frozen=True)
-class _Signed:
-    kind: ClassVar[str]
-    study: str
-
-    def _body(self) -> dict[str, Any]:
-        raise TypeError("a message has a kind")
-
-    @classmethod
-    def _from_body(cls, study: str, fields: dict[str, Any]) -> Self:
-        raise TypeError("a message has a kind")
+    @property
+    def kind(self) -> str:
+        """Which of the five kinds this is."""
+        return str(self.__struct_config__.tag)
 
     def text(self) -> bytes:
         """The body's bytes: what is signed."""
-        fields = {"kind": self.kind, "study": self.study, **self._body()}
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        # Not msgspec's encoder: signatures hold for these bytes, with Python's form of a real and \u escapes.
+        return json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     def pack(self, key: KeyPair) -> bytes:
-        """The signed payload."""
+        """The signed payload; refuses to sign what a receiver would refuse."""
         body = self.text()
+        _decode(body)
         return body + b"\n" + base64.b64encode(key.sign(body))
 
 
-Shared = float | int | None
-ByClient = tuple[tuple[str, Shared], ...]
-"""A field's values where the clients' differ, sorted by name."""
+class LevelQuestion(_Fields, frozen=True):
+    """One level of a round's questions. A field holds one value for all clients, or a value per client."""
+
+    level: _Level | Annotated[dict[_Client, _Level], _NotEmpty]
+    query: _Finite
+    length: _Positive | Annotated[dict[_Client, _Positive], _NotEmpty]
+    step: _Step | Annotated[dict[_Client, _Step], _NotEmpty] | None
 
 
-class Entry(NamedTuple):
-    """One level of a round's questions. A field holds one value for all clients, or one each where they differ."""
-
-    level: Shared | ByClient
-    query: float
-    length: Shared | ByClient
-    step: Shared | ByClient
-
-
-def _gather(values: dict[str, Shared]) -> Shared | ByClient:
+def _shared(values: dict[str, Any]) -> Any:
+    """One value where all clients have the same, else the value per client."""
     first = next(iter(values.values()))
-    return first if all(value == first for value in values.values()) else tuple(sorted(values.items()))
+    return first if all(value == first for value in values.values()) else values
 
 
-def _to_json(value: Shared | ByClient) -> Any:
-    return dict(value) if isinstance(value, tuple) else value
-
-
-@dataclass(frozen=True)
-class AskMessage(_Signed):
+class AskMessage(_Signed, frozen=True, tag="ask"):
     """A round's questions, for all clients at once.
 
     >>> key = KeyPair.generate()
@@ -141,241 +118,134 @@ class AskMessage(_Signed):
     (True, True, ())
     """
 
-    kind: ClassVar[str] = "ask"
-    run: str
-    round: int
-    entries: tuple[Entry, ...]
-    """One a level."""
+    run: _Run
+    round: _Positive
+    asks: Annotated[tuple[LevelQuestion, ...], _PerLevel]
 
     @classmethod
     def of(cls, study: str, questions: Mapping[str, Sequence[Question]]) -> AskMessage:
-        """From one tuple of questions a client; all share run, round and, level by level, the query."""
+        """From one tuple of questions per client; all share run, round and, level by level, the query."""
         first = next(iter(questions.values()))
-        entries = []
+        asks = []
         for place, head in enumerate(first):
             level, length, step = (
-                _gather({client: getattr(asked[place], field) for client, asked in questions.items()})
+                _shared({client: getattr(asked[place], field) for client, asked in questions.items()})
                 for field in ("level", "length", "step")
             )
-            entries.append(Entry(level, head.query, length, step))
-        message = cls(study, first[0].run, first[0].round, tuple(entries))
+            asks.append(LevelQuestion(level, head.query, length, step))
+        message = cls(study, first[0].run, first[0].round, tuple(asks))
         for client, asked in questions.items():
             if message.questions(client) != tuple(asked):
                 raise ProtocolError(f"the questions to client {client} belong to another run, round or query.")
         return message
 
-    @cached_property
-    def _tables(self) -> list[tuple[Any, float, Any, Any]]:
-        return [(_to_json(one.level), one.query, _to_json(one.length), _to_json(one.step)) for one in self.entries]
-
     def questions(self, client: str) -> tuple[Question, ...]:
         """What this client is asked; empty when the round does not ask it."""
         found = []
-        for level, query, length, step in self._tables:
-            own = [value.get(client, _ABSENT) if isinstance(value, dict) else value for value in (level, length, step)]
-            if _ABSENT in own:
+        for ask in self.asks:
+            fields: dict[str, Any] = {"level": ask.level, "length": ask.length, "step": ask.step}
+            if any(isinstance(value, dict) and client not in value for value in fields.values()):
                 return ()
-            found.append(Question(self.run, self.round, own[0], query, own[1], own[2]))
+            own = {name: value[client] if isinstance(value, dict) else value for name, value in fields.items()}
+            found.append(Question(self.run, self.round, query=ask.query, **own))
         return tuple(found)
 
-    def _body(self) -> dict[str, Any]:
-        asks = [
-            {"level": level, "query": query, "length": length, "step": step}
-            for level, query, length, step in self._tables
-        ]
-        return {"run": self.run, "round": self.round, "asks": asks}
 
-    @classmethod
-    def _from_body(cls, study: str, fields: dict[str, Any]) -> AskMessage:
-        if set(fields) != {"run", "round", "asks"} or not isinstance(fields["asks"], list):
-            raise ProtocolError("an ask has exactly the fields asks, kind, round, run and study.")
-        if not 1 <= len(fields["asks"]) <= MOST_LEVELS:
-            raise _fail("asks", f"a list of 1 to {MOST_LEVELS} entries")
-        entries = []
-        for entry in fields["asks"]:
-            if not isinstance(entry, dict) or set(entry) != {"level", "query", "length", "step"}:
-                raise ProtocolError("an entry of asks has exactly the fields length, level, query and step.")
-            shared: dict[str, Any] = {}
-            sample = {}
-            for field in ("level", "length", "step"):
-                value = entry[field]
-                if isinstance(value, dict):
-                    if not value or not all(isinstance(one, int | float) for one in value.values()):
-                        raise _fail(field, "a number, or numbers by client")
-                    shared[field] = tuple(sorted(value.items()))
-                    sample[field] = next(iter(value.values()))
-                else:
-                    shared[field] = sample[field] = value
-            # Question holds the rules for all these fields; a client's own values meet them in `questions`.
-            asked = Question(fields["run"], fields["round"], query=entry["query"], **sample)
-            entries.append(Entry(shared["level"], asked.query, shared["length"], shared["step"]))
-        return cls(study, fields["run"], fields["round"], tuple(entries))
-
-
-@dataclass(frozen=True)
-class Notice(_Signed):
+class Notice(_Signed, frozen=True, tag="notice"):
     """Nothing to answer now, and why."""
 
-    kind: ClassVar[str] = "notice"
-    STATES: ClassVar[tuple[str, ...]] = ("stopped", "paused", "finished", "aborted")
-    run: str
-    state: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        _check_text("run", self.run, 200)
-        _check_text("reason", self.reason)
-        if self.state not in self.STATES:
-            raise _fail("state", f"one of {', '.join(self.STATES)}")
-
-    def _body(self) -> dict[str, Any]:
-        return {"run": self.run, "state": self.state, "reason": self.reason}
-
-    @classmethod
-    def _from_body(cls, study: str, fields: dict[str, Any]) -> Notice:
-        if set(fields) != {"run", "state", "reason"}:
-            raise ProtocolError("a notice has exactly the fields kind, reason, run, state and study.")
-        return cls(study, fields["run"], fields["state"], fields["reason"])
+    run: _Run
+    state: State
+    reason: _Text
 
 
-@dataclass(frozen=True)
-class Hello(_Signed):
+class Hello(_Signed, frozen=True, tag="hello"):
     """A client is there. `instance` is drawn at its start: two live holders of one key show different ones.
 
     `restored` is the link that the site knows its ledger to have lost, after it has marked the records behind it as
-    spent; none otherwise.
+    spent; None otherwise.
     """
 
-    kind: ClassVar[str] = "hello"
-    client: str
-    instance: str
+    client: _Client
+    instance: _Hex32
     ledger: Link
-    restored: Link | None = None
-
-    def __post_init__(self) -> None:
-        _check_text("client", self.client, 40)
-        _check_hex("instance", self.instance, _HEX32)
-
-    def _body(self) -> dict[str, Any]:
-        return {
-            "client": self.client,
-            "instance": self.instance,
-            "ledger": self.ledger.to_dict(),
-            "restored": None if self.restored is None else self.restored.to_dict(),
-        }
-
-    @classmethod
-    def _from_body(cls, study: str, fields: dict[str, Any]) -> Hello:
-        if set(fields) != {"client", "instance", "ledger", "restored"}:
-            raise ProtocolError("a hello has exactly the fields client, instance, kind, ledger, restored and study.")
-        restored = None if fields["restored"] is None else Link.from_dict(fields["restored"])
-        return cls(study, fields["client"], fields["instance"], Link.from_dict(fields["ledger"]), restored)
+    restored: Link | None
 
 
-@dataclass(frozen=True)
-class Welcome(_Signed):
+class Welcome(_Signed, frozen=True, tag="welcome"):
     """The coordinator's reply to one hello: the last link it has seen, the last round it has asked, and how many of
     the client's records all rounds up to that one asked for.
 
     `refusal` is empty, or says why this client may not go on.
     """
 
-    kind: ClassVar[str] = "welcome"
-    client: str
-    instance: str
+    client: _Client
+    instance: _Hex32
     ledger: Link | None
-    round: int
-    records: int
-    refusal: str
-
-    def __post_init__(self) -> None:
-        _check_text("client", self.client, 40)
-        _check_hex("instance", self.instance, _HEX32)
-        _check_count("round", self.round)
-        _check_count("records", self.records)
-        _check_text("refusal", self.refusal)
-
-    def _body(self) -> dict[str, Any]:
-        return {
-            "client": self.client,
-            "instance": self.instance,
-            "ledger": None if self.ledger is None else self.ledger.to_dict(),
-            "round": self.round,
-            "records": self.records,
-            "refusal": self.refusal,
-        }
-
-    @classmethod
-    def _from_body(cls, study: str, fields: dict[str, Any]) -> Welcome:
-        if set(fields) != {"client", "instance", "ledger", "round", "records", "refusal"}:
-            raise ProtocolError(
-                "a welcome has exactly the fields client, instance, kind, ledger, records, refusal, round and study."
-            )
-        link = None if fields["ledger"] is None else Link.from_dict(fields["ledger"])
-        return cls(
-            study, fields["client"], fields["instance"], link, fields["round"], fields["records"], fields["refusal"]
-        )
+    round: _Count
+    records: _Count
+    refusal: _Text
 
 
-@dataclass(frozen=True)
-class AnswerMessage(_Signed):
-    """One client's counts of one round, one a level, and the ledger's link behind them."""
+class LevelCount(_Fields, frozen=True):
+    """How many of the records asked about one level reported yes."""
 
-    kind: ClassVar[str] = "answer"
-    answers: tuple[Answer, ...]
+    level: _Level
+    ones: _Count
+
+
+class AnswerMessage(_Signed, frozen=True, tag="answer"):
+    """One client's counts of one round, one per level, and the link of the ledger entry behind them."""
+
+    run: _Run
+    round: _Positive
+    client: _Client
+    counts: Annotated[tuple[LevelCount, ...], _PerLevel]
     ledger: Link
 
-    def __post_init__(self) -> None:
-        if len({(answer.run, answer.round, answer.client) for answer in self.answers}) != 1:
-            raise ProtocolError("the counts of one answer belong to one run, round and client.")
-
-    @property
-    def client(self) -> str:
-        """Who answers."""
-        return self.answers[0].client
-
-    @property
-    def run(self) -> str:
-        """Which run is answered."""
-        return self.answers[0].run
-
-    @property
-    def round(self) -> int:
-        """Which round is answered."""
-        return self.answers[0].round
-
-    def _body(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "round": self.round,
-            "client": self.client,
-            "counts": [{"level": answer.level, "ones": answer.ones} for answer in self.answers],
-            "ledger": self.ledger.to_dict(),
-        }
-
     @classmethod
-    def _from_body(cls, study: str, fields: dict[str, Any]) -> AnswerMessage:
-        if set(fields) != {"run", "round", "client", "counts", "ledger"}:
-            raise ProtocolError("an answer has exactly the fields client, counts, kind, ledger, round, run and study.")
-        counts = fields["counts"]
-        if not isinstance(counts, list) or not 1 <= len(counts) <= MOST_LEVELS:
-            raise _fail("counts", f"a list of 1 to {MOST_LEVELS} entries")
-        answers = []
-        for entry in counts:
-            if not isinstance(entry, dict) or set(entry) != {"level", "ones"}:
-                raise ProtocolError("an entry of counts has exactly the fields level and ones.")
-            answers.append(Answer(fields["run"], fields["round"], fields["client"], entry["level"], entry["ones"]))
-        return cls(study, tuple(answers), Link.from_dict(fields["ledger"]))
+    def of(cls, study: str, answers: Sequence[Answer], ledger: Link) -> AnswerMessage:
+        """From one answer per level, all to the same round."""
+        if len({(answer.run, answer.round, answer.client) for answer in answers}) != 1:
+            raise ProtocolError("the counts of one answer belong to one run, round and client.")
+        counts = tuple(LevelCount(answer.level, answer.ones) for answer in answers)
+        return cls(study, answers[0].run, answers[0].round, answers[0].client, counts, ledger)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """One answer per level."""
+        return tuple(Answer(self.run, self.round, self.client, count.level, count.ones) for count in self.counts)
 
 
 Message = AskMessage | Notice | Hello | Welcome | AnswerMessage
-_KINDS: dict[str, type[AskMessage] | type[Notice] | type[Hello] | type[Welcome] | type[AnswerMessage]] = {
-    kind.kind: kind for kind in (AskMessage, Notice, Hello, Welcome, AnswerMessage)
-}
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def _decode(body: bytes) -> Message:
+    try:
+        return _DECODER.decode(body)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(_broken_rule(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProtocolError("the body is not JSON.") from None
+
+
+def _broken_rule(text: str) -> str:
+    """The rule that a body breaks, without what it holds: a hostile message must not reach a log by its own error.
+
+    >>> _broken_rule("Expected `int` >= 1 - at `$.round`"), _broken_rule("Object contains unknown field `age`")
+    ('round: expected `int` >= 1.', 'the body has a field or a value that is not of this format.')
+    """
+    rule, _, place = text.partition(" - at ")
+    path = re.search(r"\$\.([^`]+)", place)
+    where = path[1] if path else "the body"
+    if rule.startswith(("Object contains", "Invalid")):  # these quote the message
+        return f"{where} has a field or a value that is not of this format."
+    return f"{where}: {rule[:1].lower()}{rule[1:].rstrip('.')}."
 
 
 def unquoted(error: ProtocolError) -> str:
-    """The rule that was broken, without what was got: a hostile message must not reach a log by its own error.
+    """The rule that was broken, without the value that broke it, for a log.
 
     >>> unquoted(ProtocolError("ones must be a whole number from 0 to 50; got 53."))
     'ones must be a whole number from 0 to 50.'
@@ -397,16 +267,4 @@ def read_message(payload: bytes, signer: str, largest: int) -> Message:
         raise ProtocolError("the signature is not base64.") from None
     if not verify(signer, body, signature):
         raise ProtocolError("the signature is not that of the expected signer.")
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ProtocolError("the body is not JSON.") from None
-    if not isinstance(fields, dict) or not isinstance(fields.get("kind"), str) or fields["kind"] not in _KINDS:
-        raise ProtocolError("the body is not a message of a known kind.")
-    kind = _KINDS[fields.pop("kind")]
-    study = fields.pop("study", None)
-    _check_hex("study", study, _HEX64)
-    try:
-        return kind._from_body(str(study), fields)
-    except ProtocolError as error:
-        raise ProtocolError(unquoted(error)) from None
+    return _decode(body)

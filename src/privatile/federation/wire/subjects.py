@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""A client's name is one token of a subject: no dots, blanks or wildcards."""
+
 
 def ask_subject(identity: str) -> str:
     """Where questions and notices are published; the last one is kept by the broker."""
