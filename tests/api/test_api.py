@@ -1,5 +1,4 @@
 import sqlite3
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 import privatile
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError
-from privatile.planning.options import KINDS, Options
 from privatile.server.store import RunStore
 
 RNG = np.random.default_rng(12)
@@ -160,7 +158,3 @@ def test_a_schedule_that_cannot_fit_is_said_before_what_the_ledger_refuses(tmp_p
         privatile.estimate(data, rounds=41, **options)
     with pytest.raises(AlreadyAnswered, match="0 records left"):
         privatile.estimate(data, rounds=40, **options)
-
-
-def test_every_option_has_a_kind_in_a_toml_study() -> None:
-    assert set(KINDS) == {field.name for field in fields(Options)}

@@ -6,17 +6,16 @@ One frozen value; it is checked when it is made, before any record is read.
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_type_hints
 
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
+from privatile.core.tables import read_text, read_toml
 from privatile.errors import InputError
 from privatile.estimator.schedule import Mode
 from privatile.estimator.settings import ReportOptions
@@ -187,16 +186,15 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
     kinds = "equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: client,weight)"
     if not path.is_file():
         raise InputError(f"weights takes {kinds}; {given!r} is none of these.")
+    if path.suffix == ".toml":
+        document = read_toml(path)
+        return document.finish(cast(dict[str, float], document.value(document.table, dict[str, float])))
+    rows = list(csv.DictReader(io.StringIO(read_text(path))))
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix == ".toml":
-            pairs = list(tomllib.loads(text).items())
-        else:
-            pairs = [(row["client"], row["weight"]) for row in csv.DictReader(io.StringIO(text))]
-        weights = {str(name): float(weight) for name, weight in pairs}
-    except (OSError, KeyError, TypeError, ValueError):
+        weights = {str(row["client"]): float(row["weight"]) for row in rows}
+    except (KeyError, TypeError, ValueError):
         raise InputError(f"the weights file {path} cannot be read. weights takes {kinds}.") from None
-    if len(weights) < len(pairs):
+    if len(weights) < len(rows):
         raise InputError(f"the weights file {path} names a client more than once.")
     return weights
 
@@ -208,31 +206,23 @@ ON_THE_COMMAND_LINE = ("json", "dry_run", "explain", "dashboard", "dashboard_at"
 def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
     """A TOML file with every option; `data` names the file, relative to the TOML's own folder.
 
-    All that is wrong with its keys is said at once.
+    All that is wrong with it is said at once.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {(error.strerror or 'it failed').lower()}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text. Save it so.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
+    document = read_toml(path)
+    content = dict(document.table)
     data = content.pop("data", None)
-    problems = []
     if not isinstance(data, str):
-        problems.append('data must name a file: data = "salaries.csv".')
-    known = {field.name: field for field in fields(Options)}
+        document.add(("data",), 'must name a file: data = "salaries.csv".')
+    hints = get_type_hints(Options)
     for key, given in content.items():
         if key in ON_THE_COMMAND_LINE:
-            problems.append(f"{key} goes on the command line: privatile estimate {path} --{key.replace('_', '-')}.")
-        elif key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            problems.append(f"there is no option {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        elif not _fits(key, given):
-            problems.append(f"{key} must be {KINDS[key]}; got {type(given).__name__}.")
-    if problems:
-        raise InputError(f"{path}: " + " ".join(problems))
+            option = key.replace("_", "-")
+            document.add((key,), f"goes on the command line: privatile estimate {path} --{option}.")
+        elif key not in hints:
+            document.unknown((key,), hints)
+        else:
+            document.value(given, hints[key], (key,))
+    document.finish()
     for key in ("range", "q"):
         if isinstance(content.get(key), list):
             content[key] = tuple(content[key])
@@ -242,41 +232,3 @@ def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
     if isinstance(content.get("weights"), str):
         content["weights"] = read_weights(content["weights"], path.parent)
     return path.parent / str(data), content
-
-
-TEXT, NUMBER, WHOLE, YES_NO = "a text", "a number", "a whole number", "true or false"
-KINDS = {
-    "q": "a number, a list of numbers or a table of client = number",
-    "epsilon": "a number or a table of client = number",
-    "range": "a list of two numbers",
-    "weights": "equal, size, precision, a file's name or a table of client = number",
-    **dict.fromkeys(
-        ("scale", "value", "client", "person", "query", "design", "mode", "local_level", "normalizer", "target"), TEXT
-    ),
-    **dict.fromkeys(("missing", "ledger", "save", "person_key", "only", "interval"), TEXT),
-    **dict.fromkeys(("confidence_level", "dither", "max_epsilon", "until_width"), NUMBER),
-    "rounds": WHOLE,
-    **dict.fromkeys(("not_private", "allow_weak", "spend_again", "new_people", "new_run"), YES_NO),
-    **dict.fromkeys(("simultaneous", "one_distribution"), YES_NO),
-}
-
-
-def _fits(key: str, given: object) -> bool:
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    table = isinstance(given, dict) and all(
-        isinstance(entry, int | float) and not isinstance(entry, bool) for entry in given.values()
-    )
-    numbers = isinstance(given, list) and all(
-        isinstance(entry, int | float) and not isinstance(entry, bool) for entry in given
-    )
-    kinds = {
-        TEXT: isinstance(given, str),
-        NUMBER: number,
-        WHOLE: isinstance(given, int) and not isinstance(given, bool),
-        YES_NO: isinstance(given, bool),
-        KINDS["q"]: number or table or numbers or given == "curve",
-        KINDS["epsilon"]: number or table,
-        KINDS["range"]: numbers,
-        KINDS["weights"]: isinstance(given, str) or table,
-    }
-    return kinds[KINDS[key]]

@@ -36,12 +36,11 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from privatile.core.mechanism import RandomizedResponse
+from privatile.core.toml_lines import Place, line_numbers, nearest_line
 from privatile.errors import InputError
 from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Power
 from privatile.simulation.cells import METHODS, Cell
 from privatile.simulation.populations import Normal, Population, from_spec
-from privatile.simulation.toml_lines import Path as Place
-from privatile.simulation.toml_lines import line_numbers, nearest_line
 
 Protocol = Literal["independent", "published"]
 T = TypeVar("T")
@@ -112,7 +111,7 @@ class _Notes:
         name = ""
         for part in place:
             name += f"[{part + 1}]" if isinstance(part, int) else f"{'.' if name else ''}{part}"
-        line = nearest_line(self.lines, place)
+        line = nearest_line(self.lines, place) or 1
         self.found.append((line, f"line {line}, {name or 'the design'}: {rule}"))
 
     def attempt(self, place: Place, make: Callable[[], T]) -> T | None:

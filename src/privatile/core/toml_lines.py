@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-Path = tuple[str | int, ...]
+Place = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
@@ -12,15 +14,15 @@ _NAME = re.compile(r""""([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+)""")
 _QUOTED_OR_COMMENT = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|#.*$""")
 
 
-def line_numbers(text: str) -> dict[Path, int]:
+def line_numbers(text: str) -> dict[Place, int]:
     """The line of every table and key written on a line of its own.
 
     >>> line_numbers('seed = 1\\n[[grid]]\\nlevel = [\\n  0.5,\\n]\\n[[grid]]\\nlevel = 1')[("grid", 1, "level")]
     7
     """
-    lines: dict[Path, int] = {}
-    table: Path = ()
-    counts: dict[Path, int] = {}
+    lines: dict[Place, int] = {}
+    table: Place = ()
+    counts: dict[Place, int] = {}
     depth = 0
     for number, line in enumerate(text.splitlines(), start=1):
         if depth == 0 and (header := _HEADER.match(line)):
@@ -38,13 +40,13 @@ def line_numbers(text: str) -> dict[Path, int]:
     return lines
 
 
-def _names(dotted: str) -> Path:
+def _names(dotted: str) -> Place:
     return tuple(next(part for part in match.groups() if part is not None) for match in _NAME.finditer(dotted))
 
 
-def nearest_line(lines: dict[Path, int], path: Path) -> int:
-    """The line of a value, or of the closest thing around it that has one; 1 for the whole text."""
+def nearest_line(lines: Mapping[Place, int], path: Place) -> int:
+    """The line of a value, or of the closest thing around it that has one; 0 where nothing has."""
     for end in range(len(path), 0, -1):
         if path[:end] in lines:
             return lines[path[:end]]
-    return 1
+    return 0

@@ -1,0 +1,218 @@
+"""Settings read from outside (TOML, JSON), checked against a dataclass: all errors at once, each with its line.
+
+A field's type hint is its rule: a whole number is `int`, a choice is a `Literal`, a nested table is another dataclass,
+`Annotated[float, Meta(gt=0, description="a positive number")]` adds a limit and its words. Rules between fields belong
+in the dataclass's `__post_init__`; the `InputError` raised there is reported with the file's name, too.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Limits:
+    ...     max_epsilon: Annotated[float, Meta(gt=0, description="a positive number: the budget of one person")]
+    ...     values: tuple[str, ...] = ()
+    >>> document = parse_toml('max_epsilon = 1', "limits.toml")
+    >>> document.finish(document.decode(Limits))
+    Limits(max_epsilon=1.0, values=())
+    >>> document = parse_toml('max_epsilon = true\\nvalue = "wage"', "limits.toml")
+    >>> document.finish(document.decode(Limits))
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: limits.toml has 2 errors:
+      line 1, max_epsilon: must be a positive number: the budget of one person; got true or false.
+      line 2, value: there is no such setting. Did you mean 'values'?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from privatile.core.toml_lines import Place, line_numbers, nearest_line
+from privatile.errors import InputError
+
+T = TypeVar("T")
+
+KINDS: dict[Any, tuple[str, str]] = {
+    bool: ("true or false", "true or false"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a finite number", "finite numbers"),
+    str: ("a text", "texts"),
+}
+"""The words for a kind of value: one, several."""
+
+
+class Document:
+    """A table from outside, and what is wrong with it. Errors are collected; `finish` raises them together."""
+
+    def __init__(self, table: Mapping[str, Any], source: str, lines: Mapping[Place, int] | None = None) -> None:
+        self.table = table
+        self.source = source
+        self.errors: list[tuple[int, str]] = []
+        self._lines = lines or {}
+
+    def add(self, place: Place, rule: str) -> None:
+        """Note an error at a place: the keys and indices that lead to it, `("grid", 0, "level")`."""
+        name = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part:.60}" for part in place)[1:]
+        line = nearest_line(self._lines, place)
+        text = ", ".join(part for part in (f"line {line}" if line else "", name) if part)
+        self.errors.append((line, f"{text}: {rule}" if text else rule))
+
+    def attempt(self, place: Place, make: Callable[[], T]) -> T | None:
+        """What `make` returns; none, and its error noted, when it raises an `InputError`."""
+        try:
+            return make()
+        except InputError as error:
+            for rule in str(error).splitlines():
+                self.add(place, rule)
+            return None
+
+    def finish(self, value: T | None = None) -> T:
+        """The value, unless an error was noted."""
+        if self.errors:
+            count = len(self.errors)
+            texts = "\n".join(f"  {text}" for _, text in sorted(self.errors, key=lambda error: error[0]))
+            raise InputError(f"{self.source} has {count} error{'s' if count > 1 else ''}:\n{texts}")
+        return cast(T, value)
+
+    def decode(self, kind: type[T], table: object = None, place: Place = ()) -> T | None:
+        """The table (by default the whole document) as a dataclass; none when an error was noted."""
+        table = self.table if table is None else table
+        known = {field.name: field for field in dataclasses.fields(cast(Any, kind)) if field.init}
+        if not isinstance(table, Mapping):
+            self.add(place, f"must be a table with {', '.join(known)}; got {kind_of(table)}.")
+            return None
+        before = len(self.errors)
+        for key in table:
+            if key not in known:
+                self.unknown((*place, str(key)), known)
+        hints = get_type_hints(kind, include_extras=True)
+        values = {}
+        for name, field in known.items():
+            if name in table:
+                values[name] = self.value(table[name], hints[name], (*place, name))
+            elif field.default is field.default_factory is dataclasses.MISSING:
+                self.add((*place, name), f"is missing. It must be {in_words(hints[name])}.")
+        if len(self.errors) > before:
+            return None
+        return self.attempt(place, lambda: kind(**values))
+
+    def unknown(self, place: Place, known: Mapping[str, object]) -> None:
+        """Note a key that is not known, with the one that was probably meant."""
+        near = difflib.get_close_matches(str(place[-1]), known, n=1)
+        fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+        self.add(place, f"there is no such setting. {fix}")
+
+    def value(self, given: object, hint: Any, place: Place = ()) -> Any:
+        """A value of the kind that the type hint says; none, and an error noted, when it is another."""
+        plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        parts: tuple[Any, ...] = get_args(plain)
+        if dataclasses.is_dataclass(plain):
+            return self.decode(cast(type, plain), given, place)
+        entry_kind = next((part for part in parts if dataclasses.is_dataclass(part)), None)
+        if entry_kind is not None and isinstance(given, Mapping):
+            return {name: self.value(entry, entry_kind, (*place, name)) for name, entry in given.items()}
+        if entry_kind is not None and isinstance(given, list):
+            return tuple(self.value(entry, entry_kind, (*place, index)) for index, entry in enumerate(given))
+        try:
+            converted = msgspec.convert(given, _without_paths(hint))
+            if _finite(given):
+                return converted
+        except msgspec.ValidationError:
+            pass
+        self.add(place, f"must be {in_words(hint)}; got {kind_of(given, hint)}.")
+        return None
+
+
+def parse_toml(text: str, source: str) -> Document:
+    """A document from a TOML text."""
+    try:
+        return Document(tomllib.loads(text), source, line_numbers(text))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{source} is not valid TOML: {error}.") from None
+
+
+def parse_json(text: str | bytes, source: str) -> Document:
+    """A document from a JSON text."""
+    try:
+        return Document(msgspec.json.decode(text, type=dict[str, Any]), source)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{source} is not a JSON table: {error}.") from None
+
+
+def read_toml(path: Path) -> Document:
+    """A document from a TOML file."""
+    return parse_toml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, UTF-8 with or without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {(error.strerror or 'it failed').lower()}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} cannot be read: it is not UTF-8 text. Save it as UTF-8.") from None
+
+
+def in_words(hint: Any, *, several: bool = False) -> str:
+    """What a type hint asks for.
+
+    >>> in_words(float | tuple[float, float] | Mapping[str, float] | None), in_words(Literal["cohort", "local"])
+    ('a finite number, a list of 2 finite numbers or a table of name = a finite number', 'one of cohort, local')
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        words = [meta.description for meta in parts[1:] if isinstance(meta, Meta) and meta.description]
+        return words[0] if words else in_words(parts[0], several=several)
+    if origin in (Union, UnionType):
+        options = [in_words(part) for part in parts if part not in (NoneType, Path)]
+        return " or ".join(filter(None, (", ".join(options[:-1]), options[-1])))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else repr(parts[0])
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"a table of name = {in_words(parts[1])}"
+    if origin in (list, tuple):
+        count = f"{len(parts)} " if origin is tuple and ... not in parts else ""
+        return f"a list of {count}{in_words(parts[0], several=True)}"
+    if dataclasses.is_dataclass(hint):
+        names = ", ".join(field.name for field in dataclasses.fields(hint))
+        return f"tables with {names}" if several else f"a table with {names}"
+    return KINDS[hint][several]
+
+
+def kind_of(given: object, hint: Any = None) -> str:
+    """The kind of a value, never the value itself; only a wrong choice is shown, up to 40 characters."""
+    if isinstance(given, str) and any(get_origin(part) is Literal for part in (hint, *get_args(hint))):
+        return f"{given!r:.40}"
+    if isinstance(given, Mapping):
+        return "a table"
+    if isinstance(given, list | tuple):
+        kinds = list(dict.fromkeys(KINDS.get(type(entry), ("", "tables or lists"))[1] for entry in given))
+        return f"a list of {len(given)} {' and '.join(kinds) or 'entries'}"
+    if isinstance(given, float):
+        return "a number" if math.isfinite(given) else "a number that is not finite"
+    return KINDS.get(type(given), ("nothing" if given is None else f"a {type(given).__name__}", ""))[0]
+
+
+def _finite(given: object) -> bool:
+    """Whether every number in a value is finite."""
+    if isinstance(given, Mapping):
+        return all(map(_finite, given.values()))
+    if isinstance(given, list | tuple):
+        return all(map(_finite, given))
+    return not isinstance(given, float) or math.isfinite(given)
+
+
+def _without_paths(hint: Any) -> Any:
+    """The hint as a file can hold it: a path is a text."""
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(part for part in get_args(hint) if part is not Path)]  # noqa: UP007  built at run time
+    return str if hint is Path else hint
