@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from privatile.core.arrays import Floats
 
 LEAVES = 256
 """Cells of the finest histogram, inside which it is taken as flat: 4⁴, four levels of a tree with four branches."""

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.peer_methods import (
-    Floats,
     binary_search_quantile,
     hierarchy_quantile,
     sample_quantile,
@@ -31,6 +30,7 @@ from benchmarks.peer_methods import (
     square_wave_quantile,
 )
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan, memory_of

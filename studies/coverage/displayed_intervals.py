@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.estimator.averaging import half_width, normalizer_of
 from privatile.estimator.question_policy import probe_reach
 from privatile.inference.curve import Bracket
@@ -22,8 +23,6 @@ from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
 from privatile.laws.critical import statistic_law
 from privatile.laws.linear_model import linear_law
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach
-
-Floats = NDArray[np.float64]
 
 
 class DisplayedIntervals(NamedTuple):

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.simulation.populations import Population
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan, memory_of
@@ -18,7 +18,7 @@ from privatile.result.diagnostics import troubled
 from privatile.simulation.auto_simulation import AutoCell
 
 
-def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float) -> NDArray[np.float64]:
+def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float) -> Floats:
     """Covered, width over Wald's, error over the bound's and warned, a row a run.
 
     Every client is silent for a `share` of the rounds, `burst` rounds at a time on average (a two-state chain), after

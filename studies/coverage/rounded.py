@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.simulation.populations import Population, check_positive
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from studies.coverage.displayed_intervals import shown
 from privatile.result.diagnostics import troubled
 from privatile.simulation.auto_simulation import BLOCK, AutoCell, AutoRuns, simulate
 
-Floats = NDArray[np.float64]
 LEVELS = (0.90, 0.95, 0.99)
 
 Simulate = Callable[[AutoCell, int, int], AutoRuns]

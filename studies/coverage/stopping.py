@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.inference.curve import CurveFit
 from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
 from privatile.inference.sequence import RATE, threshold
 from privatile.result.summary import FIRST_LOOK
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach, fit_runs
-
-Floats = NDArray[np.float64]
 
 
 def ever_missed(cell: AutoCell, runs: AutoRuns, looks: int = 16, confidence_level: float = 0.95) -> Floats:

@@ -14,6 +14,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import CHUNK, Responder, answer_all
 from privatile.client.sources.source import open_source
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import COINS, RandomizedResponse
 from privatile.core.messages import Missing, Question
 from privatile.core.scale import Linear, Log
@@ -38,7 +39,7 @@ def responder(
     return Responder("run", column, mechanism, book, coins, missing=missing, dither=dither, scale=scale)
 
 
-def in_order(values: NDArray[np.float64]) -> list[float]:
+def in_order(values: Floats) -> list[float]:
     column = shuffle(open_source(values), Ledger.in_memory(master=bytes(range(32))))["all"]
     return [float(value) for block in column.blocks(0, column.records) for value in block.values]
 

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.laws.brownian import brownian_law
 from privatile.laws.critical import brownian_times, clock_increments, critical_value, tail_probability
 from privatile.laws.ratio_law import RatioLaw, from_covariance
-
-Floats = NDArray[np.float64]
 
 
 def five_after_warm_up(records: int) -> Floats:

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.laws.critical import critical_value
 from privatile.laws.linear_model import (
@@ -18,8 +18,6 @@ from privatile.laws.linear_model import (
     relaxations,
     sampled_rounds,
 )
-
-Floats = NDArray[np.float64]
 
 
 def step_table(rounds: int, target: float) -> tuple[Floats, int]:

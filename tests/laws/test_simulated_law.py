@@ -7,12 +7,11 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.laws.critical import clock_increments, critical_value, tail_probability
 from privatile.laws.simulated_law import SimulatedLaw, draw_paths, erfc, path_grid, simulated_law
 
-Floats = NDArray[np.float64]
 Simulated = Literal["l1", "sup"]
 BOTH: tuple[Simulated, ...] = ("l1", "sup")
 

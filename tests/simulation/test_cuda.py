@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from privatile.cli import main
+from privatile.core.arrays import Floats
 from privatile.errors import InputError, MissingExtra
 from privatile.estimator.schedule import Constant, Design, Logarithmic
 from privatile.simulation.cells import Cell
@@ -25,7 +26,7 @@ from privatile.simulation.columns import Empirical
 from privatile.simulation.cuda import OPTIONS, Device, Launch, run_cells, source
 from privatile.simulation.engine import run_cell
 from privatile.simulation.experiment import read_experiment
-from privatile.simulation.packing import CLIENT, JOB, LANES, ROUND, Batch, Floats, blocks_of, pack
+from privatile.simulation.packing import CLIENT, JOB, LANES, ROUND, Batch, blocks_of, pack
 from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, Uniform
 from privatile.simulation.runner import run_experiment
 from privatile.simulation.store import ExperimentStore

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.averaging import normalizer
@@ -20,7 +21,6 @@ from privatile.estimator.step import Client, plan_from_design, replay
 from privatile.laws.critical import critical_value
 
 pytestmark = pytest.mark.statistical
-Floats = NDArray[np.float64]
 
 GRID = np.linspace(-10.0, 10.0, 10_001)
 TABLE = np.array([NormalDist().cdf(x) for x in GRID])

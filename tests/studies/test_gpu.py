@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from privatile.simulation.incomplete_beta import regularized_beta
 from studies.coverage import gpu
 
 from privatile.errors import MissingExtra
@@ -14,7 +15,6 @@ from privatile.inference import curve
 from privatile.simulation import auto_simulation as tuned
 from privatile.simulation import populations
 from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.incomplete_beta import regularized_beta
 from privatile.simulation.populations import Normal, StudentT
 
 CELL = AutoCell((Normal(), StudentT(degrees=3.0)), (0.5, 0.9), (4000, 3000))

@@ -27,6 +27,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import ShuffledColumn
 from privatile.client.order.spill import Words
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import COINS, RandomizedResponse
 from privatile.core.messages import MISSING, Answer, Missing, Question
 from privatile.core.scale import Scale
@@ -48,7 +49,7 @@ class _Stretch(NamedTuple):
 
     base: int
     places: NDArray[np.intp] | None
-    values: NDArray[np.float64]
+    values: Floats
     people: Words | None
 
 
@@ -213,7 +214,7 @@ class Responder:
                     yield _Stretch(start, places, values[places], None if people is None else people[places])
                 start += len(values)
 
-    def _take(self, start: int, limit: int, length: int) -> Iterator[tuple[int, NDArray[np.float64], Words | None]]:
+    def _take(self, start: int, limit: int, length: int) -> Iterator[tuple[int, Floats, Words | None]]:
         """The next `length` records that may answer, piece by piece, each with the position after it."""
         taken = 0
         # A short question does not look at a whole chunk of people; 64 positions cost as much as one.
@@ -229,20 +230,20 @@ class Responder:
 
     # -- randomizing ---------------------------------------------------------------------------------------------
 
-    def _counter(self, question: Question) -> Callable[[NDArray[np.float64]], int]:
+    def _counter(self, question: Question) -> Callable[[Floats], int]:
         """What counts the ones among the reports of records, piece by piece."""
         return self._cohort(question) if question.step is None else self._local(question, question.step)
 
-    def _prepared(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _prepared(self, values: Floats) -> Floats:
         if not self._dither:
             return values
         shifts = self._coins.draw(len(values)).astype(np.float64) * 2.0**-64 - 0.5
         return values + self._dither * shifts
 
-    def _cohort(self, question: Question) -> Callable[[NDArray[np.float64]], int]:
+    def _cohort(self, question: Question) -> Callable[[Floats], int]:
         above = noise_threshold(question.level)
 
-        def count(values: NDArray[np.float64]) -> int:
+        def count(values: Floats) -> int:
             values = self._prepared(values)
             truth = values > question.query
             if self._column.missing:
@@ -258,7 +259,7 @@ class Responder:
             return truth
         return self.mechanism.respond(truth, self._coins.draw(len(truth)))
 
-    def _local(self, question: Question, step: float) -> Callable[[NDArray[np.float64]], int]:
+    def _local(self, question: Question, step: float) -> Callable[[Floats], int]:
         scale = self._scale
         if scale is None:
             raise ProtocolError("a question with a step needs the run's working scale; this client was given none.")
@@ -266,7 +267,7 @@ class Responder:
         rise, fall = step * self.mechanism.rise(question.level), step * self.mechanism.fall(question.level)
         working = scale.to_working(question.query)
 
-        def count(values: NDArray[np.float64]) -> int:
+        def count(values: Floats) -> int:
             nonlocal working
             values = self._prepared(values)
             gaps = np.flatnonzero(np.isnan(values)) if self._column.missing else np.empty(0, dtype=np.intp)

@@ -16,8 +16,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.laws.critical import NORMALIZERS, Normalizer
 
@@ -68,7 +68,7 @@ def normalizer(sums: Averages) -> float:
     return sums.moment2 / (sums.weight * sums.rounds * sums.rounds)
 
 
-def normalizer_of(queries: NDArray[np.float64], weights: NDArray[np.float64], kind: Normalizer = "l2") -> float:
+def normalizer_of(queries: Floats, weights: Floats, kind: Normalizer = "l2") -> float:
     """The normaliser straight from its definition, for a whole trajectory.
 
     l2: V = Σ(r_m − r_{m−1})d_m²; l1: Σ(r_m − r_{m−1})|d_m|; sup: max|d_m|; d_m = (m/T)(Q_m − Q_T). The interval's

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from privatile.core.arrays import Floats
 
 CENTERS, SPREADS = 32, 8
 """Grid points: the zoom keeps a cell of the centre within half of the belief's own error."""

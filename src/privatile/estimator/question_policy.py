@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.estimator import locate
 from privatile.estimator.locate import Belief
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SEARCH, PROBE, AVERAGE = 0, 1, 2

@@ -16,10 +16,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 
 Lengths = NDArray[np.int64]
-Steps = NDArray[np.float64]
 Mode = Literal["cohort", "local"]
 
 
@@ -178,7 +178,7 @@ def spread(lengths: Lengths, records: int) -> Lengths:
 class StepRule(Protocol):
     """Effective steps γ, the round's whole movement."""
 
-    def table(self, rounds: int) -> Steps:
+    def table(self, rounds: int) -> Floats:
         """The steps of rounds 1 … `rounds`."""
         ...
 
@@ -209,7 +209,7 @@ class DecayingStep:
         """20·r̄/(m^0.51 + 100), r̄ the plain mean of the clients' truth rates."""
         return cls(scale=20.0 * mean_truth_rate)
 
-    def table(self, rounds: int) -> Steps:
+    def table(self, rounds: int) -> Floats:
         """The steps of rounds 1 … `rounds`."""
         return self.scale / (np.arange(rounds, dtype=np.float64) ** self.exponent + self.offset)
 
@@ -267,7 +267,7 @@ class Design:
             return np.tile(base, (len(records), 1))
         return np.stack([spread(base, count) for count in records])
 
-    def steps(self, rounds: int, mean_truth_rate: float) -> Steps:
+    def steps(self, rounds: int, mean_truth_rate: float) -> Floats:
         """Effective steps of rounds 1 … `rounds`."""
         rule = DecayingStep(self.step_scale * mean_truth_rate, self.step_exponent, self.step_offset)
         return rule.table(rounds)

@@ -24,11 +24,12 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Scale, clip, working_range
 from privatile.errors import InputError, ProtocolError
 from privatile.estimator.averaging import Averages, add
-from privatile.estimator.schedule import Design, Lengths, Mode, Steps
+from privatile.estimator.schedule import Design, Lengths, Mode
 
 LocalLevel = Literal["global", "own"]
 
@@ -199,7 +200,7 @@ class TablePlan:
     clients: tuple[Client, ...]
     scale: Scale
     lengths: Lengths
-    steps: Steps
+    steps: Floats
     mode: Mode = "cohort"
     burn_in: int = 0
     start: float = math.nan

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from privatile.core.arrays import Floats
 
 BEND = 0.3
 """Prior standard deviation of κ."""

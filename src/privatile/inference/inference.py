@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.estimator.averaging import half_width, normalizer, normalizer_of
 from privatile.estimator.step import Ask, Plan, RoundState, drift, local_ranks, round_weight
@@ -185,38 +186,38 @@ class Trajectory:
                 column.append(fact)
 
     @property
-    def answers(self) -> NDArray[np.float64]:
+    def answers(self) -> Floats:
         """All rounds, averaged or not, as three rows: query, τ − F̂ there, and its noise Σp_k²/(4r_k²E_k).
 
         Where a client was silent the query is the p-weighted mean of those that the standing answers belong to.
         """
         return np.array(self._answers, dtype=np.float64)
 
-    def _column(self, index: int) -> NDArray[np.float64]:
+    def _column(self, index: int) -> Floats:
         return np.array(self._columns[index], dtype=np.float64)
 
     @property
-    def asked(self) -> NDArray[np.float64]:
+    def asked(self) -> Floats:
         """The query each round asked about."""
         return self._column(0)
 
     @property
-    def drifts(self) -> NDArray[np.float64]:
+    def drifts(self) -> Floats:
         """What came back: an unbiased reading of τ − F at that query."""
         return self._column(1)
 
     @property
-    def queries(self) -> NDArray[np.float64]:
+    def queries(self) -> Floats:
         """q̄_i, the query after each round."""
         return self._column(2)
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """w_i, each round's noise weight."""
         return self._column(3)
 
     @property
-    def steps(self) -> NDArray[np.float64]:
+    def steps(self) -> Floats:
         """γ_i, the step each round took."""
         return self._column(4)
 

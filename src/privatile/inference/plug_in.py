@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.scale import working_range
 from privatile.errors import InputError
 from privatile.estimator.question_policy import probe_reach
 from privatile.estimator.step import Plan, RoundState, local_ranks
 from privatile.inference.curve import NEAR, Bracket, FiellerLaw, fit_curve
 from privatile.inference.inference import Inference, IntervalInference, Trajectory, slope
-
-Floats = NDArray[np.float64]
 
 LARGEST_SLOPE_ERROR = 0.35
 """Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
@@ -137,9 +136,7 @@ def variance_share(state: RoundState, plan: Plan) -> float:
     )
 
 
-def known_share(
-    weights: Floats, rates: Floats, records: NDArray[Any], ranks: Floats, asked: NDArray[Any]
-) -> NDArray[np.float64]:
+def known_share(weights: Floats, rates: Floats, records: NDArray[Any], ranks: Floats, asked: NDArray[Any]) -> Floats:
     """Σp_k²σ_k²/n_k over Σp_k²/(4r_k²n_k), clients along the last axis.
 
     σ_k² = (r_k⁻² − (2F_k − 1)²)/4; (2F_k − 1)² is estimated from the client's own answers, its upward bias 4·Var(F̂_k)

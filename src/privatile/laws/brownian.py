@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privatile.laws.ratio_law import Floats, RatioLaw
+from privatile.core.arrays import Floats
+from privatile.laws.ratio_law import RatioLaw
 
 BLOCKS = 512
 """Blocks of the clock. The third order left out is about y³/(6000·BLOCKS⁴) of log G: 2e-9 at y = 100."""

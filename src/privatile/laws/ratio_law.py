@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from privatile.core.arrays import Floats
+
 Transform = Callable[[Floats], tuple[Floats, Floats]]
 """y ↦ (log G(y), h(y)), elementwise."""
 

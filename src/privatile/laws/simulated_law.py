@@ -20,8 +20,9 @@ from typing import Literal
 
 import numpy as np
 
+from privatile.core.arrays import Floats
 from privatile.laws.brownian import block_starts
-from privatile.laws.ratio_law import Floats, bracket, find_root
+from privatile.laws.ratio_law import bracket, find_root
 
 POINTS = 512
 """Schedules up to this many rounds are drawn round by round, longer ones at the ends of at least POINTS/2 blocks."""

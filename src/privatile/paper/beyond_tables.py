@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.schedule import PRESETS, Constant, Design
 from privatile.laws.critical import NORMALIZERS, Normalizer, critical_value
@@ -23,7 +23,6 @@ from privatile.simulation.engine import run_cell
 from privatile.simulation.experiment import Experiment, read_experiment
 from privatile.simulation.populations import Normal
 
-Floats = NDArray[np.float64]
 BLOCK = 128
 """Replications whose trajectories are in memory at a time."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from privatile.core.arrays import Floats
 from privatile.errors import require
-from privatile.paper.salary import Floats
 from privatile.paper.tables import paper_experiment
 from privatile.paper.trajectories import Trajectory, trajectory
 

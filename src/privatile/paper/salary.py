@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import DataError
 from privatile.estimator.schedule import PRESETS
 from privatile.paper.tables import designs_folder
@@ -27,8 +27,6 @@ from privatile.simulation.columns import Empirical
 from privatile.simulation.engine import Outcome, run_cell
 from privatile.simulation.experiment import PUBLISHED_CONSTANT, PUBLISHED_LOG
 from privatile.simulation.populations import Mixture, Normal, Uniform
-
-Floats = NDArray[np.float64]
 
 REGION, SALARY = "economic_region", "salary"
 OTHERS = "Others"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

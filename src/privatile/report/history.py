@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.scale import working_range
 from privatile.errors import ProtocolError, StoreError
 from privatile.estimator.spec import RunSpec
@@ -29,7 +30,6 @@ LONG, FEWER_MARKS = 2000, 32
 REPLAY_TOLERANCE = 1e-9
 """Share of the range by which a replayed question may differ from the stored one: machines round differently."""
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 

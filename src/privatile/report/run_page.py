@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatile import __version__
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.report.client_sections import clients_section, ledger_section
 from privatile.report.findings import Finding, findings
@@ -104,7 +104,7 @@ def plain_path(path: ThinPath) -> dict[str, list[float | None] | list[int]]:
         width = abs(float(path.question_high[-1])) / 100 if len(path.question_high) else 1.0
     digits = 3 - math.floor(math.log10(width)) if width > 0 else 6
 
-    def plain(values: NDArray[np.float64]) -> list[float | None]:
+    def plain(values: Floats) -> list[float | None]:
         return [None if math.isnan(value) else _short(round(value, digits)) for value in values.tolist()]
 
     anytime = {"anytime_low": plain(path.anytime_low), "anytime_high": plain(path.anytime_high)}

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.report.markup import Markup, tag
 from privatile.report.ticks import ticks
 from privatile.report.view import ThinPath
@@ -32,7 +32,7 @@ def still_chart(path: ThinPath) -> Markup:
     def y(value: float) -> float:
         return 8 + (1 - (min(max(value, low), high) - low) / (high - low)) * (HEIGHT - BOTTOM - 8)
 
-    def points(values: NDArray[np.float64], order: Iterable[int]) -> str:
+    def points(values: Floats, order: Iterable[int]) -> str:
         kept = [i for i in order if not math.isnan(values[i])]
         return " ".join(f"{x(float(path.rounds[i])):.0f},{y(float(values[i])):.1f}" for i in kept)
 

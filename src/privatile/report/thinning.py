@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from privatile.core.arrays import Floats
+
 Whole = NDArray[np.int64]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.scale import Scale
 from privatile.estimator.spec import RunSpec
 from privatile.report.history import LevelHistory, Snapshot
@@ -18,8 +19,6 @@ from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 from privatile.server.store import RunStore
-
-Floats = NDArray[np.float64]
 
 POINTS = 4500
 """Points of all levels together in a page: each costs about 60 bytes, and a screen is some 2,000 pixels wide."""

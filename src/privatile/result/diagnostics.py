@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, pooled_noise, supported
 from privatile.estimator.question_policy import information
 from privatile.estimator.step import Client, Plan, RoundState
@@ -43,8 +44,8 @@ class Diagnosis(NamedTuple):
 
 def troubled(
     have: float,
-    slope_error: NDArray[np.float64],
-    bend_share: NDArray[np.float64],
+    slope_error: Floats,
+    bend_share: Floats,
     held: NDArray[np.bool_],
     gave_up: NDArray[np.bool_],
     suspect: NDArray[np.bool_],

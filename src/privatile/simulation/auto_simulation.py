@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.estimator.auto import chosen_rounds
 from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning, information
 from privatile.inference.curve import CurveFit, fit_curve
@@ -22,7 +23,6 @@ from privatile.inference.plug_in import known_share
 from privatile.simulation.populations import Mixture, Population
 from privatile.simulation.theory import efficiency_bound
 
-Floats = NDArray[np.float64]
 BLOCK = 500
 """Runs in memory at a time: the beliefs of more would leave the processor's cache."""
 

@@ -13,10 +13,10 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.estimator.schedule import Design, Lengths, Steps, lengths_by_rounds
+from privatile.estimator.schedule import Design, Lengths, lengths_by_rounds
 from privatile.laws.critical import critical_value
 from privatile.simulation.columns import Dithered, Empirical
 from privatile.simulation.populations import Cauchy, Mixture, Normal, Population, Uniform
@@ -99,18 +99,18 @@ class Cell:
         return _lengths(self.design, self.records)
 
     @cached_property
-    def steps(self) -> Steps:
+    def steps(self) -> Floats:
         """γ of every round; the divide-and-conquer kernel takes it as η_t, not divided by r_k."""
         held = round(0.05 * int(self.lengths[0].sum())) if self.held_step else 0
         return _steps(self.design, self.lengths.shape[1], self.mean_truth_rate, held)
 
     @cached_property
-    def round_weights(self) -> NDArray[np.float64]:
+    def round_weights(self) -> Floats:
         """w_m: 1/E_m when all clients are asked alike, else Σ p_k²/(4r_k²E_km)."""
         if self.lengths.shape[0] == 1:
             return _inverse_lengths(self.design, self.records)
         noise = np.array([(p / r) ** 2 / 4.0 for p, r in zip(self.weights, self.truth_rates, strict=True)])
-        weights: NDArray[np.float64] = (noise[:, None] / self.lengths).sum(axis=0)
+        weights: Floats = (noise[:, None] / self.lengths).sum(axis=0)
         return weights
 
     @cached_property
@@ -146,7 +146,7 @@ class Cell:
         densities = [float(population.density(self.truth)) for population in self.populations]
         return efficiency_bound(self.weights, self.truth_rates, ranks, densities, self.asked)
 
-    def data(self) -> NDArray[np.float64]:
+    def data(self) -> Floats:
         """The one data set of the released code, clients by records: RandomState(42), a client at a time.
 
         Clients whose locations were themselves drawn (Hete L: normal, unequal locations) come after that draw.
@@ -205,12 +205,12 @@ def _lengths(design: Design, records: tuple[int, ...]) -> Lengths:
 
 
 @lru_cache(maxsize=32)
-def _inverse_lengths(design: Design, records: tuple[int, ...]) -> NDArray[np.float64]:
+def _inverse_lengths(design: Design, records: tuple[int, ...]) -> Floats:
     return np.asarray(1.0 / _lengths(design, records)[0])
 
 
 @lru_cache(maxsize=32)
-def _steps(design: Design, rounds: int, mean_truth_rate: float, held: int) -> Steps:
+def _steps(design: Design, rounds: int, mean_truth_rate: float, held: int) -> Floats:
     table = design.steps(rounds, mean_truth_rate)
     return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
 
@@ -224,7 +224,7 @@ def _plain(population: Population) -> object:
     return population.to_spec()
 
 
-def _as_released(population: Population, size: int, source: np.random.RandomState) -> NDArray[np.float64]:
+def _as_released(population: Population, size: int, source: np.random.RandomState) -> Floats:
     if isinstance(population, Normal):
         return population.location + population.scale * source.randn(size)
     if isinstance(population, Uniform):

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.simulation.populations import Floats, Population, as_floats, bisect, check_positive
+from privatile.simulation.populations import Population, as_floats, bisect, check_positive
 
 
 class Empirical(Population):

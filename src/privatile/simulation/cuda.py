@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import WIDENINGS, Outcome, run_cell
-from privatile.simulation.packing import LANES, Batch, Floats, blocks_of, grid_of, pack
+from privatile.simulation.packing import LANES, Batch, blocks_of, grid_of, pack
 
 THREADS = 64
 """Threads a block: small, so that the processors stay evenly loaded when the last long cells finish."""

@@ -16,13 +16,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
 from privatile.simulation.samplers import sampler_arrays
 from privatile.simulation.streams import states, uniforms
 from privatile.simulation.tables import Grid, make_grid
 
-Floats = NDArray[np.float64]
 Path = Literal["auto", "law", "records"]
 """How a report is drawn: from its probability (`law`), from a drawn record and coins (`records`), or as fits."""
 

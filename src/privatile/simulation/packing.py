@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import first_range, laplace_scales, no_grid, reach
 from privatile.simulation.populations import Population
 from privatile.simulation.streams import states, uniforms
 from privatile.simulation.tables import Grid, make_grid
-
-Floats = NDArray[np.float64]
 
 LANES = 128
 """Replications a job: as many as the CPU takes side by side, for the range of a job's tables follows its starts."""

@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
-
-Floats = NDArray[np.float64]
 
 _ROUNDS_OF_BISECTION = 200
 """Enough to halve the widest double interval down to neighbouring numbers near its root (2⁻²⁰⁰)."""

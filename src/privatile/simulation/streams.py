@@ -11,6 +11,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
+
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2⁶⁴/φ, the increment of SplitMix64."""
 
@@ -47,7 +49,7 @@ def states(seed: int, cell: str, first: int, count: int) -> NDArray[np.uint32]:
     return rows
 
 
-def uniforms(seed: int, cell: str, first: int, count: int) -> NDArray[np.float64]:
+def uniforms(seed: int, cell: str, first: int, count: int) -> Floats:
     """One number inside (0, 1) for each replication, independent of its generator: the start is drawn from it."""
     third = _words(seed, cell, first, count, 3)[:, 2]
     return ((third >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

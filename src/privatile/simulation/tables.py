@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, StudentT, Uniform
 
 ACCURACY = 1e-6
@@ -46,8 +47,8 @@ class Grid:
     tables: NDArray[np.float32]
     """One row a standard population, knots along it."""
     rows: NDArray[np.int64]
-    lows: NDArray[np.float64]
-    inverses: NDArray[np.float64]
+    lows: Floats
+    inverses: Floats
     """For each group of equal clients: its row, its first knot and its cells per unit, in the units of q."""
     groups: NDArray[np.int64]
     """For each client its group."""

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
 from privatile.estimator.schedule import LengthRule, Power
@@ -133,9 +134,7 @@ class ShiftedProblem:
         rate = self.mechanism.truth_rate
         return rate * rank + (1.0 - rate) / 2.0
 
-    def sample(
-        self, values: NDArray[np.float64], coins: NDArray[np.uint64], sides: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
+    def sample(self, values: Floats, coins: NDArray[np.uint64], sides: NDArray[np.bool_]) -> Floats:
         """Data of the shifted problem from private data: kept with probability r, else ±∞ by a fair coin.
 
         A coin below 2N − 2⁶⁴ keeps the value; `sides` says which infinity replaces it otherwise.

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
+
 if TYPE_CHECKING:
     from privatile.client.ledger.ledger import Ledger
 
@@ -42,7 +44,7 @@ class LifetimeBudgets:
         self._folded = 0
         self._rollbacks = 0
 
-    def spent(self, people: NDArray[np.uint64]) -> NDArray[np.float64]:
+    def spent(self, people: NDArray[np.uint64]) -> Floats:
         """What each of these people has spent, this moment."""
         self._catch_up()
         spent = np.zeros(len(people), dtype=np.float64)

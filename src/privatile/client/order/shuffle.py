@@ -23,6 +23,7 @@ from privatile.client.order.keystream import KeyStream
 from privatile.client.order.people import PersonKey, sieve
 from privatile.client.order.spill import Buckets, Shelf, Words
 from privatile.client.sources.source import Batch, Source
+from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
 from privatile.errors import DataError, InputError
 
@@ -38,7 +39,7 @@ DIGEST_BYTES = 16
 class Block(NamedTuple):
     """Consecutive records of the random order, and the people they belong to (two words each), if known."""
 
-    values: NDArray[np.float64]
+    values: Floats
     people: Words | None
 
 
@@ -206,7 +207,7 @@ class _Shuffle:
             word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
             self._name_words = np.append(self._name_words, word)
 
-    def _count(self, code: int, values: NDArray[np.float64]) -> None:
+    def _count(self, code: int, values: Floats) -> None:
         self._clients[code].records += len(values)
         self._clients[code].missing += int(np.count_nonzero(np.isnan(values)))
 
@@ -233,7 +234,7 @@ class _Shuffle:
         choice = self._choice.take(len(values))
         self._shelf.add("people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes))
 
-    def _add(self, code: int, values: NDArray[np.float64], people: Words | None) -> None:
+    def _add(self, code: int, values: Floats, people: Words | None) -> None:
         self._count(code, values)
         self._clients[code].values.update(values.tobytes())
         if people is not None:

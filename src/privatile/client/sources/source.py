@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.arrays import Floats
 from privatile.core.messages import LONGEST_NAME
 from privatile.errors import DataError, InputError
 
@@ -30,7 +31,7 @@ ONLY_CLIENT = "all"
 class Batch(NamedTuple):
     """Rows of a source. `codes` index the source's clients; None means that there is one client."""
 
-    values: NDArray[np.float64]
+    values: Floats
     codes: NDArray[np.integer[Any]] | None = None
     people: Sequence[bytes] | None = None
 
@@ -156,7 +157,7 @@ def missing_person() -> DataError:
     )
 
 
-def numbers(name: str, values: object) -> NDArray[np.float64]:
+def numbers(name: str, values: object) -> Floats:
     """A column as doubles, NaN where missing; a column of anything but numbers is refused."""
     array = _plain(values)
     if array.ndim != 1:
