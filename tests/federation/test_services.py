@@ -241,7 +241,7 @@ def test_unusable_answers_are_rejected_then_quarantined_then_people_decide(tmp_p
                 from privatile.federation.coordinator.control import Control
 
                 Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._reception.quarantined)
+                await until(lambda: not coordinator._intake.quarantined)
                 async with tasks(federation.client("site1").run()):
                     assert await asyncio.wait_for(work, PATIENCE) == "finished"
         return run

@@ -1,171 +1,247 @@
-"""The coordinator's reception: who is known, what each has sent, who is in quarantine and why. No network here.
+"""Which answers count: the state of the round that is being asked, and of the clients that answer it.
 
-Answers and hellos come in as bytes from a client's own subject; what goes out is a verdict, an event in the journal, or
-a welcome.
+No input, no output, no clock: payloads go in, verdicts come out, and nothing else writes this state. The service acts
+on the verdicts: it writes the journal, counts, logs and publishes.
+
+Every payload on a client's answer subject gets one verdict:
+
+    counted      the client's counts for this round
+    duplicate    the same counts again
+    late         an answer to an earlier round, or between two rounds
+    ignored      the client is in quarantine
+    rejected     malformed, wrong signer, wrong study or run, counts out of range: an offence
+    stale        would be rejected, but comes from the broker's storage: it was judged when it arrived
+    forked       the client's ledger has gone back, or is one of two copies: proven by this answer alone
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from privatile.errors import ProtocolError, StoreError
-from privatile.federation.coordinator.collection import MOST_OFFENCES, Collection, impossible_share
-from privatile.federation.coordinator.journal import Journal
-from privatile.federation.monitoring import Metrics
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire import messages as wire
-from privatile.federation.wire.messages import Hello, Link, Welcome
-from privatile.server.coordinator import Coordinator
+from privatile.core.messages import Question
+from privatile.errors import ProtocolError
+from privatile.federation.wire.messages import (
+    LARGEST_ANSWER,
+    AnswerMessage,
+    Hello,
+    Link,
+    Welcome,
+    read_message,
+    unquoted,
+)
 
-log = logging.getLogger("privatile.federation.coordinator")
+Outcome = Literal["counted", "duplicate", "late", "ignored", "rejected", "stale", "forked"]
+
+MOST_OFFENCES = 3
+"""Rejected answers in a row after which a client is quarantined."""
+
+
+class Verdict(NamedTuple):
+    """What became of a payload; the reasons quote nothing of it."""
+
+    outcome: Outcome
+    reason: str = ""
+    quarantine: str = ""
+    """Why this payload put its client into quarantine; empty where it did not."""
+
+
+class Accepted(NamedTuple):
+    """A client's counts for the round and the evidence behind them."""
+
+    ones: tuple[int, ...]
+    ledger: Link
+    signer: str
+    """The key that was valid when the answer came in: it may be replaced or revoked before the round closes."""
+    signature: bytes
+
+
+class Greeting(NamedTuple):
+    """The reply to a hello, and the link from which a restored ledger goes on, where the hello declared one."""
+
+    welcome: Welcome
+    restored: Link | None
 
 
 class AnswerIntake:
-    """Judges what clients send, and remembers."""
+    """The round that is being asked and what is known of each client."""
 
     def __init__(
         self,
-        study: FederationStudy,
-        coordinator: Coordinator,
-        journal: Journal,
-        metrics: Metrics,
+        study: str,
         signers: Mapping[str, str],
+        links: Mapping[str, Link] | None = None,
+        quarantined: Mapping[str, str] | None = None,
+        asked: Mapping[str, int] | None = None,
     ) -> None:
+        """`study` is the study's digest; `asked` holds the records that earlier rounds asked of every client."""
         self._study = study
-        self._coordinator = coordinator
-        self._journal = journal
-        self._metrics = metrics
-        self.signers: dict[str, str] = dict(signers)
-        self.links: dict[str, Link] = journal.links()
-        """The last link seen of each client's ledger."""
-        self.quarantined: dict[str, str] = journal.quarantined()
-        self.asked: dict[str, int] = self._records_asked()
-        """Records that all rounds so far asked of each client, whether it answered or not."""
+        self._signers = dict(signers)
+        self._links = dict(links or {})
+        """The last link seen of each client's ledger, before this round."""
+        self._quarantined = dict(quarantined or {})
+        self._asked = Counter(asked or {})
         self._offences: Counter[str] = Counter()
-        self._heard: dict[str, float] = {}
+        self._questions: Mapping[str, Sequence[Question]] = {}
+        self._answers: dict[str, Accepted] = {}
 
-    def _records_asked(self) -> dict[str, int]:
-        return {name: totals.asked for name, totals in self._coordinator.store.client_totals().items()}
+    # -- the state, to read --------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a round is being asked."""
+        return bool(self._questions)
+
+    @property
+    def questions(self) -> Mapping[str, Sequence[Question]]:
+        """The questions of the open round, by client."""
+        return self._questions
+
+    @property
+    def answers(self) -> Mapping[str, Accepted]:
+        """What has been counted in the open round."""
+        return self._answers
+
+    @property
+    def missing(self) -> list[str]:
+        """Clients that have not answered the open round yet."""
+        return [client for client in self._questions if client not in self._answers]
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """Clients whose answers do not count until the organizer decides, with the reasons."""
+        return self._quarantined
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    def open(self, questions: Mapping[str, Sequence[Question]]) -> None:
+        """Begin a round."""
+        self._questions, self._answers = questions, {}
+        for client, asked in questions.items():
+            self._asked[client] += sum(question.length for question in asked)
+
+    def counts(self) -> list[list[int | None]]:
+        """Counts per level and client, in the questions' order; None where a client has not answered."""
+        answers = [self._answers.get(client) for client in self._questions]
+        levels = len(next(iter(self._questions.values())))
+        return [[None if answer is None else answer.ones[k] for answer in answers] for k in range(levels)]
+
+    def close(self) -> None:
+        """End the round: its counts are in the run's file."""
+        self._links.update((client, accepted.ledger) for client, accepted in self._answers.items())
+        self._questions, self._answers = {}, {}
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def take(self, collection: Collection | None, client: str, payload: bytes, *, from_mailbox: bool = False) -> None:
-        """Judge what came in on a client's answer subject."""
-        if collection is None:
-            self._metrics.add("late", client=client)
-            return
-        if client in self.quarantined:
-            self._metrics.add("ignored", client=client)
-            return
-        verdict = collection.offer(client, payload)
-        if from_mailbox and verdict.outcome == "rejected":
-            return  # left over from before; judged when it came
-        self._metrics.add(verdict.outcome, client=client)
+    def offer(self, client: str, payload: bytes, *, from_storage: bool = False) -> Verdict:
+        """Judge a payload from `client`'s answer subject; count it if it is an answer to this round."""
+        if not self.is_open:
+            return Verdict("late")
+        if client in self._quarantined:
+            return Verdict("ignored")
+        verdict = self._judge(client, payload)
+        reason = ""
         if verdict.outcome in ("counted", "duplicate"):
             self._offences[client] = 0
-            self._heard[client] = time.time()
+        elif verdict.outcome == "rejected" and from_storage:
+            return Verdict("stale", verdict.reason)
         elif verdict.outcome == "rejected":
             self._offences[client] += 1
-            self.event("rejected", verdict.reason, client, collection.round)
             if self._offences[client] >= MOST_OFFENCES:
-                self.quarantine(client, f"{MOST_OFFENCES} answers in a row were unusable: {verdict.reason}")
+                reason = f"{MOST_OFFENCES} answers in a row were unusable: {verdict.reason}"
         elif verdict.outcome == "forked":
-            collection.answers.pop(client, None)
-            self.quarantine(client, verdict.reason)
+            self._answers.pop(client, None)
+            reason = verdict.reason
+        return verdict._replace(quarantine=reason if reason and self.quarantine(client, reason) else "")
 
-    def quarantine(self, client: str, reason: str) -> None:
-        """Count nothing more of this client until people decide."""
-        if client not in self._study.clients or client in self.quarantined:
-            return
-        self.quarantined[client] = reason
-        self._journal.quarantine(client, reason)
-        self._metrics.set("quarantined", len(self.quarantined))
-        self.event("quarantined", reason, client, self._coordinator.done + 1)
+    def _judge(self, client: str, payload: bytes) -> Verdict:
+        signer, asked = self._signers.get(client), self._questions.get(client)
+        if signer is None or asked is None:
+            return Verdict("rejected", "this client is not part of the round")
+        try:
+            message = read_message(payload, signer, LARGEST_ANSWER)
+        except ProtocolError as error:
+            return Verdict("rejected", str(error))
+        if not isinstance(message, AnswerMessage) or message.client != client:
+            return Verdict("rejected", "the message is not an answer of this client")
+        if message.study != self._study or message.run != asked[0].run:
+            return Verdict("rejected", "the answer belongs to another study or run")
+        if message.round < asked[0].round:
+            return Verdict("late")
+        if message.round > asked[0].round:
+            return Verdict("rejected", "the answer is to a round that was never asked")
+        answers = message.answers
+        try:
+            if len(answers) != len(asked):
+                raise ProtocolError(f"one count per level, {len(asked)}, was asked; got {len(answers)}.")
+            for answer, question in zip(answers, asked, strict=True):
+                answer.check(question)
+        except ProtocolError as error:
+            return Verdict("rejected", unquoted(error))
+        ones = tuple(answer.ones for answer in answers)
+        return self._enter(client, Accepted(ones, message.ledger, signer, payload.rpartition(b"\n")[2]))
 
-    def readmit(self, client: str) -> None:
-        """People have decided."""
-        if client in self.quarantined:
-            del self.quarantined[client]
-            self._offences[client] = 0
-            self._journal.readmit(client)
-            self._metrics.set("quarantined", len(self.quarantined))
-            self.event("readmitted", "people have decided that its answers count again", client)
+    def _enter(self, client: str, accepted: Accepted) -> Verdict:
+        before = self._answers.get(client)
+        if before is not None:
+            if (before.ones, before.ledger) == (accepted.ones, accepted.ledger):
+                return Verdict("duplicate")
+            return Verdict("forked", "two different answers to one round: two copies of its ledger are in use")
+        seen = self._links.get(client)
+        if seen is not None and accepted.ledger.sequence <= seen.sequence:
+            return Verdict(
+                "forked",
+                f"its ledger stands at entry {accepted.ledger.sequence}, but entry {seen.sequence} was seen before: "
+                "it was restored from a backup, or is one of two copies",
+            )
+        self._answers[client] = accepted
+        return Verdict("counted")
 
-    def look_for_lies(self) -> None:
-        """Quarantine a client whose share of ones over all rounds is impossible under its truth rate."""
-        for track in self._coordinator.tracks:
-            state = track.state
-            for client, ones, asked in zip(track.plan.clients, state.ones, state.asked, strict=True):
-                if impossible_share(ones, asked, client.mechanism):
-                    self.quarantine(
-                        client.name,
-                        "its share of ones over all rounds is impossible under its truth rate (5 standard errors)",
-                    )
+    # -- quarantine and keys -------------------------------------------------------------------------------------
+
+    def quarantine(self, client: str, reason: str) -> bool:
+        """Count nothing more of a client; False where it is no client of the study, or in quarantine already."""
+        if client not in self._asked or client in self._quarantined:
+            return False
+        self._quarantined[client] = reason
+        return True
+
+    def readmit(self, client: str) -> bool:
+        """Count a client's answers again; False where it was not in quarantine."""
+        if client not in self._quarantined:
+            return False
+        del self._quarantined[client]
+        self._offences[client] = 0
+        return True
+
+    def replace_signers(self, signers: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """Use these keys from now on; gives the clients whose keys were replaced, and those whose keys are gone."""
+        before, self._signers = self._signers, dict(signers)
+        replaced = [client for client in signers if before.get(client) not in (None, signers[client])]
+        return replaced, [client for client in before if client not in signers]
 
     # -- hellos --------------------------------------------------------------------------------------------------
 
-    def greet(self, collection: Collection | None, client: str, payload: bytes, now: float) -> Welcome | None:
-        """The reply to a hello; nothing to a stranger or to nonsense."""
-        signer = self.signers.get(client)
+    def greet(self, client: str, payload: bytes, rounds_done: int) -> Greeting | None:
+        """The reply to a hello; None for an unknown client; raises ProtocolError for a message that is no hello."""
+        signer = self._signers.get(client)
         if signer is None:
             return None
-        try:
-            message = wire.read_message(payload, signer, wire.LARGEST_ANSWER)
-            if not isinstance(message, Hello) or message.client != client:
-                raise ProtocolError("the message is not a hello of this client.")
-        except ProtocolError as error:
-            self._metrics.add("rejected_hellos", client=client)
-            seen = int(self._metrics.value("rejected_hellos", client=client))
-            if seen & (seen - 1) == 0:  # the first, second, fourth, eighth …: a flood must not fill the disk
-                log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
-            return None
-        self._metrics.set("heard", now, client=client)
-        self._heard[client] = now
-        known = self.links.get(client)
-        if message.study == self._study.digest and known is not None and message.restored == known != message.ledger:
-            self.links[client] = known = message.ledger
-            self._journal.relink(client, message.ledger)
-            self.event("restored", "its ledger was restored; unaccounted records are marked as spent", client)
-        accepted = None if collection is None else collection.answers.get(client)
-        return Welcome(
-            self._study.digest,
+        message = read_message(payload, signer, LARGEST_ANSWER)
+        if not isinstance(message, Hello) or message.client != client:
+            raise ProtocolError("the message is not a hello of this client.")
+        link, restored = self._links.get(client), None
+        if message.study == self._study and link is not None and message.restored == link != message.ledger:
+            self._links[client] = link = restored = message.ledger
+        accepted = self._answers.get(client)
+        welcome = Welcome(
+            self._study,
             client,
             message.instance,
-            known if accepted is None else accepted.ledger,
-            self._coordinator.done + (accepted is not None),
-            self.asked[client],
-            self.quarantined.get(client, "")[:500],
+            link if accepted is None else accepted.ledger,
+            rounds_done + (accepted is not None),
+            self._asked[client],
+            self._quarantined.get(client, "")[:500],
         )
-
-    # -- keys and events -----------------------------------------------------------------------------------------
-
-    def refresh(self, fresh: Mapping[str, str]) -> None:
-        """Keys that were admitted, rotated or revoked since the last look."""
-        for name, signer in fresh.items():
-            if self.signers.get(name) not in (None, signer):
-                self.event("rotated", "its key was replaced", name)
-            self.signers[name] = signer
-        for name in set(self.signers) - set(fresh):
-            del self.signers[name]
-            self.event("revoked", "its key was revoked", name)
-
-    def keep_heard(self) -> None:
-        """Write down who was heard: now and then, since each writing waits for the disk."""
-        heard, self._heard = self._heard, {}
-        if heard:
-            with suppress(StoreError):  # a disk too full for this is told of by what matters: a round, an event
-                self._journal.hear(heard)
-
-    def event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
-        """Write an event into the journal and the log."""
-        self._journal.note(kind, text, client, number)
-        facts: dict[str, object] = {"reason": text}
-        if client is not None:
-            facts["client"] = client
-        if number is not None:
-            facts["round"] = number
-        log.log(logging.INFO if kind in ("finished", "resumed") else logging.WARNING, kind, extra={"facts": facts})
+        return Greeting(welcome, restored)

@@ -1,6 +1,6 @@
-"""How other commands speak to a running coordinator: small files in a folder, looked at every tick, and SIGTERM.
+"""How other commands reach a running coordinator: small files in a folder, read every second, and SIGTERM.
 
-Files survive a crash of either side; a request is removed once it has been carried out.
+Files survive a crash of either side; a request is removed when it is read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Control:
         (self.folder / (f"{action}.{client}" if client else action)).touch()
 
     def take(self) -> list[tuple[str, str]]:
-        """(action, client) of every request, removing them."""
+        """Remove every request and give its action and client."""
         try:
-            names = sorted(os.listdir(self.folder))  # noqa: PTH208  (a plain listing is what costs least here)
+            names = sorted(os.listdir(self.folder))  # noqa: PTH208  (the cheapest way to list a folder)
         except FileNotFoundError:
             return []
         found = []

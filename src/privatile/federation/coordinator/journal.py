@@ -1,9 +1,11 @@
 """What a federation's run keeps beside its counts, in the same file and the same transactions.
 
-evidence     every counted answer's ledger link and signature: the transcript can be checked answer by answer
+federation   the study behind the run and its digest
+evidence     ledger link and signature of every counted answer: the transcript can be checked answer by answer
+links        the last link seen of each client's ledger
 events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
-heard        when each client last said anything that bears its signature
-quarantined  clients whose answers are not counted until people decide
+heard        when each client last sent anything with a valid signature
+quarantined  clients whose answers do not count until the organizer decides
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from privatile.errors import StoreError
-from privatile.federation.coordinator.collection import Accepted
+from privatile.federation.coordinator.answer_intake import Accepted
 from privatile.federation.wire.messages import Link
 from privatile.server.store import RunStore, Statement
 
@@ -69,8 +71,8 @@ class Journal:
             raise StoreError(f"{self._store.path} holds a run, but not of a federation.")
         return str(kept[0][0]), str(kept[0][1])
 
-    def evidence_rows(self, number: int, answers: dict[str, Accepted]) -> list[Statement]:
-        """What one round adds, for the round's own transaction."""
+    def evidence_rows(self, number: int, answers: Mapping[str, Accepted]) -> list[Statement]:
+        """The statements that store a round's evidence, for the transaction of the round."""
         rows: list[Statement] = []
         for client, accepted in answers.items():
             link = (accepted.ledger.sequence, accepted.ledger.hash)
@@ -88,18 +90,18 @@ class Journal:
         return {row[0]: Link(row[1], row[2]) for row in self._store.query("SELECT client, sequence, hash FROM links")}
 
     def relink(self, client: str, link: Link) -> None:
-        """A restored ledger was declared by its site: its chain goes on from here."""
+        """Continue from this link: the site has declared that its ledger was restored."""
         self._store.execute([("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.hash))])
 
     def evidence(self, number: int) -> dict[str, tuple[Link, str, str]]:
-        """Link, signer and signature by client of one round."""
+        """Link, signer and signature of one round, by client."""
         rows = self._store.query(
             "SELECT client, sequence, hash, signer, signature FROM evidence WHERE round = ?", (number,)
         )
         return {row[0]: (Link(row[1], row[2]), row[3], row[4]) for row in rows}
 
     def note(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
-        """Write down an event."""
+        """Store an event."""
         self._store.execute([("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (time.time(), kind, client, number, text))])
 
     def events(self, last: int = 1_000_000) -> Iterator[Event]:
@@ -112,19 +114,19 @@ class Journal:
         return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
 
     def hear(self, times: Mapping[str, float]) -> None:
-        """When clients were heard last."""
+        """Store when clients were last heard."""
         self._store.execute([("INSERT OR REPLACE INTO heard VALUES (?, ?)", each) for each in times.items()])
 
     def heard(self) -> dict[str, float]:
-        """When each client was heard last; who never was is not in it."""
+        """When each client was last heard; a client that never was is left out."""
         return dict(self._store.query("SELECT client, at FROM heard"))
 
     def quarantine(self, client: str, reason: str) -> None:
-        """No answer of this client counts until people decide."""
+        """Count no answer of this client until the organizer decides."""
         self._store.execute([("INSERT OR REPLACE INTO quarantined VALUES (?, ?)", (client, reason))])
 
     def readmit(self, client: str) -> None:
-        """People have decided: the client's answers count again."""
+        """Count the client's answers again: the organizer has decided."""
         self._store.execute([("DELETE FROM quarantined WHERE client = ?", (client,))])
 
     def quarantined(self) -> dict[str, str]:

@@ -1,14 +1,14 @@
-"""The coordinator's service: ask a round once, collect until quorum or deadline, step, persist, ask the next.
+"""The coordinator's service: ask a round, collect answers until quorum or deadline, step, write, ask the next.
 
-The round itself is `server.coordinator`; here it is only carried. What was persisted is where a restart goes on: the
-question of a round is a pure function of the counts before it, so asking it again is asking the same question.
+The round itself is `server.coordinator`, and which answers count is `AnswerIntake`; this service owns the connection,
+the clock, the journal and the run's file. A restart continues from what was written: the question of a round is a pure
+function of the counts before it, so asking again is asking the same question.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import math
 import time
@@ -16,18 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import nats.errors
-from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
-from privatile.errors import BrokerError, RunPaused
+from privatile.errors import BrokerError, ProtocolError, RunPaused, StoreError
 from privatile.federation.coordinator.answer_intake import AnswerIntake
-from privatile.federation.coordinator.collection import Collection
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.port import CoordinatorPort
+from privatile.federation.coordinator.round_rules import impossible_clients, may_close
 from privatile.federation.monitoring import Metrics
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
+from privatile.federation.wire.connection import Backoff, connected
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AskMessage, Notice, State
 from privatile.server.coordinator import Coordinator
@@ -37,11 +36,7 @@ log = logging.getLogger("privatile.federation.coordinator")
 End = Literal["finished", "stopped", "aborted"]
 
 TICK = 1.0
-"""Seconds between looks at requests and at the roster."""
-
-
-STREAM_BYTES = 64 << 20
-"""What the broker keeps of each stream: a thousand rounds of a hundred clients, of which only the last matters."""
+"""Seconds between two checks of requests and of the roster."""
 
 
 class CoordinatorService:
@@ -78,60 +73,61 @@ class CoordinatorService:
         self._exit_when_paused = exit_when_paused
         self._replicas = replicas
         self._backoff = backoff or Backoff(longest=2.0)
-        self._reception = AnswerIntake(study, coordinator, journal, self.metrics, signers())
-        self._collection: Collection | None = None
-        self._payload = b""
+        asked = {name: totals.asked for name, totals in coordinator.store.client_totals().items()}
+        self._intake = AnswerIntake(study.digest, signers(), journal.links(), journal.quarantined(), asked)
+        self._heard: dict[str, float] = {}
+        """When clients were heard, since this was last written to the journal."""
+        self._ask = b""
+        """The open round's questions, signed."""
         self._paused_for = ""
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
         self._abort = False
         self._end: End | None = None
 
-    # -- for people and programs beside the loop -----------------------------------------------------------------
+    # -- for people and programs outside the loop ----------------------------------------------------------------
 
     def stop(self) -> None:
-        """Persist what is done, tell the clients, return."""
+        """Keep what is done, tell the clients, return."""
         self._stop.set()
         self._changed.set()
 
     @property
     def pending(self) -> AskMessage | None:
         """The round that is being asked."""
-        if self._collection is None:
-            return None
-        return AskMessage.of(self._digest, self._collection.questions)
+        return AskMessage.of(self._digest, self._intake.questions) if self._intake.is_open else None
 
     def health(self) -> tuple[bool, dict[str, Any]]:
-        """Whether the run is under way, and where it stands."""
-        done, planned = self._coordinator.done, self._coordinator.planned
-        missing = [] if self._collection is None else self._collection.missing[:100]
+        """Whether the run makes progress, and how far it is."""
+        connected = bool(self.metrics.value("connected"))
         facts = {
             "run": self._coordinator.run,
-            "round": done,
-            "rounds": planned,
-            "connected": bool(self.metrics.value("connected")),
+            "round": self._coordinator.done,
+            "rounds": self._coordinator.planned,
+            "connected": connected,
             "paused": self._paused_for or None,
-            "waiting_for": missing,
-            "quarantined": sorted(self._reception.quarantined),
+            "waiting_for": self._intake.missing[:100],
+            "quarantined": sorted(self._intake.quarantined),
         }
-        return bool(facts["connected"]) and not self._paused_for, facts
+        return connected and not self._paused_for, facts
 
     # -- connecting ----------------------------------------------------------------------------------------------
 
     async def run(self) -> End:
-        """Carry the run to its end, or until somebody stops it."""
+        """Ask rounds until the run ends or somebody stops it."""
         if self._journal.aborted():
             self._abort = True
             self._stop.set()
         while self._end is None:
             try:
                 async with connected("coordinator", self._urls, self._key, self._authority) as connection:
-                    await self._prepare(connection)
+                    port = CoordinatorPort(connection, self.study.identity)
+                    await port.open(self._on_answer, self._on_hello, replicas=self._replicas)
                     self._backoff.reset()
                     self.metrics.set("connected", 1)
                     log.info("connected", extra={"facts": {"broker": ", ".join(self._urls)}})
-                    await self._session(connection)
+                    await self._session(port)
             except (BrokerError, nats.errors.Error, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
                 log.warning("no broker", extra={"facts": {"reason": reason}})
@@ -153,63 +149,30 @@ class CoordinatorService:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._backoff.next())
 
-    async def _prepare(self, connection: Connection) -> None:
-        identity, nc = self.study.identity, connection.nc
-        js = nc.jetstream(timeout=5)
-        for name, subject in (
-            (subjects.ask_stream(identity), subjects.ask_subject(identity)),
-            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*")),
-        ):
-            config = StreamConfig(
-                name=name,
-                subjects=[subject],
-                retention=RetentionPolicy.LIMITS,
-                storage=StorageType.FILE,
-                discard=DiscardPolicy.OLD,
-                # By size alone: a limit of one message a subject would cost a deletion a message.
-                max_bytes=STREAM_BYTES,
-                num_replicas=self._replicas,
-                allow_direct=True,
-            )
-            await js.add_stream(config)
-
-        async def on_answer(message: Msg) -> None:
-            self._on_answer(message.subject.rpartition(".")[2], message.data)
-
-        async def on_hello(message: Msg) -> None:
-            await self._on_hello(connection, message.subject.rpartition(".")[2], message.data)
-
-        # A thousand clients answer within milliseconds of each other: the buffers must hold a round of the largest.
-        for subject, callback in (
-            (subjects.answer_subject(identity, "*"), on_answer),
-            (subjects.hello_subject(identity, "*"), on_hello),
-        ):
-            await nc.subscribe(subject, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=1 << 30)
-
     # -- rounds --------------------------------------------------------------------------------------------------
 
-    async def _session(self, connection: Connection) -> None:
-        watcher = asyncio.create_task(self._watch(connection))
+    async def _session(self, port: CoordinatorPort) -> None:
+        watcher = asyncio.create_task(self._watch(port))
         try:
             first = True
-            while self._end is None and not connection.lost.is_set():
+            while self._end is None and not port.lost.is_set():
                 if self._stop.is_set():
-                    await self._say_goodbye(connection)
+                    await self._say_goodbye(port)
                     return
-                if self._collection is None and not self._open_round():
-                    await self._finish(connection)
+                if not self._intake.is_open and not self._open_round():
+                    await self._finish(port)
                     return
-                await self._publish(connection, self._payload)
+                await self._publish(port, self._ask)
                 if first:
-                    await self._read_mailbox(connection)
+                    await self._read_stored_answers(port)
                     first = False
-                await self._collect(connection)
+                await self._collect(port)
         finally:
             watcher.cancel()
-            self._reception.keep_heard()
+            self._write_heard()
 
-    async def _watch(self, connection: Connection) -> None:
-        await connection.lost.wait()
+    async def _watch(self, port: CoordinatorPort) -> None:
+        await port.lost.wait()
         self._changed.set()
 
     def _open_round(self) -> bool:
@@ -217,52 +180,37 @@ class CoordinatorService:
         if rounds is None:
             return False
         names = [client.name for client in self._coordinator.tracks[0].plan.clients]
-        questions = {name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(names)}
-        self._collection = Collection(self._digest, questions, self._reception.signers, self._reception.links)
-        self._payload = AskMessage.of(self._digest, questions).pack(self._key)
-        for name in names:
-            self._reception.asked[name] += sum(question.length for question in questions[name])
+        self._intake.open({name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(names)})
+        self._ask = AskMessage.of(self._digest, self._intake.questions).pack(self._key)
         return True
 
-    async def _publish(self, connection: Connection, payload: bytes) -> None:
-        """Publish to the stream and wait until it is on the disk; say so where the broker cannot keep it."""
-        subject = subjects.ask_subject(self.study.identity)
-        try:
-            reply = await connection.nc.request(subject, payload, timeout=5.0)
-        except (nats.errors.Error, TimeoutError) as error:
-            if not connection.lost.is_set():
-                log.warning("the broker did not confirm a question", extra={"facts": {"reason": type(error).__name__}})
-            return
-        kept = json.loads(reply.data)
-        if "error" in kept:
-            reason = str(kept["error"].get("description", "no reason given"))
-            self._reception.event("broker", f"the broker could not store a question: {reason}. Is its disk full?")
+    async def _publish(self, port: CoordinatorPort, payload: bytes) -> None:
+        reason = await port.ask(payload)
+        if reason:
+            self._record_event("broker", f"the broker could not store a question: {reason}. Is its disk full?")
 
-    async def _read_mailbox(self, connection: Connection) -> None:
-        """Answers that came in while no coordinator listened."""
-        stream = subjects.answer_stream(self.study.identity)
-        if self._collection is None:
-            return
+    async def _read_stored_answers(self, port: CoordinatorPort) -> None:
+        """Take the answers that came in while no coordinator listened."""
 
-        async def look(client: str) -> None:
-            payload = await connection.last(stream, subjects.answer_subject(self.study.identity, client))
+        async def read(client: str) -> None:
+            payload = await port.stored_answer(client)
             if payload is not None:
-                self._on_answer(client, payload, from_mailbox=True)
+                self._on_answer(client, payload, from_storage=True)
 
-        missing = self._collection.missing
+        missing = self._intake.missing
         for start in range(0, len(missing), 100):
-            await asyncio.gather(*(look(client) for client in missing[start : start + 100]))
+            await asyncio.gather(*(read(client) for client in missing[start : start + 100]))
 
-    async def _collect(self, connection: Connection) -> None:
-        """Wait until the round may be closed, then step and persist."""
+    async def _collect(self, port: CoordinatorPort) -> None:
+        """Wait until the round may be closed, then close it."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.study.deadline
         began = loop.time()
+        deadline = began + self.study.deadline
         while not self._may_close(late=loop.time() >= deadline):
-            if connection.lost.is_set():
+            if port.lost.is_set():
                 return
             if self._stop.is_set():
-                await self._say_goodbye(connection)
+                await self._say_goodbye(port)
                 return
             self._changed.clear()
             # Timers that set the event are far cheaper, round for round, than a wait with a timeout.
@@ -271,133 +219,140 @@ class CoordinatorService:
             )
             await self._changed.wait()
             wake.cancel()
-            self._look_around()
+            self._check_requests()
         self._close_round()
         self.metrics.set("round_seconds", loop.time() - began)
         if self._stop.is_set():
-            await self._say_goodbye(connection)
+            await self._say_goodbye(port)
 
     def _may_close(self, *, late: bool) -> bool:
-        collection = self._collection
-        if collection is None:
-            return False
-        missing = collection.missing
-        if self._reception.quarantined:
-            names = ", ".join(sorted(self._reception.quarantined))
-            self._pause(f"quarantined: {names}. Decide with `privatile federation resume` or `abort`")
-            return False
-        if not missing:
-            return True
-        enough = len(collection.answers) >= self.study.quorum
-        if not enough and not late:
-            return False
-        absent = self._cannot_stand_in(missing)
-        if absent:
-            if late:
-                self._pause(absent)
-            return False
-        if not collection.answers:
-            self._pause("no client answered within the deadline")
-            return False
-        return True
-
-    def _cannot_stand_in(self, missing: Sequence[str]) -> str:
-        """Why the last means of silent clients cannot stand in for them; empty when they can."""
-        gone = set(missing)
-        for track in self._coordinator.tracks:
-            if track.ask is None:
-                continue
-            for client, used in zip(track.plan.clients, track.state.used, strict=True):
-                if client.name not in gone:
-                    continue
-                if not used:
-                    return f"client {client.name} has never answered: the first round needs every client"
-                if used - 1 >= self.study.patience:
-                    return f"client {client.name} has been silent for {used - 1} rounds"
-        return ""
+        closing = may_close(self._intake, self.study, self._coordinator.tracks, late=late)
+        if closing.pause:
+            self._pause(closing.pause)
+        return closing.allowed
 
     def _pause(self, reason: str) -> None:
         if reason == self._paused_for:
             return
         self._paused_for = reason
         self.metrics.set("paused", 1)
-        self._reception.event("paused", f"{reason}. The run goes on by itself when the missing answers come.")
+        self._record_event("paused", f"{reason}. The run goes on by itself when the missing answers come.")
         if self._exit_when_paused:
             raise RunPaused(f"the run is paused: {reason}. Start it again with `privatile serve` to go on.")
 
     def _close_round(self) -> None:
-        collection = self._collection
-        if collection is None:
-            return
-        names = list(collection.questions)
-        counts = [
-            [collection.answers[name].ones[place] if name in collection.answers else None for name in names]
-            for place in range(len(collection.questions[names[0]]))
-        ]
-        self._coordinator.accept(counts, self._journal.evidence_rows(collection.round, collection.answers))
-        for name, accepted in collection.answers.items():
-            self._reception.links[name] = accepted.ledger
+        number = self._coordinator.done + 1
+        answers, silent = self._intake.answers, self._intake.missing
+        self._coordinator.accept(self._intake.counts(), self._journal.evidence_rows(number, answers))
+        self._intake.close()
         if self._paused_for:
             self._paused_for = ""
             self.metrics.set("paused", 0)
-            self._reception.event("resumed", f"round {collection.round} is complete")
-        silent = collection.missing
-        self._collection = None
-        self.metrics.set("round", self._coordinator.done)
+            self._record_event("resumed", f"round {number} is complete")
+        self.metrics.set("round", number)
         self.metrics.add("rounds")
         if silent:
             self.metrics.add("silent", len(silent))
-            log.info("silent", extra={"facts": {"round": collection.round, "clients": ", ".join(silent[:20])}})
-        log.debug("round", extra={"facts": {"round": collection.round, "answers": len(collection.answers)}})
-        self._reception.look_for_lies()
+            log.info("silent", extra={"facts": {"round": number, "clients": ", ".join(silent[:20])}})
+        log.debug("round", extra={"facts": {"round": number, "answers": len(answers)}})
+        for client in impossible_clients(self._coordinator.tracks):
+            reason = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
+            if self._intake.quarantine(client, reason):
+                self._record_quarantine(client, reason)
 
-    async def _finish(self, connection: Connection) -> None:
+    async def _finish(self, port: CoordinatorPort) -> None:
         if not self._coordinator.store.finished:
             self._coordinator.finish()
-            self._reception.event("finished", f"all {self._coordinator.done} rounds are done")
-        await self._notice(connection, "finished", "the study is complete; thank you")
+            self._record_event("finished", f"all {self._coordinator.done} rounds are done")
+        await self._notify(port, "finished", "the study is complete; thank you")
         self._end = "finished"
 
-    async def _say_goodbye(self, connection: Connection) -> None:
+    async def _say_goodbye(self, port: CoordinatorPort) -> None:
         if self._abort:
-            self._reception.event("aborted", "the run was aborted; what was answered stays spent")
-            await self._notice(connection, "aborted", "the organizer has aborted this run")
+            self._record_event("aborted", "the run was aborted; what was answered stays spent")
+            await self._notify(port, "aborted", "the organizer has aborted this run")
             self._end = "aborted"
         else:
-            await self._notice(connection, "stopped", "the coordinator was stopped and will be back")
+            await self._notify(port, "stopped", "the coordinator was stopped and will be back")
             self._end = "stopped"
 
-    async def _notice(self, connection: Connection, state: State, reason: str) -> None:
-        await self._publish(connection, Notice(self._digest, self._coordinator.run, state, reason).pack(self._key))
+    async def _notify(self, port: CoordinatorPort, state: State, reason: str) -> None:
+        await self._publish(port, Notice(self._digest, self._coordinator.run, state, reason).pack(self._key))
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
-    def _on_answer(self, client: str, payload: bytes, *, from_mailbox: bool = False) -> None:
-        collection = self._collection
-        self._reception.take(collection, client, payload, from_mailbox=from_mailbox)
-        enough = collection is not None and len(collection.answers) >= self.study.quorum
-        if enough or self._reception.quarantined:
+    def _on_answer(self, client: str, payload: bytes, *, from_storage: bool = False) -> None:
+        verdict = self._intake.offer(client, payload, from_storage=from_storage)
+        if verdict.outcome != "stale":
+            self.metrics.add(verdict.outcome, client=client)
+        if verdict.outcome in ("counted", "duplicate"):
+            self._heard[client] = time.time()
+        elif verdict.outcome == "rejected":
+            self._record_event("rejected", verdict.reason, client, self._coordinator.done + 1)
+        if verdict.quarantine:
+            self._record_quarantine(client, verdict.quarantine)
+        if self._intake.quarantined or (self._intake.is_open and len(self._intake.answers) >= self.study.quorum):
             self._changed.set()
 
-    async def _on_hello(self, connection: Connection, client: str, payload: bytes) -> None:
-        welcome = self._reception.greet(self._collection, client, payload, time.time())
-        if welcome is not None:
-            subject = subjects.welcome_subject(self.study.identity, client)
-            with contextlib.suppress(nats.errors.Error):
-                await connection.nc.publish(subject, welcome.pack(self._key))
+    async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
+        try:
+            greeting = self._intake.greet(client, payload, self._coordinator.done)
+        except ProtocolError as error:
+            self.metrics.add("rejected_hellos", client=client)
+            count = int(self.metrics.value("rejected_hellos", client=client))
+            if count & (count - 1) == 0:  # the first, second, fourth, eighth …: a flood must not fill the disk
+                log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
+            return
+        if greeting is None:
+            return
+        self._heard[client] = time.time()
+        self.metrics.set("heard", self._heard[client], client=client)
+        if greeting.restored is not None:
+            self._journal.relink(client, greeting.restored)
+            self._record_event("restored", "its ledger was restored; unaccounted records are marked as spent", client)
+        with contextlib.suppress(nats.errors.Error):
+            await port.welcome(client, greeting.welcome.pack(self._key))
 
     # -- beside the rounds ---------------------------------------------------------------------------------------
 
-    def _look_around(self) -> None:
-        """Requests of other commands, and keys that were admitted, rotated or revoked."""
-        if time.monotonic() < self._next_look:
+    def _check_requests(self) -> None:
+        """Carry out requests of other commands; use keys that were admitted, rotated or revoked."""
+        if time.monotonic() < self._next_check:
             return
-        self._next_look = time.monotonic() + TICK
-        self._reception.refresh(self._load_signers())
-        self._reception.keep_heard()
+        self._next_check = time.monotonic() + TICK
+        replaced, revoked = self._intake.replace_signers(self._load_signers())
+        for client in replaced:
+            self._record_event("rotated", "its key was replaced", client)
+        for client in revoked:
+            self._record_event("revoked", "its key was revoked", client)
+        self._write_heard()
         for action, client in self._control.take() if self._control is not None else []:
             if action == "abort":
                 self._abort = True
                 self.stop()
-            elif action == "readmit":
-                self._reception.readmit(client)
+            elif action == "readmit" and self._intake.readmit(client):
+                self._journal.readmit(client)
+                self.metrics.set("quarantined", len(self._intake.quarantined))
+                self._record_event("readmitted", "the organizer has decided that its answers count again", client)
+
+    def _write_heard(self) -> None:
+        """Write who was heard to the journal: once per tick, since each write waits for the disk."""
+        heard, self._heard = self._heard, {}
+        if heard:
+            with contextlib.suppress(StoreError):  # a full disk is reported by what matters: a round or an event
+                self._journal.hear(heard)
+
+    def _record_quarantine(self, client: str, reason: str) -> None:
+        self._journal.quarantine(client, reason)
+        self.metrics.set("quarantined", len(self._intake.quarantined))
+        self._record_event("quarantined", reason, client, self._coordinator.done + 1)
+
+    def _record_event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
+        """Write an event to the journal and the log."""
+        self._journal.note(kind, text, client, number)
+        facts: dict[str, object] = {"reason": text}
+        if client is not None:
+            facts["client"] = client
+        if number is not None:
+            facts["round"] = number
+        log.log(logging.INFO if kind in ("finished", "resumed") else logging.WARNING, kind, extra={"facts": facts})

@@ -171,7 +171,7 @@ def readmit(directory: Directory, client: str) -> str:
     run = open_run(directory)
     try:
         run.journal.readmit(client)
-        run.journal.note("readmitted", "people have decided that its answers count again", client)
+        run.journal.note("readmitted", "the organizer has decided that its answers count again", client)
     finally:
         run.store.close()
     return f"{client} is readmitted."

@@ -1,0 +1,128 @@
+"""The round's only owner, without a broker: answers in, verdicts out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from privatile.core.messages import Answer, Question
+from privatile.errors import ProtocolError
+from privatile.federation.coordinator.answer_intake import MOST_OFFENCES, AnswerIntake
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AnswerMessage, Hello, Link
+
+STUDY = "ab" * 32
+KEY = KeyPair.generate()
+QUESTION = Question("run", 3, 0.5, 10.0, 20)
+
+
+def link(sequence: int) -> Link:
+    return Link(sequence, f"{sequence:032x}")
+
+
+def answer(ones: int = 7, sequence: int = 9, number: int = 3, study: str = STUDY, key: KeyPair = KEY) -> bytes:
+    return AnswerMessage.of(study, (Answer("run", number, "a", 0.5, ones),), link(sequence)).pack(key)
+
+
+def open_intake(**state: object) -> AnswerIntake:
+    defaults = {"links": {"a": link(8)}, "asked": {"a": 40, "b": 40}}
+    intake = AnswerIntake(STUDY, {"a": KEY.public.signer}, **{**defaults, **state})  # type: ignore[arg-type]
+    intake.open({"a": (QUESTION,), "b": (QUESTION,)})
+    return intake
+
+
+def test_answers_become_counts_and_links() -> None:
+    intake = open_intake()
+    assert intake.missing == ["a", "b"]
+    assert intake.offer("a", answer()).outcome == "counted"
+    assert intake.offer("a", answer()).outcome == "duplicate"
+    assert intake.missing == ["b"]
+    assert intake.counts() == [[7, None]]
+    intake.close()
+    assert not intake.is_open
+    assert intake.offer("a", answer()).outcome == "late"
+    intake.open({"a": (replace(QUESTION, round=4),)})
+    assert intake.offer("a", answer(number=4)).outcome == "forked"  # the ledger's link of round 3 came again
+
+
+@pytest.mark.parametrize(
+    ("payload", "outcome", "reason"),
+    [
+        (answer(number=2), "late", ""),
+        (answer(number=4), "rejected", "never asked"),
+        (answer(ones=21), "rejected", "ones must be a whole number"),
+        (answer(study="cd" * 32), "rejected", "another study"),
+        (answer(key=KeyPair.generate()), "rejected", "expected signer"),
+        (Hello(STUDY, "a", "1" * 32, link(9), None).pack(KEY), "rejected", "not an answer"),
+        (b"noise", "rejected", "one line of JSON"),
+        (answer(sequence=8), "forked", "entry 8 was seen before"),
+    ],
+)
+def test_what_does_not_count(payload: bytes, outcome: str, reason: str) -> None:
+    verdict = open_intake().offer("a", payload)
+    assert verdict.outcome == outcome
+    assert reason in verdict.reason
+    assert "21" not in verdict.reason
+
+
+def test_offences_in_a_row_lead_to_quarantine_until_readmitted() -> None:
+    intake = open_intake()
+    verdicts = [intake.offer("a", b"noise") for _ in range(MOST_OFFENCES)]
+    assert [bool(verdict.quarantine) for verdict in verdicts] == [False] * (MOST_OFFENCES - 1) + [True]
+    assert intake.offer("a", answer()).outcome == "ignored"
+    assert intake.readmit("a")
+    assert not intake.readmit("a")
+    assert intake.offer("a", b"noise").quarantine == ""
+    assert intake.offer("a", answer()).outcome == "counted"
+    assert not any(intake.offer("stranger", b"noise").quarantine for _ in range(5))
+
+
+def test_a_good_answer_and_stored_answers_do_not_add_to_offences() -> None:
+    intake = open_intake()
+    for _ in range(5):
+        assert intake.offer("a", b"noise", from_storage=True).outcome == "stale"
+        assert intake.offer("a", b"noise").quarantine == ""
+        assert intake.offer("a", answer()).outcome in ("counted", "duplicate")
+
+
+def test_two_different_answers_are_a_fork_and_neither_counts() -> None:
+    intake = open_intake()
+    assert intake.offer("a", answer(sequence=9)).outcome == "counted"
+    verdict = intake.offer("a", answer(sequence=10))
+    assert verdict.outcome == "forked"
+    assert "two copies" in verdict.quarantine
+    assert intake.counts() == [[None, None]]
+    assert list(intake.quarantined) == ["a"]
+
+
+def test_keys_are_replaced_and_revoked_in_mid_round() -> None:
+    intake, new = open_intake(), KeyPair.generate()
+    assert intake.replace_signers({"a": KEY.public.signer, "b": new.public.signer}) == ([], [])
+    assert intake.replace_signers({"a": new.public.signer}) == (["a"], ["b"])
+    assert intake.offer("a", answer()).outcome == "rejected"
+    assert intake.offer("a", answer(key=new)).outcome == "counted"
+
+
+def test_hellos() -> None:
+    intake = open_intake()
+    greeting = intake.greet("a", Hello(STUDY, "a", "1" * 32, link(8), None).pack(KEY), rounds_done=2)
+    assert greeting is not None
+    assert greeting.restored is None
+    assert (greeting.welcome.ledger, greeting.welcome.round, greeting.welcome.records) == (link(8), 2, 60)
+    intake.offer("a", answer())
+    greeting = intake.greet("a", Hello(STUDY, "a", "1" * 32, link(9), None).pack(KEY), rounds_done=2)
+    assert greeting is not None
+    assert (greeting.welcome.ledger, greeting.welcome.round) == (link(9), 3)
+    assert intake.greet("stranger", b"noise", 2) is None
+    with pytest.raises(ProtocolError, match="not a hello"):
+        intake.greet("a", answer(), 2)
+
+
+def test_a_declared_restore_moves_the_link_back() -> None:
+    intake = open_intake()
+    hello = Hello(STUDY, "a", "1" * 32, link(5), restored=link(8))
+    greeting = intake.greet("a", hello.pack(KEY), rounds_done=2)
+    assert greeting is not None
+    assert greeting.restored == greeting.welcome.ledger == link(5)
+    assert intake.offer("a", answer(sequence=6)).outcome == "counted"
