@@ -12,13 +12,13 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from privatile.errors import InputError
 from privatile.inference.curve import DRIFT_BIAS
+from privatile.laws.normal import two_sided_z
 
 RELAXATIONS = (12, 19, 27, 35, 50, 72, 90)
 ROUNDS = 200
@@ -76,7 +76,7 @@ def _block(
     slope = np.maximum(-(x * answers).sum(axis=1) / squares, 1e-6)
     plain = np.abs(mean) * slope
     center, variance = mean + answer / slope, rounds / (squares * slope**2)
-    z = NormalDist().inv_cdf(0.5 + confidence_level / 2.0)
+    z = two_sided_z(confidence_level)
     rest = 1.0 - z * z * variance
     unbiased = slope * np.maximum(1.0 - DRIFT_BIAS * variance, 0.1)
     reach = np.where(rest > 0.0, z / unbiased / np.sqrt(np.maximum(rest, 1e-12)), np.inf)

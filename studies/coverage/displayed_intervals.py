@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from privatile.inference.inference import LEAD
 from privatile.inference.plug_in import LARGEST_SLOPE_ERROR
 from privatile.laws.critical import statistic_law
 from privatile.laws.linear_model import linear_law
+from privatile.laws.normal import two_sided_z
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach
 
 
@@ -47,7 +47,7 @@ def shown(cell: AutoCell, runs: AutoRuns, levels: Sequence[float] = (0.95,)) -> 
     fit = runs.fit
     found = []
     for level in levels:
-        reaches = fieller_reach(fit, NormalDist().inv_cdf(0.5 + level / 2.0))
+        reaches = fieller_reach(fit, two_sided_z(level))
         found.append(DisplayedIntervals(fit.center.copy(), fit.center - reaches, fit.center + reaches))
     for i in np.flatnonzero(~holds(runs)).tolist():
         mean, unit, noise = path(runs, i)

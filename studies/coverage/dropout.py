@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.step import Client, begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
+from privatile.laws.normal import two_sided_z
 from privatile.result.diagnostics import troubled
 from privatile.simulation.auto_simulation import AutoCell
 
@@ -31,7 +31,7 @@ def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float
     kinds = list(dict.fromkeys(cell.populations))
     which = [kinds.index(population) for population in cell.populations]
     rates = np.array(cell.truth_rates)
-    z = NormalDist().inv_cdf(0.975)
+    z = two_sided_z(0.95)
     found = np.empty((runs, 4))
     for run in range(runs):
         state, trajectory = begin(plan), Trajectory()

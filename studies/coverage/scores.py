@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from studies.coverage.displayed_intervals import shown
 
+from privatile.laws.normal import two_sided_z
 from privatile.result.diagnostics import troubled
 from privatile.simulation.auto_simulation import BLOCK, AutoCell, AutoRuns, simulate
 
@@ -66,7 +66,7 @@ def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK, simulat
     table = np.concatenate(tables)
     off, reach = table[:, 0], table[:, 4]
     bounded = np.isfinite(reach)
-    z = NormalDist().inv_cdf(0.975)
+    z = two_sided_z(0.95)
     return Score(
         cell.name,
         cell.information,

@@ -10,7 +10,7 @@ import pytest
 
 from privatile.core.arrays import Floats
 from privatile.laws.critical import clock_increments, critical_value, tail_probability
-from privatile.laws.simulated_law import SimulatedLaw, draw_paths, erfc, path_grid, simulated_law
+from privatile.laws.simulated_law import SimulatedLaw, draw_paths, path_grid, simulated_law
 
 Simulated = Literal["l1", "sup"]
 BOTH: tuple[Simulated, ...] = ("l1", "sup")
@@ -128,9 +128,3 @@ def test_endpoint_variance(normalizer: Simulated) -> None:
     lowered = critical_value(np.ones(30), normalizer=normalizer, endpoint_variance=0.25)
     # For constant lengths the endpoint is independent of the path: μ = 0 and v scales with √κ, path by path.
     assert lowered.value == pytest.approx(0.5 * plain.value, rel=1e-6)
-
-
-def test_erfc() -> None:
-    special = pytest.importorskip("scipy.special")
-    x = np.linspace(-5.0, 20.0, 101)
-    np.testing.assert_allclose(erfc(x), special.erfc(x), rtol=1e-12)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
+from privatile.laws.normal import two_sided_z
 
 BEND = 0.3
 """Prior standard deviation of κ."""
@@ -280,7 +281,7 @@ class FiellerLaw:
 
     def quantile(self, confidence_level: float) -> float:
         """z/√(1 − z²ρ²); ∞ when the slope may be zero at this confidence."""
-        return self.stretched(NormalDist().inv_cdf(0.5 + confidence_level / 2.0))
+        return self.stretched(two_sided_z(confidence_level))
 
     def stretched(self, z: float) -> float:
         """z/√(1 − z²ρ²)."""

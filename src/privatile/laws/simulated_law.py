@@ -93,16 +93,12 @@ class SimulatedLaw:
 
     def _tails(self, value: float) -> Floats:
         """P(|B(1)| ≥ value·R | path), path by path."""
+        from scipy.special import ndtr  # 0.2 s that only these two normalisers need
+
         if math.isinf(value):
             return np.zeros_like(self.radius)
         reach = value * self.radius
-        scale = 1.0 / (self.deviation * math.sqrt(2.0))
-        return 0.5 * (erfc((reach - self.mean) * scale) + erfc((reach + self.mean) * scale))
-
-
-def erfc(x: Floats) -> Floats:
-    """The complementary error function, elementwise."""
-    return np.fromiter(map(math.erfc, x.tolist()), np.float64, x.size)
+        return np.asarray(ndtr((self.mean - reach) / self.deviation) + ndtr((-self.mean - reach) / self.deviation))
 
 
 def simulated_law(increments: Floats, normalizer: Literal["l1", "sup"], endpoint_variance: float = 1.0) -> SimulatedLaw:

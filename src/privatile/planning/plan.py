@@ -15,7 +15,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any
 
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
@@ -24,6 +23,7 @@ from privatile.estimator.auto import SUPPORTED, chosen_rounds, supported
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
 from privatile.estimator.step import check_level
 from privatile.laws.critical import checked_level
+from privatile.laws.normal import two_sided_z
 
 LOST = 1.2
 """Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
@@ -157,7 +157,7 @@ def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float
     >>> round(inflation(1000, 200), 3), round(inflation(100_000, 200), 3)
     (1.115, 1.063)
     """
-    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    z = two_sided_z(confidence_level)
     unit = 1.0 / math.sqrt(info)
     reach = min(PROBE_REACH, PROBE_ERRORS * unit)
     relaxed = min(RELAXATIONS, STABLE * 0.8 * rounds)
@@ -221,7 +221,7 @@ def plan_run(
 
 def rank_half_width(level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int) -> float:
     """h: the interval's expected half-width in rank."""
-    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    z = two_sided_z(confidence_level)
     error = math.sqrt(math.fsum(client.variance(level) for client in clients))
     return z * error * inflation(information(level, _noise(clients)), rounds, confidence_level)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.spec import RunSpec
 from privatile.laws.critical import critical_value
+from privatile.laws.normal import two_sided_z
 from privatile.planning.plan import inflation
 from privatile.result.diagnostics import Support, support_of
 from privatile.result.result import epsilon_text, finite
@@ -85,13 +85,13 @@ class Preview:
 
 def preview(spec: RunSpec) -> Preview:
     """Work it out from the specification alone."""
-    z = NormalDist().inv_cdf(0.5 + spec.confidence_level / 2)
+    z = two_sided_z(spec.confidence_level)
     # The self-normalised quantile grows faster than the normal one with the level: keep their ratio.
     cost = SELF_NORMALIZED_COST
     if spec.confidence_level != 0.95:
         constant = [1] * 1000
         at = float(critical_value(constant, spec.confidence_level)) / float(critical_value(constant, 0.95))
-        cost *= at * NormalDist().inv_cdf(0.975) / z
+        cost *= at * two_sided_z(0.95) / z
     reaches, rounds, support = [], [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 from privatile.estimator.auto import pooled_noise
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import Client, Plan, RoundState, local_ranks
 from privatile.inference.choice import anytime_inference, clip_to_range, read
 from privatile.inference.inference import Inference, Trajectory, simultaneous
+from privatile.laws.normal import two_sided_z
 from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
@@ -128,6 +128,6 @@ def rank_interval(
     """
     if not answered:
         return math.nan, math.nan
-    z = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+    z = two_sided_z(confidence_level)
     error = math.sqrt(client.mechanism.variance(min(max(rank, 0.0), 1.0)) / answered + pooled)
     return max(0.0, rank - z * error), min(1.0, rank + z * error)

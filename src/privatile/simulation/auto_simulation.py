@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from privatile.estimator.auto import chosen_rounds
 from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning, information
 from privatile.inference.curve import CurveFit, fit_curve
 from privatile.inference.plug_in import known_share
+from privatile.laws.normal import two_sided_z
 from privatile.simulation.populations import Mixture, Population
 from privatile.simulation.theory import efficiency_bound
 
@@ -103,7 +103,7 @@ class AutoRuns(NamedTuple):
 
     def reach(self, confidence_level: float = 0.95) -> Floats:
         """Half-widths of the plug-in interval."""
-        return fieller_reach(self.fit, NormalDist().inv_cdf(0.5 + confidence_level / 2))
+        return fieller_reach(self.fit, two_sided_z(confidence_level))
 
 
 def fieller_reach(fit: CurveFit, z: Floats | float) -> Floats:
