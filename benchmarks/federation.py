@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +27,8 @@ from pathlib import Path
 import numpy as np
 from nats.js.api import DeliverPolicy
 
-from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.broker import EmbeddedBroker, free_port
+from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll, find_site
@@ -169,8 +169,10 @@ def run_echo(folder: Path, directory: Directory, rounds: int, *, plain: bool) ->
     """The same exchange without privatile."""
     files = directory.broker_files
     # Consumers need the whole JetStream interface, which a federation's clients may not use.
-    text = re.sub(r", permissions: \{[^}]*\} \}", " }", files.configuration.read_text())
-    files.configuration.write_text(text)
+    configuration = json.loads(files.configuration.read_text().partition("\n")[2])
+    for user in configuration["authorization"]["users"]:
+        del user["permissions"]
+    files.configuration.write_text(json.dumps(configuration))
     broker = EmbeddedBroker(files, directory.settings())
     broker.start()
     processes = []

@@ -30,7 +30,8 @@ import numpy as np
 from privatile.client.sources.source import open_source
 from privatile.core.messages import Answer, Question
 from privatile.federation.run.running import JoinOptions, prepare_client
-from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.broker import EmbeddedBroker, free_port
+from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.directory import Directory, Roster, initialize, new_identity
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.site.folder import Site, enroll
@@ -58,7 +59,7 @@ def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     # One reading of the study serves all: a site reads one invitation, this machine would read a thousand.
     first = read_invitation(directory.invitation_file("c0"))
     keys = {name: enroll(replace(first, client=name), folder / name).key().public for name in study.clients}
-    directory.save_roster(Roster(keys))
+    directory.save_roster(Roster(keys, ()))
     return directory
 
 
@@ -136,7 +137,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
         )
         directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
         sites = {one: enroll(read_invitation(directory.invitation_file(one)), folder / one) for one in names}
-        directory.save_roster(Roster({one: site.key().public for one, site in sites.items()}))
+        directory.save_roster(Roster({one: site.key().public for one, site in sites.items()}, ()))
         broker = EmbeddedBroker(directory.broker_files, directory.settings())
         broker.start()
         # A sample of device keys stands for all of them: making a hundred thousand is not what is measured.

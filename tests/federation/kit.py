@@ -19,7 +19,8 @@ from privatile.client.sources.source import open_source
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers
-from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
+from privatile.federation.setup.broker import EmbeddedBroker, free_port
+from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
 from privatile.federation.site.folder import Site, enroll

@@ -242,7 +242,7 @@ def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> N
     federation = Federation(tmp_path, make_study(1, rounds=6))
     files = federation.directory.broker_files
     files.configuration.write_text(
-        files.configuration.read_text().replace("max_file_store: 1GB", "max_file_store: 1KB")
+        files.configuration.read_text().replace('"max_file_store": 1073741824', '"max_file_store": 1024')
     )
 
     async def scene() -> None:

@@ -16,7 +16,8 @@ from privatile.errors import InputError
 from privatile.federation.record.release import release, verify_record
 from privatile.federation.run.derive import derive
 from privatile.federation.run.status import abort_run, read_status
-from privatile.federation.setup.directory import Directory, admit, check
+from privatile.federation.setup.check import check
+from privatile.federation.setup.directory import Directory, admit
 from privatile.federation.setup.invitation import read_enrolment
 from privatile.federation.study.study import FederationStudy
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until

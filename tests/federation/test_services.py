@@ -23,6 +23,7 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, RunPaused, SiteRefusal
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.running import OpenRun
+from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_desk
 from privatile.federation.site.service import ClientService
@@ -415,7 +416,7 @@ def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
                 coordinator.stop()
                 await work
             original = federation.sites["site1"]
-            federation.sites["site1"] = replace(original, path=tmp_path / "clone")
+            federation.sites["site1"] = Site(tmp_path / "clone", "site1")
             try:
                 with pytest.raises(LedgerError, match="restored from a backup"):
                     async with tasks(federation.coordinator(run).run()):
@@ -441,7 +442,7 @@ def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
                 await until(lambda: one.metrics.value("welcomed") == 1)
                 shutil.copytree(federation.sites["site1"].path, tmp_path / "twin")
                 original = federation.sites["site1"]
-                federation.sites["site1"] = replace(original, path=tmp_path / "twin")
+                federation.sites["site1"] = Site(tmp_path / "twin", "site1")
                 second = asyncio.ensure_future(federation.client("site1").run())
                 federation.sites["site1"] = original
                 return list(await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), PATIENCE))

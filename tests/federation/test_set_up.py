@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import BrokerError, InputError
-from privatile.federation.setup.broker import check_configuration, client_permissions, find_binary
+from privatile.federation.setup.broker import check_configuration, find_binary
+from privatile.federation.setup.broker_configuration import client_permissions
 from privatile.federation.setup.certificates import (
     broken_validity,
     issue_broker,
     make_authority,
     read_certificate,
 )
-from privatile.federation.setup.directory import add_client, admit, check, initialize, renew, revoke
-from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.federation.setup.check import check
+from privatile.federation.setup.directory import add_client, admit, initialize, renew, revoke
+from privatile.federation.setup.invitation import Enrolment, read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import SiteLimits, load_policy
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
@@ -144,16 +146,12 @@ def test_revocation(made: Federation) -> None:
 
 def test_one_key_cannot_be_two_clients(made: Federation) -> None:
     key = made.sites["site0"].key()
-    from privatile.federation.setup.invitation import Enrolment
-
     other = Enrolment.make("site1", made.study.identity, key)
     with pytest.raises(InputError, match="already that of client site0"):
         admit(made.directory, other, other.keys.fingerprint)
 
 
 def test_enrolment_for_another_federation_or_client_is_refused(made: Federation) -> None:
-    from privatile.federation.setup.invitation import Enrolment
-
     key = KeyPair.generate()
     for enrolment, word in (
         (Enrolment.make("site0", "0" * 12, key), "another federation"),

@@ -46,9 +46,9 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, leve
     federation = Federation(tmp_path, study)
     tap = KeyPair.generate()
     files = federation.directory.broker_files
-    text = files.configuration.read_text()
-    everything = f'users: [\n{{ nkey: {tap.public.login}, permissions: {{ subscribe: [">"] }} }},'
-    files.configuration.write_text(text.replace("users: [", everything, 1))
+    configuration = json.loads(files.configuration.read_text().partition("\n")[2])
+    configuration["authorization"]["users"].append({"nkey": tap.public.login, "permissions": {"subscribe": [">"]}})
+    files.configuration.write_text(json.dumps(configuration))
     recorded: list[tuple[str, bytes, Any]] = []
 
     async def scene() -> None:

@@ -103,7 +103,7 @@ def init(
     **study: Any,
 ) -> None:
     """Write a new federation into DIR: study, authority, keys, one invitation a client."""
-    from privatile.federation.setup.broker import BrokerSettings
+    from privatile.federation.setup.broker_configuration import BrokerSettings
     from privatile.federation.setup.directory import initialize, new_identity
     from privatile.federation.study.study import FederationStudy
 
@@ -208,8 +208,8 @@ def renew(folder: Path, hosts: tuple[str, ...], port: int | None, listen: str | 
 @FOLDER
 def check(folder: Path) -> None:
     """Look at everything in DIR and report everything that is wrong, at once."""
+    from privatile.federation.setup.check import check as look
     from privatile.federation.setup.directory import Directory
-    from privatile.federation.setup.directory import check as look
 
     findings = look(Directory(folder))
     for text in findings.remarks:

@@ -27,8 +27,10 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
 from privatile.federation.audit.binomial import clopper_pearson, reports_needed
-from privatile.federation.setup.broker import BrokerSettings, EmbeddedBroker, free_port
-from privatile.federation.setup.directory import Directory, admit, initialize, new_identity, replace_file
+from privatile.federation.setup.broker import EmbeddedBroker, free_port
+from privatile.federation.setup.broker_configuration import BrokerSettings
+from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
+from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import policy_toml

@@ -23,7 +23,8 @@ from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import compare, program
-from privatile.federation.setup.directory import Directory, replace_file
+from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.files import replace_file
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 from privatile.federation.wire.messages import AnswerMessage, Link

@@ -7,17 +7,17 @@ most what is left of each client's promise.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.run.running import running_coordinator
-from privatile.federation.setup.directory import Directory, Roster, replace_file
+from privatile.federation.setup.directory import Directory, Roster, new_folder
+from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_invitation
-from privatile.federation.study.study import FederationStudy, study_toml
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import write_private
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
@@ -71,8 +71,6 @@ def derive(
     left = [name for name in study.clients if name not in without]
     if not without or not left:
         raise InputError("a derived study leaves out at least one client and keeps at least one.")
-    if path.exists() and any(path.iterdir()):
-        raise InputError(f"{path} is not empty. Choose a new folder: keys are never overwritten.")
     asked = _asked(old, study)
     shares = _weights(study, left, weights or {}, proportional)
     plain = study.to_dict()
@@ -132,14 +130,10 @@ def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
 
 
 def _write(old: Directory, path: Path, study: FederationStudy, left: list[str]) -> Directory:
-    new = Directory(path)
-    settings, roster = old.settings(), old.roster()
+    roster = old.roster()
     invitation = old.invitation_file(left[0])
     brokers = read_invitation(invitation).brokers if invitation.exists() else ()
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (path / "certificates").mkdir()
-    replace_file(new.study_file, study_toml(study))
-    replace_file(new.settings_file, json.dumps(asdict(settings), indent=2) + "\n")
+    new = new_folder(path, study, old.settings())
     for secret, copy in (
         (old.key_file, new.key_file),
         (old.authority_key, new.authority_key),

@@ -22,7 +22,8 @@ from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.monitoring import Metrics, ops_page
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.certificates import broken_validity, read_certificate
-from privatile.federation.setup.directory import Directory, unwritable
+from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.files import unwritable
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import load_policy

@@ -1,8 +1,4 @@
-"""The broker: its configuration, with permissions client by client, and the embedded server for those without one.
-
-Every message is synced to disk before it is acknowledged (`sync_interval: always`); TLS is required; every party logs
-in with its nkey; a client may publish its own answers and hellos, read questions, and nothing else.
-"""
+"""The embedded broker: one nats-server process, for organizers without a broker of their own."""
 
 from __future__ import annotations
 
@@ -14,142 +10,10 @@ import socket
 import subprocess
 import sysconfig
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import BrokerError, InputError
-from privatile.federation.wire import messages as wire
-from privatile.federation.wire import subjects
-from privatile.federation.wire.keys import PublicKeys
-
-
-@dataclass(frozen=True)
-class BrokerSettings:
-    """Where the embedded broker listens and what it is called from outside."""
-
-    listen: str = "127.0.0.1"
-    port: int = 4222
-    hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
-
-    @property
-    def url(self) -> str:
-        """The address that invitations carry: the first host name."""
-        host = self.hosts[0]
-        return f"tls://[{host}]:{self.port}" if ":" in host else f"tls://{host}:{self.port}"
-
-
-@dataclass(frozen=True)
-class BrokerFiles:
-    """The files of one embedded broker, all under one folder."""
-
-    folder: Path
-    certificate: Path
-    key: Path
-
-    @property
-    def configuration(self) -> Path:
-        """nats-server's configuration."""
-        return self.folder / "nats.conf"
-
-    @property
-    def pid(self) -> Path:
-        """The process number of the running server."""
-        return self.folder / "broker.pid"
-
-    @property
-    def log(self) -> Path:
-        """The server's log."""
-        return self.folder / "broker.log"
-
-
-def client_permissions(identity: str, client: str) -> tuple[list[str], list[str]]:
-    """(may publish, may subscribe) of one client.
-
-    >>> publish, subscribe = client_permissions("0123456789ab", "north")
-    >>> [subject for subject in publish + subscribe if "*" in subject]
-    []
-    """
-    publish = [
-        subjects.answer_subject(identity, client),
-        subjects.hello_subject(identity, client),
-        f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}",
-    ]
-    subscribe = [
-        subjects.ask_subject(identity),
-        subjects.welcome_subject(identity, client),
-        # Its own hellos too: another live holder of the key is heard there.
-        subjects.hello_subject(identity, client),
-        f"{subjects.inbox_prefix(client)}.>",
-    ]
-    return publish, subscribe
-
-
-def coordinator_permissions(identity: str) -> tuple[list[str], list[str]]:
-    """(may publish, may subscribe) of the coordinator."""
-    publish = [subjects.ask_subject(identity), subjects.welcome_subject(identity, "*")]
-    for stream in (subjects.ask_stream(identity), subjects.answer_stream(identity)):
-        publish += [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE", "INFO")]
-        publish += [f"$JS.API.DIRECT.GET.{stream}.>"]
-    subscribe = [
-        subjects.answer_subject(identity, "*"),
-        subjects.hello_subject(identity, "*"),
-        f"{subjects.inbox_prefix('coordinator')}.>",
-    ]
-    return publish, subscribe
-
-
-def configuration_text(
-    identity: str,
-    settings: BrokerSettings,
-    files: BrokerFiles,
-    coordinator: PublicKeys,
-    clients: Mapping[str, PublicKeys],
-) -> str:
-    """nats-server's configuration: TLS 1.3, nkeys, permissions by client, a synced JetStream."""
-
-    def quote(text: str | Path) -> str:
-        return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    def user(key: str, publish: list[str], subscribe: list[str]) -> str:
-        return (
-            f"    {{ nkey: {key}, permissions: {{\n"
-            f"        publish: [{', '.join(map(quote, publish))}]\n"
-            f"        subscribe: [{', '.join(map(quote, subscribe))}] }} }}"
-        )
-
-    users = [user(coordinator.login, *coordinator_permissions(identity))]
-    users += [user(keys.login, *client_permissions(identity, name)) for name, keys in sorted(clients.items())]
-    listen = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
-    return f"""# Written by privatile from the study and the roster; edits are lost. A broker of your own needs this.
-server_name: privatile_{identity}
-listen: "{listen}:{settings.port}"
-max_payload: {wire.LARGEST_ASK + 65536}
-max_control_line: 4096
-write_deadline: "10s"
-ping_interval: "20s"
-pid_file: {quote(files.pid)}
-log_file: {quote(files.log)}
-logfile_size_limit: 10MB
-tls {{
-  cert_file: {quote(files.certificate)}
-  key_file: {quote(files.key)}
-  min_version: "1.3"
-  timeout: 5
-}}
-jetstream {{
-  store_dir: {quote(files.folder / "jetstream")}
-  sync_interval: always
-  max_memory_store: 64MB
-  max_file_store: 1GB
-}}
-authorization {{
-  timeout: 5
-  users: [
-{",".join(chr(10) + one for one in users).lstrip(chr(10))}
-  ]
-}}
-"""
+from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings
 
 
 def find_binary() -> Path:

@@ -16,7 +16,7 @@ from privatile.federation.wire.keys import fingerprint, write_private
 
 require("cryptography", "federation")
 
-from cryptography import x509  # noqa: E402  (after the check that gives the cure)
+from cryptography import x509  # noqa: E402  (after the check that says how to fix it)
 from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: E402
@@ -34,24 +34,12 @@ SOON = datetime.timedelta(days=30)
 
 def make_authority(certificate: Path, key: Path, title: str) -> None:
     """Write a new authority: certificate and private key (mode 0600)."""
-    private = _new_key()
+    private = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"privatile {title}"[:60])
-    now = _now()
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + datetime.timedelta(days=AUTHORITY_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(sign_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
-        .sign(private, hashes.SHA256())
+    builder = _builder(name, name, private, _now() - BACKDATED, AUTHORITY_DAYS, authority=True).add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False
     )
-    write_private(key, _key_pem(private))
-    certificate.write_bytes(_pem(built))
+    _write(certificate, key, builder, private, private)
 
 
 def issue_broker(
@@ -67,37 +55,80 @@ def issue_broker(
     """Write a broker's certificate for `hosts` (names or addresses), signed by the authority."""
     issuer = read_certificate(authority)
     issuer_key = serialization.load_pem_private_key(authority_key.read_bytes(), None)
-    issuer_public = issuer.public_key()
-    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey) or not isinstance(
-        issuer_public, ec.EllipticCurvePublicKey
-    ):
+    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{authority}: this authority was not made by `privatile federation init`.")
-    private = _new_key()
+    private = ec.generate_private_key(ec.SECP256R1())
     start = starts or _now() - BACKDATED
-    names: list[x509.GeneralName] = []
-    for host in hosts:
-        try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
-        except ValueError:
-            names.append(x509.DNSName(host))
-    built = (
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    builder = (
+        _builder(_name(hosts[0][:60]), issuer.subject, private, start, days, authority=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_host_name(host) for host in hosts]), critical=False)
+        .add_extension(identifier, critical=False)
+    )
+    key.unlink(missing_ok=True)
+    _write(certificate, key, builder, private, issuer_key)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    private: ec.EllipticCurvePrivateKey,
+    start: datetime.datetime,
+    days: float,
+    *,
+    authority: bool,
+) -> x509.CertificateBuilder:
+    """What both certificates have: names, key, dates, and what the key may sign."""
+    usage = x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    return (
         x509.CertificateBuilder()
-        .subject_name(_name(hosts[0][:60]))
-        .issuer_name(issuer.subject)
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(start + datetime.timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
-        .sign(issuer_key, hashes.SHA256())
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
+        .add_extension(usage, critical=True)
     )
-    key.unlink(missing_ok=True)
-    write_private(key, _key_pem(private))
-    certificate.write_bytes(_pem(built))
+
+
+def _write(
+    certificate: Path,
+    key: Path,
+    builder: x509.CertificateBuilder,
+    private: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+) -> None:
+    pem = serialization.Encoding.PEM
+    write_private(key, private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    certificate.write_bytes(builder.sign(signer, hashes.SHA256()).public_bytes(pem))
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)])
+
+
+def _host_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 def read_certificate(path: Path) -> x509.Certificate:
@@ -128,8 +159,10 @@ def broken_validity(certificate: x509.Certificate, what: str, now: datetime.date
     now = now or _now()
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < start:
-        return [f"{what} is not valid before {start:%Y-%m-%d %H:%M} UTC, and this machine's clock says {now:%H:%M}: "
-                "set the clock, or issue it again with `privatile federation renew`."]  # fmt: skip
+        return [
+            f"{what} is not valid before {start:%Y-%m-%d %H:%M} UTC, and this machine's clock says {now:%H:%M}: "
+            "set the clock, or issue it again with `privatile federation renew`."
+        ]
     if now > end:
         return [f"{what} expired on {end:%Y-%m-%d %H:%M} UTC: issue it again with `privatile federation renew`."]
     return []
@@ -141,39 +174,3 @@ def ends_soon(certificate: x509.Certificate, what: str) -> list[str]:
     if end - _now() < SOON:
         return [f"{what} expires on {end:%Y-%m-%d}: renew it with `privatile federation renew`."]
     return []
-
-
-def _new_key() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)])
-
-
-def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not sign_certificates,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""A site's folder: its key, its policy, its ledger. Made where the data is; only the enrolment file leaves it.
+"""A site's folder: its key, its limits, its ledger. Made where the data is; only the enrolment file leaves it.
 
 SITE/NAME.key               the secret, mode 0600
 SITE/policy.toml            the site's limits
@@ -8,42 +8,25 @@ SITE/ledger.db              who has answered
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.errors import InputError
-from privatile.federation.setup.directory import replace_file
+from privatile.federation.setup.files import replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation
 from privatile.federation.site.limits import policy_toml
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
-@dataclass(frozen=True)
 class Site:
     """The folder of one client on its own machine."""
 
-    path: Path
-    client: str
-
-    @property
-    def key_file(self) -> Path:
-        """The secret."""
-        return self.path / f"{self.client}.key"
-
-    @property
-    def policy_file(self) -> Path:
-        """The site's limits."""
-        return self.path / "policy.toml"
-
-    @property
-    def enrolment_file(self) -> Path:
-        """What is sent to the organizer."""
-        return self.path / f"{self.client}.enrolment.json"
-
-    @property
-    def ledger_file(self) -> Path:
-        """Who has answered."""
-        return self.path / "ledger.db"
+    def __init__(self, path: Path, client: str) -> None:
+        self.path = path
+        self.client = client
+        self.key_file = path / f"{client}.key"
+        self.policy_file = path / "policy.toml"
+        self.enrolment_file = path / f"{client}.enrolment.json"
+        self.ledger_file = path / "ledger.db"
 
     def key(self) -> KeyPair:
         """The client's key."""
@@ -51,7 +34,7 @@ class Site:
 
 
 def enroll(invitation: Invitation, folder: Path, *, new_key: bool = False) -> Site:
-    """Make a key on this machine, a policy to start from, and the enrolment to send back."""
+    """Make a key on this machine, limits to start from, and the enrolment to send back."""
     site = Site(folder, invitation.client)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if site.key_file.exists() and not new_key:
@@ -65,9 +48,9 @@ def enroll(invitation: Invitation, folder: Path, *, new_key: bool = False) -> Si
         key = KeyPair.generate()
         write_private(site.key_file, key.seed.encode() + b"\n")
     if not site.policy_file.exists():
-        terms = invitation.study.clients[invitation.client]
-        replace_file(site.policy_file, policy_toml(terms.epsilon, invitation.coordinator.fingerprint))
-    Enrolment.make(invitation.client, invitation.study.identity, key).write(site.enrolment_file)
+        agreement = invitation.study.clients[invitation.client]
+        replace_file(site.policy_file, policy_toml(agreement.epsilon, invitation.coordinator.fingerprint))
+    write_json(site.enrolment_file, Enrolment.make(invitation.client, invitation.study.identity, key))
     return site
 
 

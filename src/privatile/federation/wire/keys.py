@@ -12,10 +12,11 @@ import hashlib
 import hmac
 import os
 import stat
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from privatile.errors import InputError, require
 
@@ -29,8 +30,7 @@ _USER_PREFIX = 20 << 3  # nkeys' version byte of a user key; base32 shows it as 
 _DERIVATION = b"privatile message signing 1"
 
 
-@dataclass(frozen=True)
-class PublicKeys:
+class PublicKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The public half: what enrolment sends and the roster keeps."""
 
     login: str
@@ -47,14 +47,15 @@ class PublicKeys:
 
     def to_dict(self) -> dict[str, str]:
         """Plain values."""
-        return {"login": self.login, "signer": self.signer}
+        return msgspec.structs.asdict(self)
 
     @classmethod
     def from_dict(cls, fields: object) -> PublicKeys:
         """Read what `to_dict` wrote."""
-        if not isinstance(fields, dict) or set(fields) != {"login", "signer"}:
-            raise InputError("public keys have exactly the fields login and signer.")
-        return cls(fields["login"], fields["signer"])
+        try:
+            return msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"public keys have exactly the fields login and signer: {error}.") from None
 
 
 class KeyPair:

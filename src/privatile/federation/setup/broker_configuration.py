@@ -1,0 +1,127 @@
+"""nats-server's configuration: TLS, keys, and what each party may publish and subscribe to.
+
+Every message is synced to disk before it is acknowledged (`sync_interval: always`); TLS is required; every party logs
+in with its nkey; a client may publish its own answers and hellos, read questions, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from privatile.federation.wire import subjects
+from privatile.federation.wire.keys import PublicKeys
+from privatile.federation.wire.messages import LARGEST_ASK
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the embedded broker listens, and the names by which clients reach it."""
+
+    listen: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 4222
+    hosts: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("localhost", "127.0.0.1", "::1")
+
+    @property
+    def url(self) -> str:
+        """The address that invitations carry: the first host name."""
+        return f"tls://{_bracketed(self.hosts[0])}:{self.port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class BrokerFiles:
+    """The files of one embedded broker."""
+
+    def __init__(self, folder: Path, certificate: Path, key: Path) -> None:
+        self.folder = folder
+        self.certificate = certificate
+        self.key = key
+        self.configuration = folder / "nats.conf"
+        self.pid = folder / "broker.pid"
+        self.log = folder / "broker.log"
+
+
+def client_permissions(identity: str, client: str) -> tuple[list[str], list[str]]:
+    """(may publish, may subscribe) of one client.
+
+    >>> publish, subscribe = client_permissions("0123456789ab", "north")
+    >>> [subject for subject in publish + subscribe if "*" in subject]
+    []
+    """
+    publish = [
+        subjects.answer_subject(identity, client),
+        subjects.hello_subject(identity, client),
+        f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}",
+    ]
+    subscribe = [
+        subjects.ask_subject(identity),
+        subjects.welcome_subject(identity, client),
+        # Its own hellos too: another live holder of the key is heard there.
+        subjects.hello_subject(identity, client),
+        f"{subjects.inbox_prefix(client)}.>",
+    ]
+    return publish, subscribe
+
+
+def coordinator_permissions(identity: str) -> tuple[list[str], list[str]]:
+    """(may publish, may subscribe) of the coordinator."""
+    publish = [subjects.ask_subject(identity), subjects.welcome_subject(identity, "*")]
+    for stream in (subjects.ask_stream(identity), subjects.answer_stream(identity)):
+        publish += [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE", "INFO")]
+        publish += [f"$JS.API.DIRECT.GET.{stream}.>"]
+    subscribe = [
+        subjects.answer_subject(identity, "*"),
+        subjects.hello_subject(identity, "*"),
+        f"{subjects.inbox_prefix('coordinator')}.>",
+    ]
+    return publish, subscribe
+
+
+def configuration_text(
+    identity: str,
+    settings: BrokerSettings,
+    files: BrokerFiles,
+    coordinator: PublicKeys,
+    clients: Mapping[str, PublicKeys],
+) -> str:
+    """The configuration file: TLS 1.3, nkeys, permissions by client, a synced JetStream. JSON is valid there."""
+    parties = {coordinator.login: coordinator_permissions(identity)}
+    parties |= {keys.login: client_permissions(identity, name) for name, keys in sorted(clients.items())}
+    configuration = {
+        "server_name": f"privatile_{identity}",
+        "listen": f"{_bracketed(settings.listen)}:{settings.port}",
+        "max_payload": LARGEST_ASK + 65536,
+        "max_control_line": 4096,
+        "write_deadline": "10s",
+        "ping_interval": "20s",
+        "pid_file": str(files.pid),
+        "log_file": str(files.log),
+        "logfile_size_limit": 10 << 20,
+        "tls": {
+            "cert_file": str(files.certificate),
+            "key_file": str(files.key),
+            "min_version": "1.3",
+            "timeout": 5,
+        },
+        "jetstream": {
+            "store_dir": str(files.folder / "jetstream"),
+            "sync_interval": "always",
+            "max_memory_store": 64 << 20,
+            "max_file_store": 1 << 30,
+        },
+        "authorization": {
+            "timeout": 5,
+            "users": [
+                {"nkey": login, "permissions": {"publish": publish, "subscribe": subscribe}}
+                for login, (publish, subscribe) in parties.items()
+            ],
+        },
+    }
+    remark = "# Written by privatile from the study and the roster; edits are lost. A broker of your own needs this."
+    return f"{remark}\n{json.dumps(configuration, indent=2)}\n"

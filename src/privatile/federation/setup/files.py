@@ -1,0 +1,56 @@
+"""Small files: JSON read as typed values, and text written in one piece."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from privatile.errors import InputError, StoreError
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, kind: type[T], what: str) -> T:
+    """Read a JSON file as `kind`; anything missing, unknown or out of range is refused. `what` names it in errors."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no {what} here.") from None
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: not a valid {what}: {str(error).rstrip('.')}.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({type(error).__name__}).") from None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON file that `read_json` reads back as an equal value."""
+    replace_file(path, json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file in one piece: a reader sees the old text or the new one."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> StoreError:
+    """The error for a small file that could not be written: a full disk, most often."""
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return StoreError(
+        f"{path} could not be written ({reason}). Nothing is lost: make room, or check who may write there, and give "
+        "the same command again."
+    )
