@@ -248,7 +248,7 @@ def mutant(replacements: dict[str, str]) -> ModuleType:
 WRONG = {
     "truth rate off by 2%": {"F32(rate * 2147483648.0)": "F32(0.98 * rate * 2147483648.0 + 0.0)",
                              "F32((1.0 - rate) * 1073741824.0)": "F32((1.0 - 0.98 * rate) * 1073741824.0)"},
-    "step index off": {"step = steps[m] / length": "step = steps[min(m + 1, rounds - 1)] / length"},
+    "step index off": {"step = steps[m] / length": "step = steps[min(m + 1, steps.size - 1)] / length"},
     "missing 1/r": {"/ (2.0 * rate) * step": "/ 2.0 * step"},
 }  # fmt: skip
 

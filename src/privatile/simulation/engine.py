@@ -162,81 +162,73 @@ def no_grid(clients: int) -> Grid:
     )
 
 
+COHORT, LOCAL, DIVIDED = range(3)
+
+
+def chosen_kernel(cell: Cell, groups: int) -> int:
+    """The kernel that runs a cell whose clients have `groups` distributions."""
+    if cell.method == "divide":
+        return DIVIDED
+    # With one record per round the two modes are the same; `local` looks up once per client, `cohort` once per group.
+    many_groups = 2 * groups > len(cell.populations) and not cell.fixed_data
+    single = int(cell.lengths.max()) == 1
+    return COHORT if cell.design.mode == "cohort" or (single and not many_groups) or cell.method == "dp-sgd" else LOCAL
+
+
 def _call(
     kernels: Any, cell: Cell, words: NDArray[np.uint32], start: Floats, grid: Grid, data: Floats, paths: Floats
 ) -> tuple[Floats, Floats]:
     """Choose the kernel and call it."""
-    clients = len(cell.populations)
-    rates, shares = np.array(cell.truth_rates), np.array(cell.weights)
-    bounds = np.array([-math.inf, math.inf])
+    kind = chosen_kernel(cell, grid.rows.size)
     tables = (grid.tables, grid.rows, grid.lows, grid.inverses, grid.groups)
-    rounds = (cell.level, cell.lengths, cell.steps, cell.round_weights, cell.skip, bounds, cell.truth)
     call: Callable[..., tuple[Floats, Floats]]
-    if cell.method == "divide":
-        call = kernels.divided
-        return call(words, start, *tables, rates, np.array(cell.levels), cell.steps, cell.truth, data)
-    single = int(cell.lengths.max()) == 1
-    if cell.method == "dp-sgd":
-        call = kernels.cohort
-        return call(words, start, *tables, np.ones(clients), shares, *rounds, laplace_scales(cell), data, paths)
-    # With one record a round the two modes are the same; `local` looks up once a client, `cohort` once a group.
-    many_groups = 2 * grid.rows.size > clients and not cell.fixed_data
-    if cell.design.mode == "cohort" or (single and not many_groups):
-        call = kernels.cohort
-        return call(words, start, *tables, rates, shares, *rounds, np.empty(0), data, paths)
-    if cell.fixed_data:
-        call = kernels.local_fixed
-        return call(words, start, rates, shares, *rounds, data, paths)
-    call = kernels.local
-    return call(words, start, *tables, rates, shares, *rounds, paths)
+    if kind == DIVIDED:
+        call, rates = kernels.divided, np.array(cell.truth_rates)
+        return call(words, start, tables, rates, np.array(cell.levels), cell.steps, cell.truth, data)
+    clients, rounds = _clients(cell), _rounds(cell)
+    if kind == LOCAL:
+        call = kernels.local
+        return call(words, start, tables, clients, rounds, data, paths)
+    call = kernels.cohort
+    return call(words, start, tables, clients, rounds, laplace_scales(cell), data, paths)
+
+
+def _clients(cell: Cell) -> tuple[Floats, Floats, float]:
+    """The kernels' `clients`; DP-SGD adds noise to the truth instead of randomizing it."""
+    rates = np.ones(len(cell.truth_rates)) if cell.method == "dp-sgd" else np.array(cell.truth_rates)
+    return rates, np.array(cell.weights), cell.level
+
+
+def _rounds(cell: Cell) -> tuple[Any, ...]:
+    """The kernels' `rounds`."""
+    return cell.lengths, cell.steps, cell.round_weights, cell.skip, cell.truth
 
 
 def laplace_scales(cell: Cell) -> Floats:
-    """1/ε_k = 1/log((1+r)/(1−r)) for every client."""
-    return np.asarray(0.5 / np.arctanh(np.array(cell.truth_rates)))
+    """1/ε_k = 1/log((1+r)/(1−r)) for every client of DP-SGD; empty for other methods."""
+    return np.asarray(0.5 / np.arctanh(np.array(cell.truth_rates))) if cell.method == "dp-sgd" else np.empty(0)
 
 
 def _call_drawn(kernels: Any, cell: Cell, words: NDArray[np.uint32], start: Floats, paths: Floats) -> Floats:
-    """The record-by-record kernel; divide-and-conquer is one run of it a client, with steps times r_k."""
+    """The record-by-record kernel; divide-and-conquer is one run of it per client, with steps times r_k."""
     if paths.size:
         raise InputError("trajectories are kept by the path `law` only.")
-    bounds = np.array([-math.inf, math.inf])
-    rates, shares = np.array(cell.truth_rates), np.array(cell.weights)
-    rest = (cell.round_weights, cell.skip, bounds, cell.truth, cell.design.mode == "cohort")
-    if cell.method == "divide":
-        total = np.zeros((2, start.size))
-        for k, population in enumerate(cell.populations):
-            one, sampler = np.ones(1), sampler_arrays((population,))
-            # Each client goes on with generators of its own.
-            own = words + np.uint32(0x9E3779B9 * k & 0xFFFFFFFF)
-            found, _ = kernels.drawn(
-                own,
-                start,
-                *sampler,
-                rates[k : k + 1],
-                one,
-                cell.levels[k],
-                cell.lengths,
-                cell.steps * rates[k],
-                *rest,
-                one[:0],
-            )
-            total += found / len(cell.populations)
-        return total
-    noises = laplace_scales(cell) if cell.method == "dp-sgd" else np.empty(0)
-    asked_rates = np.ones(rates.size) if cell.method == "dp-sgd" else rates
-    result: Floats = kernels.drawn(
-        words,
-        start,
-        *sampler_arrays(cell.populations),
-        asked_rates,
-        shares,
-        cell.level,
-        cell.lengths,
-        cell.steps,
-        *rest,
-        noises,
-    )[0]
+    in_cohort = cell.design.mode == "cohort"
+    result: Floats
+    if cell.method != "divide":
+        sampler = sampler_arrays(cell.populations)
+        result, _ = kernels.drawn(words, start, sampler, _clients(cell), _rounds(cell), in_cohort, laplace_scales(cell))
+        return result
+    rates, one = np.array(cell.truth_rates), np.ones(1)
+    lengths, steps, *rest = _rounds(cell)
+    result = np.zeros((2, start.size))
+    for k, population in enumerate(cell.populations):
+        # Each client goes on with generators of its own.
+        own = words + np.uint32(0x9E3779B9 * k & 0xFFFFFFFF)
+        client = (rates[k : k + 1], one, cell.levels[k])
+        rounds = (lengths, steps * rates[k], *rest)
+        found, _ = kernels.drawn(own, start, sampler_arrays((population,)), client, rounds, in_cohort, one[:0])
+        result += found / len(cell.populations)
     return result
 
 

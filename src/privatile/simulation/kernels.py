@@ -6,7 +6,7 @@ All compiled code lives in this one file: the cache of compiled functions notice
 needs sits in one array of 32-bit words, at constant distances, which lets the compiler prove that lanes never touch
 each other. A lane's numbers depend on its own generator only: how replications are cut into blocks changes nothing.
 
-**Generator.** xoshiro128++ (Blackman and Vigna), 128 bits of state a lane, seeded outside.
+**Generator.** xoshiro128++ (Blackman and Vigna), 128 bits of state per lane, seeded outside.
 
 **Reports in law.** Given q, a report is 1 with probability (1−r)/2 + r·S(q), S = 1 − F. Drawing that Bernoulli is the
 same in law as drawing x and the coin. S comes from a table of float32 on a uniform grid. Where one value serves many
@@ -15,7 +15,12 @@ knots with the right odds instead, whose mean *is* the interpolation, to half a 
 fine enough that the error of a probability stays below 1e-6. `drawn` needs no table: it draws every record.
 
 Conventions: w holds the lanes' words, i counts lanes, k clients, m rounds; lengths has one row (all clients alike) or
-one a client.
+one per client. Arguments that belong together arrive as one tuple:
+
+    grid     tables, rows, lows, inverses, groups   for each group of clients with one distribution its table's row and
+                                                    grid; for each client its group
+    clients  rates, shares, level
+    rounds   lengths, steps, weights, skip, centre
 """
 # Numba compiles this file from its own types; a type checker sees neither them nor the intrinsics.
 # mypy: ignore-errors
@@ -30,7 +35,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 LANES = 128
-"""Replications a block: enough to fill vector registers several times, few enough to stay in the first-level cache."""
+"""Replications per block: enough to fill vector registers several times, few enough for the first-level cache."""
 
 U32 = np.uint32
 F32 = np.float32
@@ -139,20 +144,26 @@ def _thresholds(w, above, rate):
 
 
 @njit(forceinline=True)
-def _says_yes(w, i):
-    """One report of lane i against its threshold; signed comparisons are one instruction."""
-    return np.int32(U32(_draw(w, i) >> U32(1))) < np.int32(w[THRESHOLD * LANES + i])
+def _record_thresholds(w, q, x, rate, truth):
+    """THRESHOLD for a known record x: S is 1 above q, else 0."""
+    for i in range(np.uint64(LANES)):
+        truth[i] = F32(1.0) if x > q[i] else F32(0.0)
+    _thresholds(w, truth, rate)
 
 
 @njit(forceinline=True)
-def _count_one_by_one(w, length):
-    """COUNT ← number of `length` draws below THRESHOLD."""
+def _add_reports(w, target, amount):
+    """One report of every lane against its threshold; a yes adds `amount` to the target."""
     for i in range(np.uint64(LANES)):
-        w[COUNT * LANES + i] = U32(0)
-    for _ in range(length):
-        for i in range(np.uint64(LANES)):
-            below = _says_yes(w, i)
-            w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
+        # Signed comparisons are one instruction.
+        below = np.int32(U32(_draw(w, i) >> U32(1))) < np.int32(w[THRESHOLD * LANES + i])
+        w[target * LANES + i] = U32(w[target * LANES + i] + (amount if below else U32(0)))
+
+
+@njit(forceinline=True)
+def _clear(w, target):
+    for i in range(np.uint64(LANES)):
+        w[target * LANES + i] = U32(0)
 
 
 @njit(forceinline=True)
@@ -163,13 +174,12 @@ def _count_binomial(w, length):
     one: the number of ones in n random bits. Half of them are decided at each of the 31 bits, so about 2n bits serve
     where n draws would take 32n. PLACE holds the undecided, INDEX the ones.
     """
+    _clear(w, COUNT)
     for i in range(np.uint64(LANES)):
-        w[COUNT * LANES + i] = U32(0)
         w[PLACE * LANES + i] = U32(length)
     most = length
     for bit in range(30, -1, -1):
-        for i in range(np.uint64(LANES)):
-            w[INDEX * LANES + i] = U32(0)
+        _clear(w, INDEX)
         for word in range((most + 31) // 32):
             for i in range(np.uint64(LANES)):
                 # How many of this word's bits belong to undecided ones: 0 … 32, clamped without a branch.
@@ -209,139 +219,158 @@ def _laplace(bits):
 
 
 @njit(forceinline=True)
-def _close_round(q, mean, squares, lines, seen, move, low, high, centre, number, weight):
-    """q ← clip(q + move); then the running mean and the two sums of Algorithm 2 about `centre`, when averaging.
+def _begin(words, start):
+    """What every kernel keeps per lane: words, q, the running mean, the two sums of Algorithm 2, the range of q."""
+    w = np.zeros(WORDS * LANES, np.uint32)
+    w[: 4 * LANES] = words
+    seen = np.empty((2, LANES))
+    seen[0], seen[1] = start, start
+    return w, start.copy(), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), seen
 
-    `number` is m, counted from the first averaged round; 0 before it. `seen` keeps the range of q. Moves start anew.
-    """
+
+@njit(forceinline=True)
+def _average(mean, squares, lines, i, value, inverse, square, centre):
+    """Take `value` into lane i's running mean and into its two sums of Algorithm 2 about `centre`."""
+    running = mean[i] + (value - mean[i]) * inverse
+    mean[i] = running
+    off = running - centre
+    squares[i] += square * off * off
+    lines[i] += square * off
+
+
+@njit(forceinline=True)
+def _close_round(q, mean, squares, lines, seen, move, centre, number, weight):
+    """q ← q + move; then the averages, unless `number`, m counted from the first averaged round, is not positive."""
     inverse = 1.0 / max(number, 1)
     square = weight * number * number
     for i in range(np.uint64(LANES)):
-        value = min(max(q[i] + move[i], low), high)
+        value = q[i] + move[i]
         move[i] = 0.0
         q[i] = value
         seen[0, i] = min(seen[0, i], value)
         seen[1, i] = max(seen[1, i], value)
         if number > 0:
-            running = mean[i] + (value - mean[i]) * inverse
-            mean[i] = running
-            off = running - centre
-            squares[i] += square * off * off
-            lines[i] += square * off
+            _average(mean, squares, lines, i, value, inverse, square, centre)
 
 
 @njit(forceinline=True)
-def _normalizers(mean, squares, lines, centre, weights, skip, result):
-    """V = (Va − 2·Vb·Q + Vp·Q²)/(T²·Vs), all about `centre` (Algorithm 2)."""
+def _normalizers(mean, squares, lines, centre, weights, skip):
+    """The means and V = (Va − 2·Vb·Q + Vp·Q²)/(T²·Vs), all about `centre` (Algorithm 2)."""
     rounds = weights.size - skip
     total, moment = 0.0, 0.0
     for m in range(rounds):
         total += weights[skip + m]
         moment += weights[skip + m] * (m + 1.0) * (m + 1.0)
+    result = np.empty((2, LANES))
     for i in range(LANES):
         off = mean[i] - centre
         value = (squares[i] - 2.0 * lines[i] * off + moment * off * off) / (total * rounds * rounds)
         result[0, i] = mean[i]
         result[1, i] = max(value, 0.0)
+    return result
+
+
+@njit(forceinline=True)
+def _fixed_point(tables):
+    """Bits right of a knot's number in a 32-bit place, bits right of the dither's, and the cell's width."""
+    shift = U32(32 - round(math.log2(tables.shape[1] - 1)))
+    return shift, U32(shift - U32(10)), float(1 << shift)
+
+
+@njit(forceinline=True)
+def _line(rate):
+    """A report is 1 when the upper 31 bits of its draw are below base + slope·S."""
+    return F32((1.0 - rate) * 1073741824.0), F32(rate * 2147483648.0)
+
+
+@njit(forceinline=True)
+def _draw_knot(w, i, place, dither, shift):
+    """DRAW ← a draw; INDEX ← one of the two knots beside `place`, chosen by the draw's low bits."""
+    bits = _draw(w, i)
+    w[DRAW * LANES + i] = bits
+    knot = U32(place + U32(U32(bits & U32(1023)) << dither))
+    w[INDEX * LANES + i] = U32(knot >> shift)
+
+
+@njit(forceinline=True)
+def _look_up(w, near, table, row):
+    """near ← S at the knots in INDEX."""
+    for i in range(np.uint64(LANES)):
+        near[i] = table[row, w[INDEX * LANES + i]]
+
+
+@njit(forceinline=True)
+def _is_below(w, i, threshold):
+    return F32(np.int32(U32(w[DRAW * LANES + i] >> U32(1)))) < threshold
+
+
+@njit(forceinline=True)
+def _walk_step(w, near, table, row, dither, shift, base, slope, up, down):
+    """One report of every lane at its own place; the place moves up or down, COUNT keeps the ones."""
+    for i in range(np.uint64(LANES)):
+        _draw_knot(w, i, w[PLACE * LANES + i], dither, shift)
+    _look_up(w, near, table, row)
+    for i in range(np.uint64(LANES)):
+        below = _is_below(w, i, base + slope * near[i])
+        w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
+        w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (up if below else down))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cohort(
-    words,
-    start,
-    tables,
-    rows,
-    lows,
-    inverses,
-    groups,
-    rates,
-    shares,
-    level,
-    lengths,
-    steps,
-    weights,
-    skip,
-    bounds,
-    centre,
-    scales,
-    data,
-    path,
-):
+def cohort(words, start, grid, clients, rounds, scales, data, path):
     """All records of a round answer about the same q; with E = 1 also the paper's C1, and DP-SGD.
 
-    rows, lows, inverses: for each group of clients with one distribution, its table's row and grid.
-    groups: for each client its group. scales: empty, or for DP-SGD the Laplace scale of each client.
-    data: empty, or one fixed data set, clients by records.
+    scales: empty, or for DP-SGD the Laplace scale of each client. data: empty, or one fixed data set, clients by
+    records. path: empty, or rounds by lanes, for the running means.
     Returns means and normalisers, and the lowest and highest q of each lane.
     """
-    clients, rounds = rates.size, steps.size
-    w = np.empty(WORDS * LANES, np.uint32)
-    w[: 4 * LANES] = words
-    q, mean, squares, lines = start.copy(), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
+    tables, rows, lows, inverses, groups = grid
+    rates, shares, level = clients
+    lengths, steps, weights, skip, centre = rounds
+    w, q, mean, squares, lines, seen = _begin(words, start)
     above = np.zeros((rows.size, LANES), np.float32)
     parts = np.zeros((3, LANES), np.float32)
-    truth = np.zeros(LANES, np.float32)
-    noise = np.zeros(LANES, np.float32)
+    truth, noise = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     move = np.zeros(LANES)
-    seen = np.empty((2, LANES))
-    seen[0], seen[1] = start, start
     cells = tables.shape[1] - 1
     noisy, fixed = scales.size > 0, data.size > 0
     # One report of client k moves q by γ·p_k/(r_k·E); rounds of one record add these as whole multiples of a unit.
     moves = shares / rates
     unit = moves.sum() / 1073741824.0
-    whole = np.empty(clients, np.uint32)
-    for k in range(clients):
+    whole = np.empty(rates.size, np.uint32)
+    for k in range(rates.size):
         whole[k] = U32(round(moves[k] / unit))
-    used = np.zeros(clients, np.int64)
-    w[TOTAL * LANES : (TOTAL + 1) * LANES] = U32(0)
-    for m in range(rounds):
+    used = np.zeros(rates.size, np.int64)
+    for m in range(steps.size):
         drift = 0.0
-        # The client whose thresholds stand ready; clients alike use them again.
+        # The client whose thresholds are in place; clients alike use them again.
         ready = -1
         if not fixed:
             for g in range(rows.size):
                 _survivals(w, q, lows[g], inverses[g], tables, rows[g], cells - 1e-6, parts, above[g])
-        for k in range(clients):
+        for k in range(rates.size):
             length = lengths[min(k, lengths.shape[0] - 1), m]
             if length == 0:
                 continue
             drift += shares[k] * ((1.0 - rates[k]) / (2.0 * rates[k]) + 1.0 - level)
+            if not fixed and (ready < 0 or groups[k] != groups[ready] or rates[k] != rates[ready]):
+                _thresholds(w, above[groups[k]], rates[k])
+                ready = k
             if length == 1:
                 if fixed:
-                    x = data[k, used[k]]
-                    for i in range(np.uint64(LANES)):
-                        truth[i] = F32(1.0) if x > q[i] else F32(0.0)
-                    _thresholds(w, truth, rates[k])
-                elif ready < 0 or groups[k] != groups[ready] or rates[k] != rates[ready]:
-                    _thresholds(w, above[groups[k]], rates[k])
-                    ready = k
-                add = whole[k]
-                for i in range(np.uint64(LANES)):
-                    below = _says_yes(w, i)
-                    w[TOTAL * LANES + i] = U32(w[TOTAL * LANES + i] + (add if below else U32(0)))
+                    _record_thresholds(w, q, data[k, used[k]], rates[k], truth)
+                _add_reports(w, TOTAL, whole[k])
             else:
+                _clear(w, COUNT)
                 if fixed:
-                    for i in range(np.uint64(LANES)):
-                        w[PLACE * LANES + i] = U32(0)
                     for j in range(length):
-                        x = data[k, used[k] + j]
-                        for i in range(np.uint64(LANES)):
-                            truth[i] = F32(1.0) if x > q[i] else F32(0.0)
-                        _thresholds(w, truth, rates[k])
-                        for i in range(np.uint64(LANES)):
-                            below = _says_yes(w, i)
-                            w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (U32(1) if below else U32(0)))
-                    for i in range(np.uint64(LANES)):
-                        w[COUNT * LANES + i] = w[PLACE * LANES + i]
+                        _record_thresholds(w, q, data[k, used[k] + j], rates[k], truth)
+                        _add_reports(w, COUNT, U32(1))
+                elif length < 12:
+                    for _ in range(length):
+                        _add_reports(w, COUNT, U32(1))
                 else:
-                    if ready < 0 or groups[k] != groups[ready] or rates[k] != rates[ready]:
-                        _thresholds(w, above[groups[k]], rates[k])
-                        ready = k
-                    if length < 12:
-                        _count_one_by_one(w, length)
-                    else:
-                        _count_binomial(w, length)
+                    _count_binomial(w, length)
                 each = moves[k] / length
                 for i in range(np.uint64(LANES)):
                     move[i] += each * np.int32(w[COUNT * LANES + i])
@@ -352,165 +381,90 @@ def cohort(
             used[k] += length
         step = steps[m]
         for i in range(np.uint64(LANES)):
-            # One report of a round of one record counts `unit`; sums start anew for the next round.
+            # One report of a round of one record counts `unit`; the sums start from zero in the next round.
             move[i] = step * (move[i] + noise[i] + unit * np.int32(w[TOTAL * LANES + i]) - drift)
             w[TOTAL * LANES + i] = U32(0)
             noise[i] = F32(0.0)
         number = m + 1 - skip
-        _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
+        _close_round(q, mean, squares, lines, seen, move, centre, number, weights[m])
         if number > 0 and path.shape[0] > 0:
             path[number - 1] = mean
-    result = np.empty((2, LANES))
-    _normalizers(mean, squares, lines, centre, weights, skip, result)
-    return result, seen
-
-
-@njit(forceinline=True)
-def _walk_step(w, near, table, row, dither, shift, base, slope, up, down):
-    """One report of every lane at its own place; the place moves up or down, COUNT keeps the ones."""
-    for i in range(np.uint64(LANES)):
-        bits = _draw(w, i)
-        w[DRAW * LANES + i] = bits
-        knot = U32(w[PLACE * LANES + i] + U32(U32(bits & U32(1023)) << dither))
-        w[INDEX * LANES + i] = U32(knot >> shift)
-    for i in range(np.uint64(LANES)):
-        near[i] = table[row, w[INDEX * LANES + i]]
-    for i in range(np.uint64(LANES)):
-        below = F32(np.int32(U32(w[DRAW * LANES + i] >> U32(1)))) < base + slope * near[i]
-        w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
-        w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (up if below else down))
+    return _normalizers(mean, squares, lines, centre, weights, skip), seen
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def local(
-    words,
-    start,
-    tables,
-    rows,
-    lows,
-    inverses,
-    groups,
-    rates,
-    shares,
-    level,
-    lengths,
-    steps,
-    weights,
-    skip,
-    bounds,
-    centre,
-    path,
-):
-    """Algorithm 1: a client moves its own q after each of its E reports, then q ← Σ p_k q_k."""
-    clients, rounds = rates.size, steps.size
-    w = np.empty(WORDS * LANES, np.uint32)
-    w[: 4 * LANES] = words
-    q, mean, squares, lines = start.copy(), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
+def local(words, start, grid, clients, rounds, data, path):
+    """Algorithm 1: a client moves its own q after each of its E reports, then q ← Σ p_k q_k.
+
+    With a fixed data set only the coins differ between replications.
+    """
+    tables, rows, lows, inverses, groups = grid
+    rates, shares, level = clients
+    lengths, steps, weights, skip, centre = rounds
+    w, q, mean, squares, lines, seen = _begin(words, start)
     near = np.zeros(LANES, np.float32)
-    move = np.zeros(LANES)
-    seen = np.empty((2, LANES))
-    seen[0], seen[1] = start, start
-    cells = tables.shape[1] - 1
-    shift = U32(32 - round(math.log2(cells)))
-    dither = U32(shift - U32(10))
-    fraction = float(1 << shift)
-    for m in range(rounds):
-        for k in range(clients):
+    own, move = np.zeros(LANES), np.zeros(LANES)
+    shift, dither, fraction = _fixed_point(tables)
+    fixed = data.size > 0
+    used = np.zeros(rates.size, np.int64)
+    for m in range(steps.size):
+        for k in range(rates.size):
             length = lengths[min(k, lengths.shape[0] - 1), m]
             if length == 0:
                 continue
-            rate, g = rates[k], groups[k]
+            rate, share, g = rates[k], shares[k], groups[k]
             step = steps[m] / length
             rise = (1.0 - rate + 2.0 * level * rate) / (2.0 * rate) * step
             fall = (1.0 + rate - 2.0 * level * rate) / (2.0 * rate) * step
+            if fixed:
+                lie, tell = U32((1.0 - rate) * 2147483648.0), U32(min((1.0 + rate) * 2147483648.0, 4294967295.0))
+                for i in range(np.uint64(LANES)):
+                    own[i] = q[i]
+                for j in range(length):
+                    x = data[k, used[k] + j]
+                    for i in range(np.uint64(LANES)):
+                        own[i] += rise if _draw(w, i) < (tell if x > own[i] else lie) else -fall
+                for i in range(np.uint64(LANES)):
+                    move[i] += share * (own[i] - q[i])
+                used[k] += length
+                continue
             unit = inverses[g] * fraction
             up, down = U32(round(rise * unit)), U32(-round(fall * unit))
-            base, slope = F32((1.0 - rate) * 1073741824.0), F32(rate * 2147483648.0)
+            base, slope = _line(rate)
             low, inverse = lows[g], inverses[g]
             for i in range(np.uint64(LANES)):
                 w[PLACE * LANES + i] = _place(q[i], low, inverse, fraction)
                 w[COUNT * LANES + i] = U32(0)
             for _ in range(length):
                 _walk_step(w, near, tables, rows[g], dither, shift, base, slope, up, down)
-            share = shares[k]
             gain, loss = share * (rise + fall), share * fall * length
             for i in range(np.uint64(LANES)):
                 move[i] += gain * np.int32(w[COUNT * LANES + i]) - loss
         number = m + 1 - skip
-        _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
+        _close_round(q, mean, squares, lines, seen, move, centre, number, weights[m])
         if number > 0 and path.shape[0] > 0:
             path[number - 1] = mean
-    result = np.empty((2, LANES))
-    _normalizers(mean, squares, lines, centre, weights, skip, result)
-    return result, seen
+    return _normalizers(mean, squares, lines, centre, weights, skip), seen
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def local_fixed(words, start, rates, shares, level, lengths, steps, weights, skip, bounds, centre, data, path):
-    """Algorithm 1 on one data set, clients by records: only the coins differ between replications."""
-    clients, rounds = rates.size, steps.size
-    w = np.empty(WORDS * LANES, np.uint32)
-    w[: 4 * LANES] = words
-    q, mean, squares, lines = start.copy(), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
-    own, move = np.zeros(LANES), np.zeros(LANES)
-    seen = np.empty((2, LANES))
-    seen[0], seen[1] = start, start
-    used = np.zeros(clients, np.int64)
-    for m in range(rounds):
-        for k in range(clients):
-            length = lengths[min(k, lengths.shape[0] - 1), m]
-            if length == 0:
-                continue
-            rate = rates[k]
-            step = steps[m] / length
-            rise = (1.0 - rate + 2.0 * level * rate) / (2.0 * rate) * step
-            fall = -(1.0 + rate - 2.0 * level * rate) / (2.0 * rate) * step
-            lie, tell = U32((1.0 - rate) * 2147483648.0), U32(min((1.0 + rate) * 2147483648.0, 4294967295.0))
-            for i in range(np.uint64(LANES)):
-                own[i] = q[i]
-            for _ in range(length):
-                x = data[k, used[k]]
-                used[k] += 1
-                for i in range(np.uint64(LANES)):
-                    below = _draw(w, i) < (tell if x > own[i] else lie)
-                    own[i] += rise if below else fall
-            share = shares[k]
-            for i in range(np.uint64(LANES)):
-                move[i] += share * (own[i] - q[i])
-        number = m + 1 - skip
-        _close_round(q, mean, squares, lines, seen, move, bounds[0], bounds[1], centre, max(number, 0), weights[m])
-        if number > 0 and path.shape[0] > 0:
-            path[number - 1] = mean
-    result = np.empty((2, LANES))
-    _normalizers(mean, squares, lines, centre, weights, skip, result)
-    return result, seen
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def divided(words, start, tables, rows, lows, inverses, groups, rates, levels, steps, centre, data):
+def divided(words, start, grid, rates, levels, steps, centre, data):
     """Divide and conquer: every client runs alone, its update not divided by r_k; then Q and V are averaged."""
-    clients, records = rates.size, steps.size
-    w = np.empty(WORDS * LANES, np.uint32)
-    w[: 4 * LANES] = words
-    q, mean, squares, lines = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
+    tables, rows, lows, inverses, groups = grid
+    w, q, mean, squares, lines, seen = _begin(words, start)
     near = np.zeros(LANES, np.float32)
-    total, one = np.zeros((2, LANES)), np.zeros((2, LANES))
-    seen = np.empty((2, LANES))
-    seen[0], seen[1] = start, start
-    weights = np.ones(records)
-    cells = tables.shape[1] - 1
-    shift = U32(32 - round(math.log2(cells)))
-    dither = U32(shift - U32(10))
-    fraction = float(1 << shift)
+    total = np.zeros((2, LANES))
+    weights = np.ones(steps.size)
+    shift, dither, fraction = _fixed_point(tables)
     fixed = data.size > 0
-    for k in range(clients):
+    for k in range(rates.size):
         rate, level, g = rates[k], levels[k], groups[k]
         rise, fall = (1.0 - rate + 2.0 * level * rate) / 2.0, -(1.0 + rate - 2.0 * level * rate) / 2.0
-        base, slope = F32((1.0 - rate) * 1073741824.0), F32(rate * 2147483648.0)
+        base, slope = _line(rate)
         low, inverse, row = lows[g], inverses[g], rows[g]
         for i in range(np.uint64(LANES)):
             q[i], mean[i], squares[i], lines[i] = start[i], 0.0, 0.0, 0.0
-        for m in range(records):
+        for m in range(steps.size):
             if fixed:
                 x = data[k, m]
                 for i in range(np.uint64(LANES)):
@@ -518,28 +472,18 @@ def divided(words, start, tables, rows, lows, inverses, groups, rates, levels, s
                     near[i] = F32(1.0) if x > q[i] else F32(0.0)
             else:
                 for i in range(np.uint64(LANES)):
-                    bits = _draw(w, i)
-                    w[DRAW * LANES + i] = bits
-                    knot = U32(_place(q[i], low, inverse, fraction) + U32(U32(bits & U32(1023)) << dither))
-                    w[INDEX * LANES + i] = U32(knot >> shift)
-                for i in range(np.uint64(LANES)):
-                    near[i] = tables[row, w[INDEX * LANES + i]]
+                    _draw_knot(w, i, _place(q[i], low, inverse, fraction), dither, shift)
+                _look_up(w, near, tables, row)
             up, down = rise * steps[m], fall * steps[m]
             over = 1.0 / (m + 1.0)
             square = (m + 1.0) * (m + 1.0)
             for i in range(np.uint64(LANES)):
-                below = F32(np.int32(U32(w[DRAW * LANES + i] >> U32(1)))) < base + slope * near[i]
-                value = q[i] + (up if below else down)
+                value = q[i] + (up if _is_below(w, i, base + slope * near[i]) else down)
                 q[i] = value
-                running = mean[i] + (value - mean[i]) * over
-                mean[i] = running
-                off = running - centre
-                squares[i] += square * off * off
-                lines[i] += square * off
+                _average(mean, squares, lines, i, value, over, square, centre)
                 seen[0, i] = min(seen[0, i], value)
                 seen[1, i] = max(seen[1, i], value)
-        _normalizers(mean, squares, lines, centre, weights, 0, one)
-        total += one / clients
+        total += _normalizers(mean, squares, lines, centre, weights, 0) / rates.size
     return total, seen
 
 
@@ -599,44 +543,24 @@ def _record(w, i, first, last, kinds, cumulative, locations, scales, shapes, val
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def drawn(
-    words,
-    start,
-    firsts,
-    kinds,
-    cumulative,
-    locations,
-    scales,
-    shapes,
-    values,
-    sizes,
-    rates,
-    shares,
-    level,
-    lengths,
-    steps,
-    weights,
-    skip,
-    bounds,
-    centre,
-    in_cohort,
-    noises,
-):
+def drawn(words, start, sampler, clients, rounds, in_cohort, noises):
     """The listing, record by record: every x drawn, two coins tossed (truth with probability r, else a fair coin).
 
     Slow and plain on purpose: it shares no table, no fixed point and no shortcut with the kernels above.
     noises: empty, or for DP-SGD the Laplace scale of each client (then rates are 1).
     """
-    clients, rounds = rates.size, steps.size
+    firsts, kinds, cumulative, locations, scales, shapes, values, sizes = sampler
+    rates, shares, level = clients
+    lengths, steps, weights, skip, centre = rounds
     w = words.copy()
-    result, seen = np.empty((2, LANES)), np.empty((2, LANES))
+    seen = np.empty((2, LANES))
     mean, squares, lines = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
     for i in range(LANES):
         q = start[i]
         seen[0, i], seen[1, i] = q, q
-        for m in range(rounds):
+        for m in range(steps.size):
             moved = 0.0
-            for k in range(clients):
+            for k in range(rates.size):
                 length = lengths[min(k, lengths.shape[0] - 1), m]
                 if length == 0:
                     continue
@@ -659,7 +583,7 @@ def drawn(
                     if not in_cohort:
                         asked = own
                 moved += shares[k] * (own - q)
-            q = min(max(q + moved, bounds[0]), bounds[1])
+            q += moved
             seen[0, i], seen[1, i] = min(seen[0, i], q), max(seen[1, i], q)
             number = m + 1 - skip
             if number > 0:
@@ -667,5 +591,4 @@ def drawn(
                 off = mean[i] - centre
                 squares[i] += weights[m] * number * number * off * off
                 lines[i] += weights[m] * number * number * off
-    _normalizers(mean, squares, lines, centre, weights, skip, result)
-    return result, seen
+    return _normalizers(mean, squares, lines, centre, weights, skip), seen

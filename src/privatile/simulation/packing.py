@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.simulation.cells import Cell
-from privatile.simulation.engine import first_range, laplace_scales, no_grid, reach
+from privatile.simulation.engine import (
+    COHORT,
+    DIVIDED,
+    LOCAL,
+    chosen_kernel,
+    first_range,
+    laplace_scales,
+    no_grid,
+    reach,
+)
 from privatile.simulation.populations import Population
 from privatile.simulation.streams import states, uniforms
 from privatile.simulation.tables import Grid, make_grid
@@ -25,7 +34,8 @@ from privatile.simulation.tables import Grid, make_grid
 LANES = 128
 """Replications a job: as many as the CPU takes side by side, for the range of a job's tables follows its starts."""
 
-COHORT, LOCAL, DIVIDED, LOCAL_FIXED = range(4)
+LOCAL_FIXED = 3
+"""Beside the kernels that the engine chooses from: `local` on fixed records."""
 
 CLIENT = np.dtype(
     [(name, "<f8") for name in ("low", "inverse", "unit", "rise", "fall", "share", "move")]
@@ -198,19 +208,6 @@ def _cost(cell: Cell) -> float:
     return 57.0 * cell.updates + 90.0 * turns
 
 
-def _kind(cell: Cell, grid: Grid | None) -> int:
-    """The kernel that the CPU's engine would choose."""
-    if cell.method == "divide":
-        return DIVIDED
-    if cell.method == "dp-sgd" or cell.design.mode == "cohort":
-        return COHORT
-    groups = len(set(cell.populations)) if grid is None else grid.rows.size
-    many_groups = 2 * groups > len(cell.populations) and not cell.fixed_data
-    if int(cell.lengths.max()) == 1 and not many_groups:
-        return COHORT
-    return LOCAL_FIXED if cell.fixed_data else LOCAL
-
-
 def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
     """Rounds and the constants of the normaliser; divide and conquer averages from its first record."""
     table, steps = cell.lengths, cell.steps
@@ -259,7 +256,9 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
     cell, grid = block.cell, grid_of(block)
     if grid is None:
         raise InputError("a population of this cell has no smooth CDF, which the cuda kernel reads. Use --device cpu.")
-    kind = _kind(cell, grid)
+    kind = chosen_kernel(cell, grid.rows.size)
+    if kind == LOCAL and cell.fixed_data:
+        kind = LOCAL_FIXED
     cells = grid.tables.shape[1] - 1
     shift = 32 - round(np.log2(cells))
     rates = np.ones(len(cell.truth_rates)) if cell.method == "dp-sgd" else np.array(cell.truth_rates)
