@@ -72,7 +72,7 @@ def test_other_data_for_the_same_client_and_column_is_refused_unless_new_people(
     options: dict[str, Any] = {"epsilon": 1, "range": (-5, 5), "ledger": tmp_path / "ledger.db", "value": "x"}
     privatile.estimate({"a": RNG.normal(size=200)}, **options)
     other = {"a": RNG.normal(size=200)}
-    with pytest.raises(PrivatileError, match="new-people"):
+    with pytest.raises(PrivatileError, match="new_people=True"):
         privatile.estimate(other, **options)
     assert privatile.estimate(other, new_people=True, **options).records == 200
 

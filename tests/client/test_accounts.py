@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privatile.client.coins import SeededCoins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
-from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import open_source
@@ -38,7 +38,7 @@ def site(
     source = open_source(values, value=value, person=person)
     column = shuffle(source, book, person_key=key if person else None)["all"]
     mechanism = RandomizedResponse.from_epsilon(epsilon)
-    return Responder(run, column, mechanism, book, SeededCoins(np.random.default_rng(0)), terms=SpendingRules(**terms))
+    return Responder(run, column, mechanism, book, SeededCoins(np.random.default_rng(0)), rules=SpendingRules(**terms))
 
 
 def ask(number: int = 1, length: int = 5, run: str = "run", **fields: Any) -> Question:
@@ -96,7 +96,7 @@ def test_a_later_run_uses_records_that_have_not_answered() -> None:
 def test_a_second_run_over_answered_records_says_what_it_costs() -> None:
     book = Ledger.in_memory()
     site(book, DATA, epsilon=0.5).answer(ask(length=20))
-    words = r"Up to epsilon 0\.5 each is spent; another run over them would make it 2\.5\. .*--spend-again"
+    words = r"Up to epsilon 0\.5 each is spent; another run over them would make it 2\.5\. .*spend_again=True"
     with pytest.raises(AlreadyAnswered, match=words):
         site(book, DATA, "again", epsilon=2.0)
 
@@ -135,7 +135,7 @@ def test_a_resumed_run_needs_the_same_content() -> None:
 def test_other_content_is_refused_unless_they_are_others() -> None:
     book = Ledger.in_memory()
     site(book, DATA, epsilon=0.5).answer(ask())
-    with pytest.raises(OtherContent, match=r"up to epsilon 0\.5 a record.*--new-people"):
+    with pytest.raises(OtherContent, match=r"up to epsilon 0\.5 per record.*new_people=True"):
         site(book, DATA + 1, "next")
     site(book, DATA + 1, "next", new_people=True).answer(ask(run="next"))
     assert site(book, DATA, "third").available() == 15  # both contents are known now
@@ -207,9 +207,9 @@ def test_people_and_strangers_do_not_mix() -> None:
     book = Ledger.in_memory()
     people = table([f"p{k}" for k in range(10)])
     site(book, people).answer(ask())
-    with pytest.raises(AlreadyAnswered, match="--person counts from the first run on"):
+    with pytest.raises(AlreadyAnswered, match="a person column counts from the first run on"):
         site(book, people, "named", person="who")
-    with pytest.raises(OtherContent, match="--person, from the first run on"):
+    with pytest.raises(OtherContent, match="named from the first run on"):
         site(book, table([f"p{k}" for k in range(11)]), "named", person="who")
     book = Ledger.in_memory()
     site(book, people, person="who").answer(ask())

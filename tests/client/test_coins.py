@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from privatile.client import coins, responder
+from privatile.client import coins, randomizer, responder
 from privatile.client.coins import LARGEST_READ, OperatingSystemCoins, SeededCoins
 
 
@@ -37,7 +37,7 @@ def test_the_whole_range_is_used() -> None:
 
 
 def test_a_responder_has_no_coins_of_its_own() -> None:
-    """The constructor's argument has no default, and the room reads no environment for it."""
+    """The constructor's argument has no default, and the client reads no environment variable for it."""
     assert inspect.signature(responder.Responder).parameters["coins"].default is inspect.Parameter.empty
-    assert "SeededCoins" not in inspect.getsource(responder)
-    assert "os.environ" not in inspect.getsource(coins) + inspect.getsource(responder)
+    assert "SeededCoins" not in inspect.getsource(responder) + inspect.getsource(randomizer)
+    assert "os.environ" not in inspect.getsource(coins) + inspect.getsource(responder) + inspect.getsource(randomizer)

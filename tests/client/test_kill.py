@@ -22,7 +22,7 @@ import sys
 import numpy as np
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.people import PersonKey
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.responder import Responder, answer_all
 from privatile.client.order.shuffle import shuffle
 from privatile.client.sources.source import open_source

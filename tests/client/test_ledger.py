@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import ledger_file as room
+from privatile.client.ledger import ledger_file
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.statement import statement
 from privatile.client.order.shuffle import shuffle
@@ -206,7 +206,7 @@ def _hold(path: Path, ready: "multiprocessing.synchronize.Event", end: "multipro
 
 
 def test_a_ledger_held_by_another_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(ledger_file, "BUSY_SECONDS", 0.1)
     context = multiprocessing.get_context("spawn")
     ready, end = context.Event(), context.Event()
     open_before = Ledger.open(path)

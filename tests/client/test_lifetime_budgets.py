@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privatile.client.ledger import lifetime_budgets as room
+from privatile.client.ledger import lifetime_budgets
 from privatile.client.ledger.ledger import Ledger
 
 
@@ -39,14 +39,14 @@ def test_sums_are_right(
     tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[list[int], float, str, bool]], fold: int
 ) -> None:
     """Two connections to one file take turns; some transactions are undone; folding happens now and then."""
-    path = tmp_path_factory.mktemp("purses") / "ledger.db"
+    path = tmp_path_factory.mktemp("budgets") / "ledger.db"
     first = Ledger.open(path)
     with first.transaction():
         pass
     books = {"one": first, "two": Ledger.open(path)}
     expected = np.zeros(12)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "FOLD", fold)
+        patch.setattr(lifetime_budgets, "FOLD", fold)
         for group, epsilon, who, undo in asked:
             book = books[who]
             try:
@@ -71,7 +71,7 @@ def test_sums_are_right(
 
 
 def test_charges_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "FOLD", 4)
+    monkeypatch.setattr(lifetime_budgets, "FOLD", 4)
     for _ in range(3):
         with Ledger.open(tmp_path / "ledger.db") as book, book.transaction():
             book.lifetime_budgets.charge([people([1, 2]), people([3])], 0.5)

@@ -30,7 +30,7 @@ from pathlib import Path
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.people import PersonKey
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.responder import Responder
 from privatile.client.order.shuffle import shuffle
 from privatile.client.sources.source import open_source
@@ -154,7 +154,7 @@ def test_a_refused_missing_value_leaves_no_trace(tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text(f"wage,region,who\n{SECRET},a,x\nNA,a,y\n{SECRET},a,z\n")
     told = run(tmp_path, data, missing="fail")
-    assert b"--missing fail refuses" in told.stderr
+    assert b"missing='fail' refuses" in told.stderr
     assert found_in(tmp_path, told) == []
 
 

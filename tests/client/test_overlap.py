@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from privatile.client.coins import SeededCoins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
-from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import open_source
@@ -51,7 +51,7 @@ def run(
     sites = []
     for client, column in columns.items():
         if only in ("", client):
-            site = Responder(name, column, mechanism, book, coins, terms=SpendingRules(**options))
+            site = Responder(name, column, mechanism, book, coins, rules=SpendingRules(**options))
             length = int(share * column.records)
             if length:
                 site.answer(Question(run=name, round=1, level=0.5, query=0.0, length=length))
@@ -127,7 +127,7 @@ def test_a_clients_part_as_a_file_of_its_own() -> None:
             run(book, part, "two", value="salary", **options)
 
 
-def test_kin_of_kin_is_added_up() -> None:
+def test_data_sets_that_overlap_indirectly_are_added_up() -> None:
     book = Ledger.in_memory()
     part = FILE[FILE["region"] == "north"]
     run(book, part, "part", value="salary")
@@ -177,7 +177,7 @@ def test_people_who_have_answered_are_said_to_have() -> None:
 def test_another_person_column_is_refused() -> None:
     book = Ledger.in_memory()
     run(book, FILE, "one", value="salary", person="id")
-    with pytest.raises(OtherContent, match=r"knows people by a column 'id'; got 'mail'.*--new-people"):
+    with pytest.raises(OtherContent, match=r"knows people by a column 'id'; got 'mail'.*new_people=True"):
         run(book, FILE, "two", value="salary", person="mail")
     assert statement(book).people == 24
     run(book, FILE, "two", value="salary", person="mail", new_people=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from privatile.client.coins import OperatingSystemCoins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import open_source
@@ -76,7 +76,7 @@ def test_the_digest_of_a_client_covers_the_whole_file() -> None:
     def digests(rows: list[tuple[float, str, str]]) -> dict[str, bytes]:
         source = open_source(table(rows), value="wage", client="region", person="who")
         columns = shuffle(source, Ledger.in_memory(master=bytes(32)), person_key=KEY, minimum_records=0)
-        return {name: column.digest for name, column in columns.items()}
+        return {name: column.content.digest for name, column in columns.items()}
 
     rows = [(float(k), f"r{k % 2}", f"p{k}") for k in range(10)]
     changed = [*rows[:9], (9.0, "r1", "p0")]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from privatile.cli.ledger import ledger
 from privatile.client.coins import SeededCoins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
-from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import open_source
@@ -32,7 +32,7 @@ def site(book: Ledger, run: str, people: bool = False, **terms: Any) -> Responde
     source = open_source(data, value="x", person="who" if people else None)
     column = shuffle(source, book, person_key=PersonKey(b"k" * 32) if people else None)["all"]
     coins = SeededCoins(np.random.default_rng(0))
-    return Responder(run, column, RandomizedResponse.from_epsilon(1.0), book, coins, terms=SpendingRules(**terms))
+    return Responder(run, column, RandomizedResponse.from_epsilon(1.0), book, coins, rules=SpendingRules(**terms))
 
 
 def ask(responder: Responder, run: str, number: int, length: int) -> None:

@@ -20,8 +20,9 @@ from scipy.stats import chi2
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order import shuffle as shuffling
+from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
-from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.shuffle import shuffle
 from privatile.client.sources.source import open_source
 from privatile.core.messages import Missing
 from privatile.errors import DataError, InputError
@@ -76,7 +77,7 @@ def test_the_order_does_not_depend_on_memory(monkeypatch: pytest.MonkeyPatch) ->
     tiny = shuffled(values, memory_rows=2_000)
     assert order(whole) == order(small) == order(tiny)
     assert sorted(order(whole)) == sorted(values.tolist())
-    assert whole.digest == small.digest == tiny.digest
+    assert whole.content.digest == small.content.digest == tiny.content.digest
 
 
 def test_the_same_key_gives_the_same_order_after_a_restart(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_the_same_key_gives_the_same_order_after_a_restart(tmp_path: Path) -> No
         "with Ledger.open(sys.argv[1]) as ledger:\n"
         "    with ledger.transaction(): pass\n"
         "    column = shuffle(open_source(np.arange(5000.0)), ledger)['all']\n"
-        "    print([int(x) for block in column.blocks(0, 5000) for x in block.values], column.digest.hex())\n"
+        "    print([int(x) for block in column.blocks(0, 5000) for x in block.values], column.content.digest.hex())\n"
     )
     told = [
         subprocess.run([sys.executable, "-c", script, tmp_path / name], capture_output=True, check=True).stdout
@@ -127,14 +128,14 @@ def test_ties_in_the_tags_keep_the_order_of_the_rows(monkeypatch: pytest.MonkeyP
 def test_the_digest_sees_content_and_order(change: object) -> None:
     values = np.arange(50.0)
     assert callable(change)
-    assert shuffled(values).digest == shuffled(values).digest
-    assert shuffled(values).digest != shuffled(change(values)).digest
+    assert shuffled(values).content.digest == shuffled(values).content.digest
+    assert shuffled(values).content.digest != shuffled(change(values)).content.digest
 
 
 def test_all_kinds_of_nan_are_one() -> None:
     other = np.array([1.0, 2.0, 0.0])
     other.view(np.uint64)[2] = 0x7FF8_0000_0000_1234
-    assert shuffled([1.0, 2.0, np.nan]).digest == shuffled(other).digest
+    assert shuffled([1.0, 2.0, np.nan]).content.digest == shuffled(other).content.digest
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_all_kinds_of_nan_are_one() -> None:
         ({"north": [np.nan, np.nan]}, "noise", "missing values only"),
         ({"north": [np.nan, np.nan]}, "drop", "missing values only"),
         ({"north": [4711.0, np.nan]}, "drop", "fewer than 2 usable records"),
-        ({"north": [4711.0, np.nan, 1.0]}, "fail", "--missing fail refuses"),
+        ({"north": [4711.0, np.nan, 1.0]}, "fail", "missing='fail' refuses"),
     ],
 )
 def test_columns_that_cannot_be_used(data: dict[str, list[float]], missing: Missing, words: str) -> None:
@@ -234,19 +235,20 @@ def test_memory_is_bounded() -> None:
     """
     script = (
         "import numpy as np\n"
-        "from privatile.client.order import shuffle as room\n"
+        "from privatile.client.order import shuffle as shuffling\n"
         "from privatile.client.ledger.ledger import Ledger\n"
         "from privatile.client.sources.source import Batch\n"
         "class Made:\n"
-        "    column, by_person, person, clients = 'x', False, None, ['all']\n"
+        "    column, person, clients = 'x', None, ['all']\n"
         "    def batches(self):\n"
         "        for k in range(400):\n"
         "            yield Batch(np.arange(1e4) + k)\n"
-        "room.BATCH_ROWS = 1 << 17\n"
+        "shuffling.BATCH_ROWS = 1 << 17\n"
         "peak = lambda: int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])  # not the parent's\n"
-        "room.shuffle(type('M', (Made,), {'batches': lambda s: iter([Batch(np.arange(1e4))])})(), Ledger.in_memory())\n"
+        "small = type('Small', (Made,), {'batches': lambda self: iter([Batch(np.arange(1e4))])})\n"
+        "shuffling.shuffle(small(), Ledger.in_memory())\n"
         "before = peak()\n"
-        "column = room.shuffle(Made(), Ledger.in_memory(), memory_rows=1 << 16)['all']\n"
+        "column = shuffling.shuffle(Made(), Ledger.in_memory(), memory_rows=1 << 16)['all']\n"
         "total = sum(len(block.values) for block in column.blocks(0, column.records))\n"
         "print(total, peak() - before)\n"
     )

@@ -102,7 +102,7 @@ def open_study_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[
             make_coins(name, ledger),
             scale=make_scale(study.scale, *study.range),
             missing=study.missing,
-            terms=SpendingRules(max_epsilon=float(limit)),
+            rules=SpendingRules(max_epsilon=float(limit)),
         )
         responder.require(max(0, terms.records - responder.asked()))
         yield responder

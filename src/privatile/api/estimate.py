@@ -13,10 +13,11 @@ import numpy as np
 
 from privatile.api.in_process import Progress, run
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.order.people import PersonKey
-from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.column import ShuffledColumn
+from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import open_source
 from privatile.errors import InputError, LedgerError, StoreError
@@ -53,7 +54,7 @@ class Prepared:
     """An unfinished run of the same specification, to be continued; none: a new run."""
 
     @property
-    def terms(self) -> SpendingRules:
+    def rules(self) -> SpendingRules:
         """What the holder of the data allows beyond "once"."""
         return SpendingRules(self.options.spend_again, self.options.new_people, self.options.max_epsilon)
 
@@ -69,7 +70,7 @@ class Prepared:
                 scale=self.spec.working_scale,
                 missing=self.spec.missing,
                 dither=self.spec.dither,
-                terms=self.terms,
+                rules=self.rules,
             )
             for client in self.spec.clients
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from privatile import __version__
-from privatile.cli.printing import said_by_the_system, show_any_text
+from privatile.cli.printing import in_options, said_by_the_system, show_any_text
 from privatile.errors import PrivatileError
 
 COMMANDS = {
@@ -69,7 +69,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except PrivatileError as error:
-            click.echo(f"privatile: {error}", err=True)
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            text = str(error) if command is None else in_options(str(error), command)
+            click.echo(f"privatile: {text}", err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # whoever read along has had enough: click ends quietly

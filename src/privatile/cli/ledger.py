@@ -72,13 +72,8 @@ def release(run: str, path: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
     from privatile.api.estimate import state_folder
     from privatile.client.ledger.ledger import Ledger
-    from privatile.client.ledger.reservations import release as give_back
-    from privatile.errors import InputError
+    from privatile.client.ledger.reservations import release_run
 
-    with Ledger.open(path or state_folder() / "ledger.db", create=False) as book, book.transaction():
-        rows = book.execute("SELECT client, coalesce(reserved - next, 0) FROM runs WHERE run = ?", (run,)).fetchall()
-        if not rows:
-            raise InputError(f"the ledger {book.path} knows no run {run!r}.")
-        for client, _ in rows:
-            give_back(book, run, client)
-    click.echo(f"{sum(count for _, count in rows):,} records reserved by run {run} were not asked and are free again.")
+    with Ledger.open(path or state_folder() / "ledger.db", create=False) as book:
+        released = release_run(book, run)
+    click.echo(f"{released:,} records reserved by run {run} were not asked and are free again.")

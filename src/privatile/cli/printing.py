@@ -6,6 +6,7 @@ import codecs
 import errno
 import io
 import json
+import re
 import sys
 
 import click
@@ -42,6 +43,21 @@ def said_by_the_system(error: OSError) -> tuple[str, int]:
         return f"{error.filename} cannot be used: {why}. Give another path, in a folder that is there.", 2
     what = "the operating system refused" if error.filename is None else f"{error.filename} cannot be used"
     return f"{what}: {why}. Give the same command again once that is mended.", 1
+
+
+def in_options(text: str, command: click.Command) -> str:
+    """An error's text with the arguments of Python written as the options of a command.
+
+    >>> command = click.Command("run", params=[click.Option(["--spend-again"]), click.Option(["--person"])])
+    >>> in_options("Give person='id', or accept that with spend_again=True.", command)
+    'Give --person id, or accept that with --spend-again.'
+    """
+    for parameter in command.params:
+        for option in parameter.opts:
+            name = option.removeprefix("--").replace("-", "_")
+            text = re.sub(rf"\b{name}=True\b", option, text)
+            text = re.sub(rf"\b{name}=(?:'([^']*)'|([A-Z]+\b|[\d.]*\d))", rf"{option} \1\2", text)
+    return text
 
 
 def echo_json(facts: object) -> None:

@@ -1,1 +1,27 @@
-"""Client side: the privacy boundary."""
+"""The client side, which is the privacy boundary: records go in, counts of randomized answers come out.
+
+`sources` reads records, `order` puts them into a secret random order, `ledger` remembers who has answered, and the
+responder answers questions with coins of the operating system. Nothing here knows what the counts are used for.
+"""
+
+from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
+from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.order.shuffle import shuffle
+from privatile.client.responder import Responder, answer_all
+from privatile.client.sources.source import Source, open_source
+
+__all__ = [
+    "Coins",
+    "Ledger",
+    "OperatingSystemCoins",
+    "PersonKey",
+    "Responder",
+    "SeededCoins",
+    "Source",
+    "SpendingRules",
+    "answer_all",
+    "open_source",
+    "shuffle",
+]

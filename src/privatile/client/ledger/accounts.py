@@ -20,11 +20,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.ledger.admission import admit, named, spent_under_other_names
+from privatile.client.ledger.admission import admit, price
+from privatile.client.ledger.datasets import Content, dataset_id
 from privatile.client.ledger.ledger import Ledger, Position
-from privatile.client.ledger.overlap import most_spent
-from privatile.client.ledger.reservations import held_by_others, release, reserve
-from privatile.client.ledger.spending_rules import ROUNDING, Content, SpendingRules
+from privatile.client.ledger.overlap import Identity, most_spent, spent_elsewhere
+from privatile.client.ledger.reservations import release, reserve, reserved_by_others
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
@@ -34,22 +35,22 @@ log = logging.getLogger("privatile.client")
 
 @dataclass(frozen=True)
 class Stored:
-    """An answer that was given: its count, and where the ledger stood."""
+    """An answer that was given: its count, and the position of the ledger's chain after it."""
 
     ones: int
     position: Position
 
 
 class AccountState(NamedTuple):
-    """Where an account stands: data set, next position, the run's first position (None: it has not begun).
+    """The ledger's entry for an account: data set, next position, the run's first position (None: it has not begun).
 
     `reserved` is where the run's reserved span ends; None where it has none, and walks at the data set's cursor.
     """
 
     dataset: int | None
     cursor: int
-    first: int | None
-    lost_through: int
+    first: int | None = None
+    lost_through: int = 0
     reserved: int | None = None
     last: bool = True
     """Nobody has answered or reserved behind this run's span."""
@@ -64,12 +65,12 @@ class Account:
         run: str,
         content: Content,
         mechanism: RandomizedResponse,
-        terms: SpendingRules | None = None,
+        rules: SpendingRules | None = None,
     ) -> None:
         self.ledger = ledger
         self.run = run
         self.content = content
-        self.terms = terms or SpendingRules()
+        self.rules = rules or SpendingRules()
         self.epsilon = mechanism.epsilon
         self._threshold = str(mechanism.threshold)
         self._open()
@@ -77,9 +78,9 @@ class Account:
     # -- opening -------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        content, name = self.content, named(self.content)
+        content = self.content
         if content.person_key is not None:
-            self.ledger.know_person_key(content.person_key.fingerprint)
+            self.ledger.check_person_key(content.person_key.fingerprint)
         row = self.ledger.execute(
             "SELECT d.digest, d.column, r.threshold, r.epsilon, r.spend_again FROM runs r"
             " JOIN datasets d ON d.id = r.dataset WHERE r.run = ? AND r.client = ?",
@@ -87,65 +88,69 @@ class Account:
         ).fetchone()
         if row is not None:
             digest, column, threshold, epsilon, spend_again = row
-            if column != content.column or bytes(digest) != content.digest:
+            if column != content.column or digest != content.digest:
                 raise OtherContent(
-                    f"run {self.run!r} began at {named(content, column)} with other content, or in another order, and "
-                    "cannot go on with this one: records could answer twice. Give the same file unchanged (a database "
-                    "query needs an ORDER BY), or start a new run."
+                    f"run {self.run!r} began at client {content.client!r}, column {column!r}, with other content, or "
+                    "in another order, and cannot go on with this one: records could answer twice. Give the same file "
+                    "unchanged (a database query needs an ORDER BY), or start a new run."
                 )
             if threshold != self._threshold:
                 raise LedgerError(
-                    f"run {self.run!r} began at {name} with epsilon {epsilon:.6g}; got {self.epsilon:.6g}. A run keeps "
-                    "its budget: start a new run to use another."
+                    f"run {self.run!r} began at {content} with epsilon {epsilon:.6g}; got {self.epsilon:.6g}. A run "
+                    "keeps its budget: start a new run to use another."
                 )
             if spend_again:
-                self.terms = replace(self.terms, spend_again=True)
+                self.rules = replace(self.rules, spend_again=True)
             return
-        admit(self.ledger, content, self.epsilon, self.terms)
+        admit(self.ledger, content, self.epsilon, self.rules)
         start, limit = self.window()
         if start == limit:
-            raise self.refuse_more(asked=None, left=0)
+            raise self.refusal(asked=None, left=0)
 
-    # -- where it stands -----------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------
 
-    def stand(self) -> AccountState:
-        """Where the ledger has this run and its data set."""
+    def state(self) -> AccountState:
+        """The ledger's entry for this run and its data set, as it is now."""
         content = self.content
         row = self.ledger.execute(
-            "SELECT d.id, coalesce(r.next, d.cursor), r.first, r.lost_through, r.reserved, d.cursor <= r.reserved"
-            " FROM datasets d LEFT JOIN runs r"
-            " ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
+            "SELECT d.id, coalesce(r.next, d.cursor), r.first, coalesce(r.lost_through, 0), r.reserved,"
+            " coalesce(d.cursor <= r.reserved, TRUE) FROM datasets d"
+            " LEFT JOIN runs r ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
             " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
             (self.run, content.client, content.column, content.digest),
         ).fetchone()
-        if row is None:
-            return AccountState(None, 0, None, 0)
-        dataset, cursor, first, lost_through, reserved, last = row
-        return AccountState(dataset, cursor, first, lost_through or 0, reserved, reserved is None or bool(last))
+        return AccountState(None, 0) if row is None else AccountState(*row)
 
-    def window(self, stand: AccountState | None = None) -> tuple[int, int]:
+    def window(self, state: AccountState | None = None) -> tuple[int, int]:
         """The positions this run may still walk: up to where a record would answer again, or another run's begin."""
-        stand = stand or self.stand()
-        start = stand.cursor
-        if stand.reserved is not None and not stand.last:
-            return start, max(start, stand.reserved)
+        state = state or self.state()
+        start = state.cursor
+        if state.reserved is not None and not state.last:
+            return start, max(start, state.reserved)
         # Within one run a record answers once, whatever may be spent again.
-        origin = (start if stand.first is None else stand.first) if self.terms.spend_again else 0
+        origin = (start if state.first is None else state.first) if self.rules.spend_again else 0
         return start, max(start, origin + self.content.records)
 
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""
         spent = self.ledger.lifetime_budgets.spent(people)
-        allowed = np.ones(len(people), dtype=np.bool_) if self.terms.spend_again else spent == 0.0
-        if self.terms.max_epsilon is not None:
-            total = spent + spent_under_other_names(self.ledger, self.content) + self.epsilon
-            allowed &= total <= self.terms.max_epsilon + ROUNDING
+        allowed = np.ones(len(people), dtype=np.bool_) if self.rules.spend_again else spent == 0.0
+        if self.rules.max_epsilon is not None:
+            total = spent + spent_elsewhere(self.ledger, Identity.of(self.content)) + self.epsilon
+            allowed &= total <= self.rules.lifetime_limit
         return allowed
+
+    def asked(self) -> int:
+        """How many records this run has asked."""
+        (asked,) = self.ledger.execute(
+            "SELECT coalesce(sum(length), 0) FROM answers WHERE run = ? AND client = ?", (self.run, self.content.client)
+        ).fetchone()
+        return int(asked)
 
     # -- answering -----------------------------------------------------------------------------------------------
 
     def replay(self, question: Question) -> Stored | AccountState:
-        """The stored answer to the identical question; where it stands if the round is new; refused otherwise."""
+        """The stored answer to the identical question; the account's state if the round is new; refused otherwise."""
         if question.run != self.run:
             raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
         row = self.ledger.execute(
@@ -155,37 +160,31 @@ class Account:
         ).fetchone()
         if row is not None:
             if row[0] == question.to_json():
-                return Stored(int(row[1]), Position(int(row[2]), bytes(row[3])))
+                return Stored(row[1], Position(*row[2:]))
             self._refuse(question, "was answered, and is asked again with another question")
-        stand = self.stand()
-        if question.round <= stand.lost_through:
+        state = self.state()
+        if question.round <= state.lost_through:
             self._refuse(question, "was answered before this ledger was restored; its count is lost")
-        return stand
+        return state
 
     def _refuse(self, question: Question, why: str) -> None:
         log.warning("refused run=%r client=%r round=%d: it %s", self.run, self.content.client, question.round, why)
         raise Equivocation(
-            f"round {question.round} of run {self.run!r} at {named(self.content)} {why}. Nothing was answered. The "
+            f"round {question.round} of run {self.run!r} at {self.content} {why}. Nothing was answered. The "
             "coordinator must repeat a question as it was, or ask a new round."
         )
 
     def record(
-        self,
-        question: Question,
-        stand: AccountState,
-        stop: int,
-        ones: int,
-        people: Sequence[NDArray[np.uint64]] = (),
+        self, question: Question, state: AccountState, stop: int, ones: int, people: Sequence[NDArray[np.uint64]] = ()
     ) -> Stored:
         """Write an answer down. Call inside the ledger's transaction; it counts once that has ended."""
-        asked = (question.round, question.level, question.to_json())
-        return Stored(ones, self._charge(asked, stand, stop, question.length, ones, people))
+        return Stored(ones, self._charge(question, state, stop, question.length, ones, people))
 
     def record_lost(
-        self, stand: AccountState, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
+        self, state: AccountState, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
     ) -> None:
         """Mark records as spent whose answers a restored ledger does not hold."""
-        self._charge(None, stand, stop, length, None, people)
+        self._charge(None, state, stop, length, None, people)
         self.ledger.execute(
             "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
             (through_round, self.run, self.content.client),
@@ -193,34 +192,34 @@ class Account:
 
     def _charge(
         self,
-        asked: tuple[int, float, str] | None,
-        stand: AccountState,
+        question: Question | None,
+        state: AccountState,
         stop: int,
         length: int,
         ones: int | None,
         people: Sequence[NDArray[np.uint64]],
     ) -> Position:
-        if stand.first is None:
-            self._enter(stand.cursor)
-            stand = self.stand()
-        if stand.reserved is None:
+        if state.first is None:
+            self._enter(state.cursor)
+            state = self.state()
+        if state.reserved is None:
             moved = self.ledger.execute(
-                "UPDATE datasets SET cursor = ? WHERE id = ? AND cursor = ?", (stop, stand.dataset, stand.cursor)
+                "UPDATE datasets SET cursor = ? WHERE id = ? AND cursor = ?", (stop, state.dataset, state.cursor)
             )
         else:
             moved = self.ledger.execute(
                 "UPDATE runs SET next = ?, reserved = max(reserved, ?) WHERE run = ? AND client = ? AND next = ?",
-                (stop, stop, self.run, self.content.client, stand.cursor),
+                (stop, stop, self.run, self.content.client, state.cursor),
             )
-            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, stand.dataset))
+            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, state.dataset))
         if moved.rowcount != 1:
-            raise LedgerError(f"{named(self.content)} has moved on while a question was answered. Ask again.")
+            raise LedgerError(f"{self.content} has moved on while a question was answered. Ask again.")
         if people:
             self.ledger.lifetime_budgets.charge(people, self.epsilon)
-        return self.ledger.append(self.run, self.content.client, asked, (stand.cursor, stop), length, ones)
+        return self.ledger.append(self.run, self.content.client, question, (state.cursor, stop), length, ones)
 
     def _enter(self, first: int) -> None:
-        """Enter the data set and the run in the books, the first time."""
+        """Enter the data set and the run in the ledger, the first time."""
         content = self.content
         # Another process may have begun since this account was opened; under the write lock the rules hold.
         self._open()
@@ -232,19 +231,15 @@ class Account:
                 *(content.person_column, content.records),
             ),
         )
-        for source, split in content.cuts:
-            self.ledger.execute(
-                "INSERT INTO splits (source, split, column, dataset) SELECT ?, ?, column, id FROM datasets"
-                " WHERE client = ? AND column = ? AND digest = ? ON CONFLICT DO NOTHING",
-                (source, split, content.client, content.column, content.digest),
-            )
+        dataset = dataset_id(self.ledger, content)
+        self.ledger.execute_many(
+            "INSERT INTO splits (source, split, column, dataset) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            [(source, split, content.column, dataset) for source, split in content.splits],
+        )
         self.ledger.execute(
             "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
-            " SELECT ?, client, id, ?, ?, ?, ? FROM datasets WHERE client = ? AND column = ? AND digest = ?",
-            (
-                *(self.run, self._threshold, self.epsilon, first, self.terms.spend_again),
-                *(content.client, content.column, content.digest),
-            ),
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (self.run, content.client, dataset, self._threshold, self.epsilon, first, self.rules.spend_again),
         )
         if content.person_key is not None:
             # The key must be safe before the ledger holds a person known by it.
@@ -253,57 +248,51 @@ class Account:
 
     # -- reserving -----------------------------------------------------------------------------------------------
 
-    def asked(self) -> int:
-        """How many records this run has asked."""
-        (asked,) = self.ledger.execute(
-            "SELECT coalesce(sum(length), 0) FROM answers WHERE run = ? AND client = ?", (self.run, self.content.client)
-        ).fetchone()
-        return int(asked)
-
     def after_all(self) -> AccountState:
         """Where a new span of this run would begin: behind everything answered or reserved."""
-        stand = self.stand()
-        row = self.ledger.execute("SELECT cursor FROM datasets WHERE id = ?", (stand.dataset,)).fetchone()
-        return stand if row is None else stand._replace(cursor=row[0], last=True)
+        state = self.state()
+        row = self.ledger.execute("SELECT cursor FROM datasets WHERE id = ?", (state.dataset,)).fetchone()
+        return state if row is None else state._replace(cursor=row[0], last=True)
 
     def reserve(self, start: int, stop: int) -> None:
         """Keep the positions from `start` up to `stop` for this run. Call inside the ledger's transaction."""
-        if self.stand().first is None:
+        if self.state().first is None:
             self._enter(start)
         reserve(self.ledger, self.run, self.content.client, start, stop)
 
     def release(self) -> None:
-        """Give back what this run has reserved and not asked, unless a later run already stands behind it."""
+        """Release what this run has reserved and not asked, unless a later run already stands behind it."""
         with self.ledger.transaction():
             release(self.ledger, self.run, self.content.client)
 
-    def refuse_more(self, asked: int | None, left: int, spent: float | None = None) -> AlreadyAnswered:
-        """The error for a question that asks more records than may answer, the most of which have `spent` so much."""
-        dataset = self.stand().dataset
+    # -- refusing ------------------------------------------------------------------------------------------------
+
+    def refusal(self, asked: int | None, left: int, spent: float | None = None) -> AlreadyAnswered:
+        """The error for a question that asks more records than may answer; `spent` is the most that one has spent."""
+        dataset = dataset_id(self.ledger, self.content)
         if spent is None and dataset is not None:
             spent = most_spent(self.ledger, dataset)
         elif spent is None:
-            spent = spent_under_other_names(self.ledger, self.content)
+            spent = spent_elsewhere(self.ledger, Identity.of(self.content))
         whose = "people" if self.content.person_key is not None else "records"
         wanted = "" if asked is None else f", {asked} were asked"
-        limit = self.terms.max_epsilon
-        total = spent + self.epsilon
         if spent == 0:
             history = f"Ask fewer {whose} (shorter rounds, or fewer of them)."
+        elif spent + self.epsilon > self.rules.lifetime_limit:
+            limit = f"{self.rules.max_epsilon:.6g}"
+            history = f"{price(spent, self.epsilon)}, above what is allowed for life (max_epsilon={limit}). "
+            history += f"Ask new {whose}."
+        elif self.rules.spend_again:
+            history = f"{price(spent, self.epsilon)}. Within a run each answers once: ask fewer, or new {whose}."
         else:
-            history = f"Up to epsilon {spent:.6g} each is spent; another run over them would make it {total:.6g}"
-            if limit is not None and total > limit + ROUNDING:
-                history += f", above the {limit:.6g} allowed for life (--max-epsilon). Ask new {whose}."
-            elif self.terms.spend_again:
-                history += f". Within a run each answers once: ask fewer, or new {whose}."
-            else:
-                history += f". Accept that with --spend-again, or ask new {whose}."
-        held = held_by_others(self.ledger, self.run, dataset)
-        if held:
-            names = ", ".join(repr(run) for run, _ in held)
+            history = f"{price(spent, self.epsilon)}. Accept that with spend_again=True, or ask new {whose}."
+        reserved = reserved_by_others(self.ledger, self.run, dataset)
+        if reserved:
+            names = ", ".join(repr(run) for run, _ in reserved)
             where = "" if self.ledger.path is None else f" --ledger {self.ledger.path}"
             history = (
-                f"{sum(count for _, count in held)} are reserved for a run that goes on or was broken off ({names}): "
-                f"let it end, resume it, or give it up (privatile ledger release {held[0][0]}{where}). {history}"
+                f"{sum(count for _, count in reserved)} are reserved for a run that goes on or was broken off "
+                f"({names}): let it end, resume it, or give it up (privatile ledger release {reserved[0][0]}{where}). "
+                f"{history}"
             )
-        return AlreadyAnswered(f"{named(self.content)} has {left} {whose} left that may answer{wanted}. {history}")
+        return AlreadyAnswered(f"{self.content} has {left} {whose} left that may answer{wanted}. {history}")

@@ -2,8 +2,8 @@
 
     meta      secret keys of this ledger (order, digest, chain), person-key fingerprint
     datasets  a client's column, known by a keyed digest of its content: records, cursor
-    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`overlapping_datasets`)
-    runs      a run's terms at a client: threshold and ε, where it began, the span it has reserved
+    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`overlap`)
+    runs      a run at a client: threshold and ε, where it began, the span it has reserved
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
     people    keyed hash of a person -> ε spent for life
     charges   what people have spent since they were last folded into that index (`lifetime_budgets`)
@@ -19,32 +19,33 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from privatile.client.ledger.ledger_file import connect, explain, flush, fresh
+from privatile.client.ledger.keys import KEY_BYTES, derive
+from privatile.client.ledger.ledger_file import connect, explain, fresh
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
-from privatile.client.order.keystream import KEY_BYTES, derive
+from privatile.client.ledger.private_file import create_private
+from privatile.core.messages import Question
 from privatile.errors import LedgerError
 
 HEAD_BYTES = 16
 
 
 class Position(NamedTuple):
-    """Where a ledger stands: the number of its entries, and the head of the chain over them."""
+    """How far a ledger's chain has come: the number of its entries, and the head of the chain over them."""
 
-    sequence: int
-    head: bytes
+    sequence: int = 0
+    head: bytes = bytes(HEAD_BYTES)
 
 
 class Ledger:
-    """The book of one site.
+    """The ledger of one site.
 
     >>> with Ledger.in_memory() as ledger:
     ...     ledger.position.sequence
@@ -109,17 +110,15 @@ class Ledger:
 
     def execute(self, sql: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
         """Run one statement; SQLite's failures become ledger errors."""
-        try:
-            return self._connection.execute(sql, tuple(values))
-        except sqlite3.Error as error:
-            problem = explain(self.path, error)
-        raise problem
+        return self._call(self._connection.execute, sql, tuple(values))
 
-    def execute_many(self, sql: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def execute_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row."""
+        self._call(self._connection.executemany, sql, rows)
+
+    def _call(self, call: Callable[[str, Any], sqlite3.Cursor], sql: str, values: object) -> sqlite3.Cursor:
         try:
-            self._connection.executemany(sql, rows)
-            return
+            return call(sql, values)
         except sqlite3.Error as error:
             problem = explain(self.path, error)
         raise problem
@@ -154,45 +153,30 @@ class Ledger:
                 self._depth -= 1
 
     def _make_file(self) -> None:
-        """Put the fresh ledger at its path, whole or not at all, readable by its owner only."""
+        """Put the new ledger at its path."""
         if self.path is None:
             return
-        draft = self.path.with_name(f".{secrets.token_hex(8)}.draft")
-        problem: str | None = None
         try:
-            if not self.path.parent.is_dir():
-                self.path.parent.mkdir(parents=True, mode=0o700)
-            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            try:
-                copy = sqlite3.connect(draft)
-                try:
-                    self._connection.backup(copy)
-                finally:
-                    copy.close()
-                flush(draft)
-                # A link fails where a file has appeared meanwhile; a rename would replace it.
-                try:
-                    os.link(draft, self.path)
-                except FileExistsError:
-                    problem = "was made by another process just now. Start again."
-                flush(self.path.parent)
-            finally:
-                draft.unlink()
+            create_private(self.path, self._copy_to)
+            problem = None
         except (OSError, sqlite3.Error) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "SQLite failed"
             problem = f"cannot be made ({reason}). Nothing was answered. Give a path where you may write."
+            if isinstance(error, FileExistsError) and self.path.exists():
+                problem = "was made by another process just now. Start again."
         if problem:
             raise LedgerError(f"the ledger {self.path} {problem}")
         self._connection.close()
         self._connection = connect(self.path, read_only=False)
         self._on_disk = True
 
+    def _copy_to(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
+
     def _meta(self, key: str) -> bytes | None:
         row = self.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else bytes(row[0])
-
-    def _set_meta(self, key: str, value: bytes) -> None:
-        self.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +192,7 @@ class Ledger:
         """The key that decides which of a person's records is used."""
         return derive(self._master, "choice", column)
 
-    def know_person_key(self, fingerprint: bytes) -> None:
+    def check_person_key(self, fingerprint: bytes) -> None:
         """Refuse a person key other than the one under which people are already known."""
         known = self._meta("person key")
         if known is not None and known != fingerprint:
@@ -219,9 +203,8 @@ class Ledger:
 
     def keep_person_key(self, fingerprint: bytes) -> None:
         """Remember which person key this ledger's people are known by."""
-        self.know_person_key(fingerprint)
-        if self._meta("person key") is None:
-            self._set_meta("person key", fingerprint)
+        self.check_person_key(fingerprint)
+        self.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)", (fingerprint,))
 
     # -- the chain -----------------------------------------------------------------------------------------------
 
@@ -229,27 +212,22 @@ class Ledger:
     def position(self) -> Position:
         """The number of entries and the head of the chain over all of them."""
         row = self.execute("SELECT sequence, head FROM answers ORDER BY sequence DESC LIMIT 1").fetchone()
-        return Position(0, bytes(HEAD_BYTES)) if row is None else Position(int(row[0]), bytes(row[1]))
-
-    def head_at(self, sequence: int) -> bytes | None:
-        """The head after `sequence` entries; None where the ledger has not come that far."""
-        if sequence == 0:
-            return bytes(HEAD_BYTES)
-        row = self.execute("SELECT head FROM answers WHERE sequence = ?", (sequence,)).fetchone()
-        return None if row is None else bytes(row[0])
+        return Position() if row is None else Position(*row)
 
     def confirm(self, seen: Position) -> None:
         """Refuse to go on where somebody has seen this ledger further on, or with another past.
 
         A ledger restored from a backup, or one of two copies in use, has lost entries that `seen` knows of.
         """
-        head = self.head_at(seen.sequence)
-        if head is None:
+        row = self.execute("SELECT head FROM answers WHERE sequence = ?", (seen.sequence,)).fetchone()
+        if seen.sequence == 0:
+            row = (Position().head,)
+        if row is None:
             raise LedgerError(
                 f"the ledger {self.path} has {self.position.sequence} entries, but {seen.sequence} were seen before: "
                 "it was restored from a backup. Mark the answers since then as spent before answering again."
             )
-        if head != seen.head:
+        if row[0] != seen.head:
             raise LedgerError(
                 f"the ledger {self.path} has another past than the one seen at entry {seen.sequence}: two copies of "
                 "it are in use. Stop both, keep the one with more entries, and mark the other's answers as spent."
@@ -259,24 +237,24 @@ class Ledger:
         self,
         run: str,
         client: str,
-        asked: tuple[int, float, str] | None,
+        question: Question | None,
         span: tuple[int, int],
         length: int,
         ones: int | None,
     ) -> Position:
-        """Add an entry and link it; call inside a transaction.
+        """Add an entry and link it; without a question, records that count as spent. Call inside a transaction.
 
         headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing about counts.
         """
         last = self._tip or self.position
-        number, level, question = asked or (None, None, None)
-        head = self._link(last.head, (run, client, number, level, question, *span, length, ones))
+        asked = (None, None, None) if question is None else (question.round, question.level, question.to_json())
+        entry = (run, client, *asked, *span, length, ones)
+        self._tip = Position(last.sequence + 1, self._link(last.head, entry))
         self.execute(
-            "INSERT INTO answers (sequence, run, client, round, level, question, start, stop, length, ones, head)"
+            "INSERT INTO answers (sequence, head, run, client, round, level, question, start, stop, length, ones)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (last.sequence + 1, run, client, number, level, question, *span, length, ones, head),
+            (*self._tip, *entry),
         )
-        self._tip = Position(last.sequence + 1, head)
         return self._tip
 
     def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
@@ -285,7 +263,7 @@ class Ledger:
 
     def verify(self) -> int:
         """Walk the whole chain; the number of entries, or an error at the first that was altered or removed."""
-        head, count = bytes(HEAD_BYTES), 0
+        head, count = Position().head, 0
         rows = self.execute(
             "SELECT sequence, head, run, client, round, level, question, start, stop, length, ones"
             " FROM answers ORDER BY sequence"

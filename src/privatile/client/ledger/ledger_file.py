@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from privatile.client.order.keystream import KEY_BYTES
+from privatile.client.ledger.keys import KEY_BYTES
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
@@ -49,7 +49,7 @@ CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, epsilon REAL NOT NUL
 
 
 def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
-    """What SQLite said, with the way out. SQLite's own texts never hold a bound value."""
+    """What SQLite said, and how to fix it. SQLite's own texts never hold a bound value."""
     name = str(path) if path else "in memory"
     text = str(error).lower()
     if "locked" in text or "busy" in text:
@@ -78,15 +78,6 @@ def fresh(master: bytes | None = None) -> sqlite3.Connection:
     return connection
 
 
-def flush(path: Path) -> None:
-    """Put a file, or the names in a folder, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """Open an existing ledger file, or say why it cannot be used."""
     if path.stat().st_size == 0:
@@ -94,7 +85,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             f"the ledger {path} is empty: it was truncated, or is not a ledger. Restore it from a backup, or name a "
             "path where there is no file to begin a new ledger."
         )
-    if is_cut(path):
+    if is_truncated(path):
         raise LedgerError(DAMAGED.format(path=path))
     connection: sqlite3.Connection | None = None
     try:
@@ -129,7 +120,7 @@ DAMAGED = (
 )
 
 
-def is_cut(path: Path) -> bool:
+def is_truncated(path: Path) -> bool:
     """Whether the file is shorter than its header says; SQLite itself may read what is missing as empty.
 
     Not told while a write-ahead log lies beside it, which may hold the rest.

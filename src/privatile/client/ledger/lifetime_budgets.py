@@ -1,7 +1,7 @@
-"""Purses: what each person has spent for life.
+"""Lifetime budgets: what each person has spent for life.
 
 A cohort of people lies scattered over the whole index of people, so updating it answer by answer would rewrite most
-of it each time. Charges are appended instead, one row a group, and folded into the index when enough have gathered;
+of it each time. Charges are appended instead, one row per group, and folded into the index when enough have gathered;
 until then they are kept in memory too. What a person has spent is the sum of both.
 """
 
@@ -25,13 +25,9 @@ LOOKUP = 500
 """People looked up by one statement; SQLite allows 999 values in its oldest builds."""
 
 
-def person_names(people: NDArray[np.uint64]) -> list[bytes]:
+def person_names(words: bytes) -> list[bytes]:
     """The 16-byte names of people held as two words each."""
-    return _cut(np.ascontiguousarray(people).tobytes())
-
-
-def _cut(text: bytes) -> list[bytes]:
-    return [text[start : start + 16] for start in range(0, len(text), 16)]
+    return [words[start : start + 16] for start in range(0, len(words), 16)]
 
 
 class LifetimeBudgets:
@@ -45,13 +41,13 @@ class LifetimeBudgets:
         self._rollbacks = 0
 
     def spent(self, people: NDArray[np.uint64]) -> Floats:
-        """What each of these people has spent, this moment."""
+        """What each of these people has spent up to now."""
         self._catch_up()
         spent = np.zeros(len(people), dtype=np.float64)
         indexed = self._ledger.execute("SELECT 1 FROM people LIMIT 1").fetchone() is not None
         if not indexed and not self._pending:
             return spent
-        names = person_names(people)
+        names = person_names(np.ascontiguousarray(people).tobytes())
         for start in range(0, len(names), LOOKUP):
             part = names[start : start + LOOKUP]
             known = self._indexed(part) if indexed else {}
@@ -78,12 +74,12 @@ class LifetimeBudgets:
             known = self._indexed(part)
             count += len(part) - len(known)
             most = max(most, *(self._pending[name] + known.get(name, 0.0) for name in part))
-        return int(count), float(most)
+        return count, most
 
     def _indexed(self, names: list[bytes]) -> dict[bytes, float]:
         marks = ",".join("?" * len(names))
         rows = self._ledger.execute(f"SELECT person, epsilon FROM people WHERE person IN ({marks})", names)
-        return {bytes(person): float(epsilon) for person, epsilon in rows}
+        return dict(rows.fetchall())
 
     def _catch_up(self) -> None:
         """Read charges added since the last look, by whoever; start over after a fold or a rollback."""
@@ -95,7 +91,7 @@ class LifetimeBudgets:
             "SELECT id, epsilon, people FROM charges WHERE id > ? ORDER BY id", (self._through,)
         )
         for number, epsilon, people in rows:
-            for name in _cut(bytes(people)):
+            for name in person_names(people):
                 self._pending[name] = self._pending.get(name, 0.0) + epsilon
             self._through = number
 

@@ -1,16 +1,17 @@
 """Reservations: the span of the order that a run keeps for itself, so that runs side by side ask different records.
 
 A run reserves what it will ask before its first question; other runs walk behind it. What was reserved and not asked
-is given back at the run's end, or when it is given up.
+is released at the run's end, or when the run is given up.
 """
 
 from __future__ import annotations
 
 from privatile.client.ledger.ledger import Ledger
+from privatile.errors import InputError
 
 
 def reserve(ledger: Ledger, run: str, client: str, start: int, stop: int) -> None:
-    """Keep the positions from `start` up to `stop` for a run that is in the books; call inside a transaction."""
+    """Keep the positions from `start` up to `stop` for a run that has been entered; call inside a transaction."""
     ledger.execute("UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?", (start, stop, run, client))
     ledger.execute(
         "UPDATE datasets SET cursor = max(cursor, ?)"
@@ -20,7 +21,7 @@ def reserve(ledger: Ledger, run: str, client: str, start: int, stop: int) -> Non
 
 
 def release(ledger: Ledger, run: str, client: str) -> None:
-    """Give back a run's reserved records that were not asked; call inside a transaction.
+    """Release a run's reserved records that were not asked; call inside a transaction.
 
     The cursor returns to the last position that is answered or still reserved. Records before it that nobody asked
     stay unasked: no order of events makes a record answer twice.
@@ -36,9 +37,19 @@ def release(ledger: Ledger, run: str, client: str) -> None:
     )
 
 
-def held_by_others(ledger: Ledger, run: str, dataset: int | None) -> list[tuple[str, int]]:
-    """Other runs that have reserved records of a data set and not asked them: their names, and how many."""
-    rows = ledger.execute(
+def release_run(ledger: Ledger, run: str) -> int:
+    """Release what a run has reserved and not asked at all its clients; how many records that is."""
+    with ledger.transaction():
+        rows = ledger.execute("SELECT client, coalesce(reserved - next, 0) FROM runs WHERE run = ?", (run,)).fetchall()
+        if not rows:
+            raise InputError(f"the ledger {ledger.path} knows no run {run!r}.")
+        for client, _ in rows:
+            release(ledger, run, client)
+    return sum(count for _, count in rows)
+
+
+def reserved_by_others(ledger: Ledger, run: str, dataset: int | None) -> list[tuple[str, int]]:
+    """Other runs that have reserved records of a data set and not asked them: their names, and how many records."""
+    return ledger.execute(
         "SELECT run, reserved - next FROM runs WHERE dataset = ? AND run <> ? AND reserved > next", (dataset, run)
-    )
-    return [(str(name), int(count)) for name, count in rows]
+    ).fetchall()

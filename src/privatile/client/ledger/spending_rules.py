@@ -1,65 +1,21 @@
-"""Spending rules: what the holder of the data allows, and what the ledger needs to know of a column to hold a run to them."""
+"""What the holder of the data allows beyond the rule that a record answers once."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
 
-from privatile.client.ledger.overlap import SplitId
-from privatile.client.order.people import PersonKey
 from privatile.errors import InputError
 
 ROUNDING = 1e-9
-"""Realised ε falls short of the nominal one by up to 1e-10; a lifetime's sums must not trip over that."""
-
-
-class Content(Protocol):
-    """What the ledger needs to know of a column; a `ShuffledColumn` is one."""
-
-    @property
-    def client(self) -> str:
-        """Who holds the records."""
-        ...
-
-    @property
-    def column(self) -> str:
-        """The name of the values."""
-        ...
-
-    @property
-    def digest(self) -> bytes:
-        """Keyed digest of the content, in its order."""
-        ...
-
-    @property
-    def values_digest(self) -> bytes:
-        """Keyed digest of its values alone, before reduction to one a person."""
-        ...
-
-    @property
-    def cuts(self) -> tuple[SplitId, ...]:
-        """The whole column it is a part of and the split, and itself as a whole."""
-        ...
-
-    @property
-    def records(self) -> int:
-        """How many records, after reduction to one a person."""
-        ...
-
-    @property
-    def person_column(self) -> str | None:
-        """The name of the person column."""
-        ...
-
-    @property
-    def person_key(self) -> PersonKey | None:
-        """The key under which its people are known; None without a person column."""
-        ...
+"""Realised ε falls short of the nominal one by up to 1e-10; the sum of a lifetime must not exceed its limit by that."""
 
 
 @dataclass(frozen=True)
 class SpendingRules:
-    """What the holder of the data allows beyond the rule "once".
+    """`spend_again`: records that have answered may answer again. `new_people`: other content means other people.
+
+    `max_epsilon` is the most that a person (without a person column: a record) may spend for life.
 
     >>> SpendingRules(max_epsilon=-1)
     Traceback (most recent call last):
@@ -75,3 +31,8 @@ class SpendingRules:
         limit = self.max_epsilon
         if limit is not None and not limit > 0:
             raise InputError(f"max_epsilon must be a positive number; got {limit!r}. Leave it out for no limit.")
+
+    @property
+    def lifetime_limit(self) -> float:
+        """No total above this is allowed; ∞ without a limit."""
+        return math.inf if self.max_epsilon is None else self.max_epsilon + ROUNDING

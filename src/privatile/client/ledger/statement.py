@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import most_spent, spent_elsewhere
+from privatile.client.ledger.overlap import Identity, most_spent, spent_elsewhere
 
 
 @dataclass(frozen=True)
 class DatasetLine:
     """One client's column: `reports` given in all, records neither asked nor reserved, the most any record has spent.
 
-    `epsilon` includes what the same records have spent under other names (`overlapping_datasets`).
+    `epsilon` includes what the same records have spent under other names (`overlap`).
     """
 
     client: str
@@ -47,9 +47,10 @@ def statement(ledger: Ledger) -> Statement:
         " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
-    people, dearest = ledger.lifetime_budgets.totals()
-    # What people spent as nameless records of the same column is theirs too.
-    dearest += max((spent_elsewhere(ledger, key) for key, _, _, by_person, *_ in rows if by_person), default=0.0)
+    people, most = ledger.lifetime_budgets.totals()
+    # What people have spent as nameless records of the same column is theirs too.
+    named = [Identity.stored(ledger, dataset) for dataset, _, _, by_person, *_ in rows if by_person]
+    most += max((spent_elsewhere(ledger, this) for this in named), default=0.0)
     lines = tuple(
         DatasetLine(
             client=client,
@@ -59,8 +60,8 @@ def statement(ledger: Ledger) -> Statement:
             reports=reports,
             unasked=max(0, records - cursor),
             runs=runs,
-            epsilon=most_spent(ledger, key),
+            epsilon=most_spent(ledger, dataset),
         )
-        for key, client, column, by_person, records, cursor, runs, reports in rows
+        for dataset, client, column, by_person, records, cursor, runs, reports in rows
     )
-    return Statement(lines, people, dearest, ledger.position.sequence)
+    return Statement(lines, people, most, ledger.position.sequence)

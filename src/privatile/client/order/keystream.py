@@ -1,7 +1,7 @@
 """Keyed streams: the secret tags from which an order is made, and the words that hide what is spilled.
 
-Tag i of a key is word i of SHAKE-128(key ‖ block number), block by block. The same key gives the same tags for
-ever, on every machine and with every version of every library, which a generator's `permutation` does not promise:
+Tag i of a key is word i of SHAKE-128(key ‖ block number), block by block. The same key gives the same tags
+for ever, on every machine and with every version of every library, which a generator's `permutation` does not promise:
 an order that changed between a crash and a restart would let records answer twice.
 """
 
@@ -14,22 +14,6 @@ from numpy.typing import NDArray
 
 BLOCK = 1024
 """Words of one block: 8 KiB, so that a thousand clients hold 8 MiB."""
-
-KEY_BYTES = 32
-
-
-def derive(master: bytes, purpose: str, *names: str) -> bytes:
-    """A key of its own for each purpose and names: BLAKE2b(purpose ‖ names, key = master), lengths included.
-
-    >>> derive(b"k" * 32, "order", "ab", "c") != derive(b"k" * 32, "order", "a", "bc")
-    True
-    """
-    digest = hashlib.blake2b(key=master, digest_size=KEY_BYTES)
-    for name in (purpose, *names):
-        text = name.encode("utf-8", "surrogatepass")
-        digest.update(len(text).to_bytes(8, "little"))
-        digest.update(text)
-    return digest.digest()
 
 
 def _blocks(key: bytes, first: int, stop: int) -> NDArray[np.uint64]:

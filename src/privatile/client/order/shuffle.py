@@ -1,4 +1,4 @@
-"""A column as a stream in uniformly random order, in bounded memory.
+"""A source's columns in uniformly random order, in bounded memory.
 
 Record i of a client carries the tag i of a key that the ledger keeps (`keystream`); the order is the order of the
 tags. Tags are independent and uniform, so every order is equally likely; the same key gives the same order after a
@@ -9,19 +9,19 @@ loaded and sorted. Small columns stay in memory.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.ledger.datasets import Content, SplitId
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import SplitId
+from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
-from privatile.client.order.people import PersonKey, sieve
-from privatile.client.order.spill import Buckets, Shelf, Words
+from privatile.client.order.people import one_row_each
+from privatile.client.order.spill import Shelf, Words
 from privatile.client.sources.source import Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
@@ -34,93 +34,6 @@ MEMORY_ROWS = 1 << 21
 """Rows that stay in memory: 32 MiB, about 100 MiB while they are sorted. Buckets are half of that."""
 
 DIGEST_BYTES = 16
-
-
-class Block(NamedTuple):
-    """Consecutive records of the random order, and the people they belong to (two words each), if known."""
-
-    values: Floats
-    people: Words | None
-
-
-class ShuffledColumn:
-    """One client's values in a random order that only the ledger's key knows."""
-
-    def __init__(
-        self,
-        client: str,
-        column: str,
-        *,
-        digest: bytes,
-        values_digest: bytes,
-        cuts: tuple[SplitId, ...],
-        missing: int,
-        person_key: PersonKey | None,
-        person_column: str | None,
-        buckets: Buckets,
-        bucket_rows: int,
-    ) -> None:
-        self.client = client
-        self.column = column
-        self.digest = digest
-        self.values_digest = values_digest
-        self.cuts = cuts
-        self.missing = missing
-        self.person_key = person_key
-        self.person_column = person_column
-        self._buckets: Buckets | None = buckets
-        self._starts = [0]
-        for rows in buckets.cut(bucket_rows):
-            self._starts.append(self._starts[-1] + rows)
-        self._loaded = -1
-        self._block = Block(np.empty(0), None)
-
-    def __repr__(self) -> str:
-        return f"ShuffledColumn(client={self.client!r}, column={self.column!r})"
-
-    @property
-    def records(self) -> int:
-        """How many records there are, missing ones included, one a person where people are known."""
-        return self._starts[-1]
-
-    def blocks(self, start: int, stop: int) -> Iterator[Block]:
-        """The records at positions `start` up to `stop` of the order, 0 ≤ start ≤ stop ≤ records."""
-        while start < stop:
-            bucket = bisect_right(self._starts, start) - 1
-            self._load(bucket)
-            base = self._starts[bucket]
-            end = min(stop, self._starts[bucket + 1])
-            values, people = self._block
-            piece = slice(start - base, end - base)
-            yield Block(values[piece], None if people is None else people[piece])
-            start = end
-
-    def _load(self, bucket: int) -> None:
-        if bucket == self._loaded or self._buckets is None:
-            return
-        self._block = Block(np.empty(0), None)  # let go of the last bucket before the next one is loaded
-        tags, values, *people = self._buckets.load(bucket)
-        order = np.argsort(tags)
-        ordered = tags[order]
-        if (ordered[1:] == ordered[:-1]).any():
-            order = np.argsort(tags, kind="stable")  # equal tags: in the order of the rows, on every machine
-        del tags, ordered
-        known = np.stack([half[order] for half in people], axis=1) if people else None
-        self._block = Block(values[order].view(np.float64), known)
-        self._loaded = bucket
-        if len(self._starts) == 2:
-            self._buckets = None  # everything is here
-
-
-class _Gathering:
-    """What is known of one client while its rows come in."""
-
-    def __init__(self, ledger: Ledger, client: str, column: str) -> None:
-        self.tags = KeyStream(ledger.order_key(client, column))
-        self.values = hashlib.blake2b(key=ledger.digest_key(), digest_size=DIGEST_BYTES)
-        self.people = hashlib.blake2b(key=ledger.digest_key(), digest_size=DIGEST_BYTES)
-        self.records = 0
-        self.missing = 0
 
 
 def shuffle(
@@ -139,106 +52,123 @@ def shuffle(
     """
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")
-    if source.by_person != (person_key is not None):
+    if (source.person is None) != (person_key is None):
         raise InputError("a person column and a person key go together; got one without the other.")
-    return _Shuffle(source, ledger, person_key, Shelf(memory_rows, spill_folder), memory_rows).columns(
-        missing, minimum_records, spill_folder
-    )
+    return _Shuffle(source, ledger, person_key, memory_rows, spill_folder).columns(missing, minimum_records)
+
+
+class _ClientRows:
+    """What is known of one client while its rows come in."""
+
+    def __init__(self, tags: KeyStream, values: hashlib.blake2b, people: hashlib.blake2b) -> None:
+        self.tags = tags
+        self.values = values
+        self.people = people
+        self.records = 0
+        self.missing = 0
+
+    def count(self, values: Floats) -> None:
+        self.records += len(values)
+        self.missing += int(np.count_nonzero(np.isnan(values)))
 
 
 class _Shuffle:
+    """One pass over a source: rows go to a shelf by the head of their tag, their content into digests."""
+
     def __init__(
-        self, source: Source, ledger: Ledger, person_key: PersonKey | None, shelf: Shelf, memory_rows: int
+        self,
+        source: Source,
+        ledger: Ledger,
+        person_key: PersonKey | None,
+        memory_rows: int,
+        spill_folder: Path | None,
     ) -> None:
         self._source = source
         self._ledger = ledger
         self._person_key = person_key
-        self._shelf = shelf
         self._memory_rows = memory_rows
-        self._clients: list[_Gathering] = []
+        self._spill_folder = spill_folder
+        self._shelf = self._new_shelf()
+        self._clients: list[_ClientRows] = []
         self._choice = KeyStream(ledger.choice_key(source.column))
         self._whole = self._hash()
         self._source_values = self._hash()
         self._holders = self._hash()
         self._name_words = np.empty(0, dtype=np.uint64)
 
+    def _new_shelf(self) -> Shelf:
+        return Shelf(self._memory_rows, self._spill_folder)
+
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
         return hashlib.blake2b(text, key=self._ledger.digest_key(), digest_size=DIGEST_BYTES)
 
-    def columns(self, missing: Missing, minimum_records: int, spill_folder: Path | None) -> dict[str, ShuffledColumn]:
+    def columns(self, missing: Missing, minimum_records: int) -> dict[str, ShuffledColumn]:
         for batch in _regrouped(self._source.batches(), BATCH_ROWS):
             self._scatter(batch)
+        self._add_new_clients()
         names = self._source.clients
-        self._know(len(names))
         if not names:
             raise DataError(f"column {self._source.column!r} has no records. Give data with at least two.")
-        shelf = self._shelf
-        bucket_rows = max(1 << 14, self._memory_rows // (2 * len(names)))
         if self._person_key is not None:
-            shelf = Shelf(self._memory_rows, spill_folder)
-            for client in self._clients:
-                client.records = client.missing = 0
-            for columns in sieve(self._shelf.take("people"), max(1 << 14, self._memory_rows // 4)):
-                high, low, tags, values, codes = columns
-                for code, rows in _by_client(codes, len(names)):
-                    self._count(code, values[rows].view(np.float64))
-                    shelf.add(names[code], (tags[rows], values[rows], high[rows], low[rows]))
+            self._keep_one_row_each()
         whole = self._whole_digest() if self._person_key is not None else b""
-        columns_by_client = {}
+        bucket_rows = max(1 << 14, self._memory_rows // (2 * len(names)))
+        columns = {}
         for name, client in zip(names, self._clients, strict=True):
-            self._check(name, client, missing, minimum_records)
-            columns_by_client[name] = ShuffledColumn(
-                name,
-                self._source.column,
-                digest=self._digest(client, whole),
+            content = Content(
+                client=name,
+                column=self._source.column,
+                digest=self._hash(client.values.digest() + client.people.digest() + whole).digest(),
                 values_digest=client.values.digest(),
-                cuts=self._cuts(name, client),
-                missing=client.missing,
-                person_key=self._person_key,
+                splits=self._splits(name, client),
+                records=client.records,
                 person_column=self._source.person,
-                buckets=shelf.take(name),
-                bucket_rows=bucket_rows,
+                person_key=self._person_key,
             )
-        return columns_by_client
+            _check(content, client, missing, minimum_records)
+            columns[name] = ShuffledColumn(content, client.missing, self._shelf.take(name), bucket_rows)
+        return columns
 
-    def _know(self, count: int) -> None:
-        for name in self._source.clients[len(self._clients) : count]:
-            self._clients.append(_Gathering(self._ledger, name, self._source.column))
+    def _add_new_clients(self) -> None:
+        column = self._source.column
+        for name in self._source.clients[len(self._clients) :]:
+            tags = KeyStream(self._ledger.order_key(name, column))
+            self._clients.append(_ClientRows(tags, self._hash(), self._hash()))
             word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
             self._name_words = np.append(self._name_words, word)
 
-    def _count(self, code: int, values: Floats) -> None:
-        self._clients[code].records += len(values)
-        self._clients[code].missing += int(np.count_nonzero(np.isnan(values)))
-
     def _scatter(self, batch: Batch) -> None:
-        self._know(len(self._source.clients))
+        self._add_new_clients()
         values = np.where(np.isnan(batch.values), np.nan, batch.values)  # one kind of NaN: digests compare bytes
         codes = np.zeros(len(values), dtype=np.uint64) if batch.codes is None else batch.codes.astype(np.uint64)
+        people = None if self._person_key is None else self._person_key.hash(batch.people or [])
+        tags = np.empty(len(values), dtype=np.uint64)
         self._source_values.update(values.tobytes())
         # By name, not by number: readers number clients in different orders.
         self._holders.update(self._name_words[codes].tobytes())
-        if self._person_key is None:
-            for code, rows in _by_client(codes, len(self._clients)):
-                own = values[rows]
-                self._add(code, own, None)
-                tags = self._clients[code].tags.take(len(own))
-                self._shelf.add(self._source.clients[code], (tags, own.view(np.uint64)))
-            return
-        people = self._person_key.hash(batch.people or [])
-        tags = np.empty(len(values), dtype=np.uint64)
         for code, rows in _by_client(codes, len(self._clients)):
-            self._add(code, values[rows], people[rows])
-            tags[rows] = self._clients[code].tags.take(len(values[rows]))
-        self._whole.update(codes.tobytes())
-        choice = self._choice.take(len(values))
-        self._shelf.add("people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes))
-
-    def _add(self, code: int, values: Floats, people: Words | None) -> None:
-        self._count(code, values)
-        self._clients[code].values.update(values.tobytes())
+            client, own = self._clients[code], values[rows]
+            client.count(own)
+            client.values.update(own.tobytes())
+            tags[rows] = own_tags = client.tags.take(len(own))
+            if people is None:
+                self._shelf.add(self._source.clients[code], (own_tags, own.view(np.uint64)))
+            else:
+                client.people.update(people[rows].tobytes())
         if people is not None:
-            self._clients[code].people.update(people.tobytes())
+            self._whole.update(codes.tobytes())
+            choice = self._choice.take(len(values))
+            self._shelf.add("people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes))
+
+    def _keep_one_row_each(self) -> None:
+        """Reduce the rows to one per person, counted anew."""
+        rows_of_people, self._shelf = self._shelf.take("people"), self._new_shelf()
+        for client in self._clients:
+            client.records = client.missing = 0
+        for high, low, tags, values, codes in one_row_each(rows_of_people, max(1 << 14, self._memory_rows // 4)):
+            for code, rows in _by_client(codes, len(self._clients)):
+                self._clients[code].count(values[rows].view(np.float64))
+                self._shelf.add(self._source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
 
     def _whole_digest(self) -> bytes:
         """Which records stand for their people depends on the whole file, so every client's digest does."""
@@ -246,11 +176,7 @@ class _Shuffle:
             self._whole.update(repr(name).encode() + client.values.digest() + client.people.digest())
         return self._whole.digest()
 
-    def _digest(self, client: _Gathering, whole: bytes) -> bytes:
-        parts = client.values.digest() + client.people.digest() + whole
-        return hashlib.blake2b(parts, key=self._ledger.digest_key(), digest_size=DIGEST_BYTES).digest()
-
-    def _cuts(self, name: str, client: _Gathering) -> tuple[SplitId, ...]:
+    def _splits(self, name: str, client: _ClientRows) -> tuple[SplitId, ...]:
         """This column as a part of the whole one, and as a whole by itself."""
         people = b"people" if self._person_key is not None else b"records"
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
@@ -259,23 +185,24 @@ class _Shuffle:
             return (itself,)
         return (self._source_values.digest(), self._hash(people + self._holders.digest()).digest()), itself
 
-    def _check(self, name: str, client: _Gathering, missing: Missing, minimum: int) -> None:
-        what = f"client {name!r}, column {self._source.column!r},"
-        if client.records == 0:
-            raise DataError(f"{what} has no records. Leave this client out, or give it data.")
-        if client.missing == client.records:
-            raise DataError(f"{what} has missing values only. Leave this client out, or choose another column.")
-        if missing == "fail" and client.missing:
-            raise DataError(
-                f"{what} has missing values, and --missing fail refuses them. Use --missing noise (they answer at "
-                "random) or --missing drop (they are left out, which tells that they are missing)."
-            )
-        usable = client.records - client.missing if missing == "drop" else client.records
-        if usable < minimum:
-            raise DataError(
-                f"{what} has fewer than {minimum} usable records. One record gives no quantile: merge this client "
-                "with another, or leave it out."
-            )
+
+def _check(content: Content, client: _ClientRows, missing: Missing, minimum: int) -> None:
+    """Refuse a column that cannot be asked."""
+    if client.records == 0:
+        raise DataError(f"{content} has no records. Leave this client out, or give it data.")
+    if client.missing == client.records:
+        raise DataError(f"{content} has missing values only. Leave this client out, or choose another column.")
+    if missing == "fail" and client.missing:
+        raise DataError(
+            f"{content} has missing values, and missing='fail' refuses them. Use missing='noise' (they answer at "
+            "random) or missing='drop' (they are left out, which tells that they are missing)."
+        )
+    usable = client.records - client.missing if missing == "drop" else client.records
+    if usable < minimum:
+        raise DataError(
+            f"{content} has fewer than {minimum} usable records. One record gives no quantile: merge this client with "
+            "another, or leave it out."
+        )
 
 
 def _by_client(codes: Words, clients: int) -> Iterator[tuple[int, slice | NDArray[np.intp]]]:

@@ -18,7 +18,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.order.keystream import KEY_BYTES, words_at
+from privatile.client.ledger.keys import KEY_BYTES
+from privatile.client.order.keystream import words_at
 from privatile.errors import DataError
 
 Words = NDArray[np.uint64]

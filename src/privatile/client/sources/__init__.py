@@ -1,0 +1,5 @@
+"""Where records come from: files, tables in memory, databases; always as batches in a fixed order."""
+
+from privatile.client.sources.source import Batch, Source, open_source
+
+__all__ = ["Batch", "Source", "open_source"]

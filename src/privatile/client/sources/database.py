@@ -30,7 +30,6 @@ class DatabaseSource:
                 f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor()."
             )
         self.column = value
-        self.by_person = person is not None
         self.person = person
         self.clients: list[str] = []
         self._connection, self._query, self._client, self._person = connection, query, client, person

@@ -70,7 +70,6 @@ class FileSource:
 
     def __init__(self, path: Path, value: str, client: str | None = None, person: str | None = None) -> None:
         self.column = value
-        self.by_person = person is not None
         self.person = person
         self.clients: list[str] = []
         self._path, self._client, self._person = path, client, person

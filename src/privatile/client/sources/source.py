@@ -48,7 +48,6 @@ class Source(Protocol):
     """A column with its clients, read once from beginning to end, always in the same order."""
 
     column: str
-    by_person: bool
     person: str | None
     """The name of the person column."""
     clients: list[str]
@@ -227,7 +226,6 @@ class MappingSource:
 
     def __init__(self, data: Mapping[str, object], column: str = "value") -> None:
         self.column = column
-        self.by_person = False
         self.person: str | None = None
         self.clients: list[str] = []
         self._data = data
@@ -249,7 +247,6 @@ class TableSource:
 
     def __init__(self, table: Any, value: str, client: str | None = None, person: str | None = None) -> None:
         self.column = value
-        self.by_person = person is not None
         self.person = person
         self.clients: list[str] = []
         self._table, self._client, self._person = table, client, person

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privatile.client.coins import Coins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.people import PersonKey
 from privatile.client.sources.source import Source, open_source
 from privatile.errors import InputError, LedgerError, SiteRefusal, StoreError
 from privatile.federation.coordinator.control import Control

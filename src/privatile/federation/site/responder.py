@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from privatile.client.coins import Coins, OperatingSystemCoins
+from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.order.people import PersonKey
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import Source
@@ -119,7 +119,7 @@ def open_desk(
         coins or OperatingSystemCoins(),
         scale=make_scale(study.scale, *study.range),
         missing=study.missing,
-        terms=SpendingRules(new_people=new_people, max_epsilon=policy.max_epsilon),
+        rules=SpendingRules(new_people=new_people, max_epsilon=policy.max_epsilon),
     )
     desk = SiteResponder(invitation.client, study.run, responder, terms.records)
     desk.promise()
