@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
-from privatile.federation.monitoring import Metrics, ops_page
+from privatile.federation.monitoring import coordinator_metrics, operations_page
 from privatile.federation.run.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
 from privatile.federation.run.status import Status
 from privatile.federation.setup.broker import free_port, running_broker
@@ -310,13 +310,14 @@ def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
 
 
 def test_metrics_and_health_pages() -> None:
-    metrics = Metrics("privatile")
-    metrics.add("answers", client='no"rth')
+    metrics = coordinator_metrics()
+    metrics.add("counted", client='no"rth')
     healthy = True
 
-    def get(port: int, path: str) -> tuple[int, str]:
+    def get(port: int, path: str, host: str = "localhost") -> tuple[int, str]:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": f"{host}:{port}"})
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as reply:
+            with urllib.request.urlopen(request, timeout=5) as reply:
                 return int(reply.status), reply.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -324,22 +325,26 @@ def test_metrics_and_health_pages() -> None:
 
     async def scene() -> list[tuple[int, str]]:
         nonlocal healthy
-        async with ops_page("127.0.0.1", 0, metrics, lambda: (healthy, {"round": 3})) as port:
+        async with operations_page("127.0.0.1", 0, metrics, lambda: (healthy, {"round": 3})) as port:
             found = [await asyncio.to_thread(get, port, path) for path in ("/metrics", "/health", "/else")]
             healthy = False
             found.append(await asyncio.to_thread(get, port, "/health"))
+            found.append(await asyncio.to_thread(get, port, "/metrics", "elsewhere.example"))
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"\x00\xff\r\n\r\n")
             await reader.read()
             writer.close()
             return found
 
-    page, health, other, sick = asyncio.run(scene())
-    assert page == (200, '# TYPE privatile_answers_total counter\nprivatile_answers_total{client="no\\"rth"} 1\n')
+    page, health, other, sick, foreign = asyncio.run(scene())
+    assert page[0] == 200
+    assert '# TYPE privatile_counted_total counter\nprivatile_counted_total{client="no\\"rth"} 1.0\n' in page[1]
+    assert "_created" not in page[1]
     assert health[0] == 200
     assert json.loads(health[1]) == {"round": 3}
     assert other[0] == 404
     assert sick[0] == 503
+    assert foreign[0] == 421  # another site's name that points here
 
 
 def test_status_says_who_was_heard_and_who_is_missing(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
-from privatile.dashboard.loopback import is_loopback
 from privatile.dashboard.page import page
 from privatile.report.shell import static
+from privatile.web import host_name, is_loopback
 
 INTERVAL = 1.0
 """Seconds between looks at the run's file."""
@@ -179,8 +179,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        host = request.headers.get("host", "")
-        name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+        name = host_name(request.headers.get("host", ""))
         if not (is_loopback(name) or name in self._hosts):
             await self._refuse("this dashboard does not go by that name", 421)(scope, receive, send)
         elif self._matches(parse_qs(request.url.query).get("token", [""])[0]):

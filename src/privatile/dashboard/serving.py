@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from privatile.dashboard.loopback import is_loopback
+from privatile import web
 from privatile.errors import InputError, require
+from privatile.web import is_loopback
 
 TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
 """Hands the token to the dashboard's own process: a command line can be read by everyone on a machine."""
@@ -49,29 +48,10 @@ class Place:
 
 
 def listen(place: Place, patience: float = 0.0) -> socket.socket:
-    """A bound socket; a taken port is said before anything runs.
-
-    `patience` is how long, in seconds, to wait for the port: the dashboard of a process that was just killed takes a
-    moment to notice.
-    """
-    give_up = time.monotonic() + patience
-    while True:
-        bound = socket.socket(socket.AF_INET6 if ":" in place.host else socket.AF_INET)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((place.host, place.port))
-            bound.listen(256)
-        except OSError as error:
-            bound.close()
-            if error.errno == errno.EADDRINUSE and time.monotonic() < give_up:
-                time.sleep(0.1)
-                continue
-            raise InputError(
-                f"the dashboard cannot listen on {place.host}:{place.port} ({error.strerror}). Take another port; 0 "
-                "takes any free one."
-            ) from None
-        bound.set_inheritable(True)
-        return bound
+    """A bound socket for the dashboard's own process; `patience` is how long, in seconds, to wait for a taken port."""
+    bound = web.listen(place.host, place.port, page="the dashboard", patience=patience)
+    bound.set_inheritable(True)
+    return bound
 
 
 def run_server(
@@ -79,21 +59,16 @@ def run_server(
 ) -> None:
     """Serve until the process is told to end. No access log: addresses may hold a token."""
     require("starlette", "dashboard")
-    uvicorn = require("uvicorn", "dashboard")
     from privatile.dashboard.app import INTERVAL, make_app
 
-    app = make_app(path, token=token, hosts=frozenset({place.host}), interval=interval or INTERVAL)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
+    server = web.make_server(
+        make_app(path, token=token, hosts=frozenset({place.host}), interval=interval or INTERVAL),
+        "dashboard",
         ssl_certfile=None if place.certificate is None else str(place.certificate),
         ssl_keyfile=None if place.key is None else str(place.key),
-        timeout_graceful_shutdown=1,
         lifespan="on",
     )
-    uvicorn.Server(config).run(sockets=[bound])
+    server.run(sockets=[bound])
 
 
 @dataclass(frozen=True)

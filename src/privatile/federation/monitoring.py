@@ -1,4 +1,4 @@
-"""Operations: log lines for people or programs, metrics in Prometheus' text form, a health page.
+"""What operators see of a service: log lines for people or programs, Prometheus metrics, a health page.
 
 Nothing here ever sees a record: facts are names, counts, rounds and reasons.
 """
@@ -11,8 +11,24 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, NamedTuple
+
+from privatile.errors import require
+from privatile.web import host_name, is_loopback, listen, make_server
+
+require("prometheus_client", "federation")
+
+from prometheus_client import (  # noqa: E402  (after the check that says how to install it)
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    generate_latest,
+)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not annotate it
 
 
 class _Lines(logging.Formatter):
@@ -34,7 +50,7 @@ class _Lines(logging.Formatter):
 
 
 def start_logging(*, as_json: bool, verbose: bool = False) -> None:
-    """Log lines on stderr, for people or as one JSON object a line."""
+    """Log to stderr, for people or as one JSON object per line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(as_json=as_json))
     root = logging.getLogger("privatile")
@@ -46,83 +62,137 @@ def start_logging(*, as_json: bool, verbose: bool = False) -> None:
     logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
-class Metrics:
-    """Counters and gauges by name and label.
+class Metric(NamedTuple):
+    """A metric's name, without prefix and suffix, what it says, and whether it is kept per client."""
 
-    >>> metrics = Metrics("privatile")
-    >>> metrics.add("answers", client="north"); metrics.set("round", 7)
-    >>> print(metrics.text(), end="")
-    # TYPE privatile_answers_total counter
-    privatile_answers_total{client="north"} 1
+    kind: type[Counter] | type[Gauge]
+    name: str
+    meaning: str
+    per_client: bool = False
+
+
+class Metrics:
+    """The counters and gauges of one service, in a registry of their own.
+
+    >>> metrics = Metrics("privatile", [Metric(Counter, "counted", "Answers.", True), Metric(Gauge, "round", "Round.")])
+    >>> metrics.add("counted", client="north"); metrics.set("round", 7)
+    >>> print(metrics.text().decode(), end="")
+    # HELP privatile_counted_total Answers.
+    # TYPE privatile_counted_total counter
+    privatile_counted_total{client="north"} 1.0
+    # HELP privatile_round Round.
     # TYPE privatile_round gauge
-    privatile_round 7
+    privatile_round 7.0
+    >>> metrics.value("counted", client="north"), metrics.value("counted", client="south")
+    (1.0, 0.0)
     """
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._counters: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-        self._gauges: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    def __init__(self, prefix: str, metrics: Iterable[Metric]) -> None:
+        self._registry = CollectorRegistry()
+        self._metrics: dict[str, Any] = {}
+        self._samples: dict[str, str] = {}
+        for kind, name, meaning, per_client in metrics:
+            labels = ("client",) if per_client else ()
+            self._metrics[name] = kind(f"{prefix}_{name}", meaning, labels, registry=self._registry)
+            self._samples[name] = f"{prefix}_{name}" + ("_total" if kind is Counter else "")
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Count up."""
-        key = (name, tuple(sorted(labels.items())))
-        self._counters[key] = self._counters.get(key, 0) + amount
+        (self._metrics[name].labels(**labels) if labels else self._metrics[name]).inc(amount)
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """State a value."""
-        self._gauges[name, tuple(sorted(labels.items()))] = value
+        """Set a gauge."""
+        (self._metrics[name].labels(**labels) if labels else self._metrics[name]).set(value)
 
     def value(self, name: str, **labels: str) -> float:
-        """A counter or gauge as it stands; 0 before its first use."""
-        key = (name, tuple(sorted(labels.items())))
-        return self._counters.get(key, self._gauges.get(key, 0))
+        """The value of a counter or gauge; 0 before its first use."""
+        return self._registry.get_sample_value(self._samples[name], labels) or 0.0
 
-    def text(self) -> str:
-        """Prometheus' text form."""
-        lines: list[str] = []
-        for kind, suffix, table in (("counter", "_total", self._counters), ("gauge", "", self._gauges)):
-            last = None
-            for (name, labels), value in sorted(table.items()):
-                full = f"{self._prefix}_{name}{suffix}"
-                if full != last:
-                    lines.append(f"# TYPE {full} {kind}")
-                    last = full
-                shown = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
-                lines.append(f"{full}{{{shown}}} {value:.17g}" if shown else f"{full} {value:.17g}")
-        return "\n".join(lines) + "\n"
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
 
 
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def coordinator_metrics() -> Metrics:
+    """The metrics of a coordinator."""
+    return Metrics(
+        "privatile",
+        [
+            Metric(Gauge, "connected", "Whether the broker is connected."),
+            Metric(Counter, "reconnects", "Attempts to connect again."),
+            Metric(Gauge, "round", "The last round that is complete."),
+            Metric(Counter, "rounds", "Rounds closed since the start of this process."),
+            Metric(Gauge, "round_seconds", "How long the last round took."),
+            Metric(Gauge, "paused", "Whether the run is paused."),
+            Metric(Counter, "silent", "Answers that were missing when a round was closed."),
+            Metric(Gauge, "quarantined", "Clients in quarantine."),
+            Metric(Gauge, "heard", "When a client last said hello, in seconds since 1970.", True),
+            Metric(Counter, "rejected_hellos", "Hellos that were rejected.", True),
+            Metric(Counter, "counted", "Answers that were counted.", True),
+            Metric(Counter, "duplicate", "Answers that had been counted already.", True),
+            Metric(Counter, "late", "Answers to a round that was closed.", True),
+            Metric(Counter, "ignored", "Answers of a client in quarantine.", True),
+            Metric(Counter, "rejected", "Answers that were malformed or not allowed.", True),
+            Metric(Counter, "forked", "Answers that prove a restored or copied ledger.", True),
+        ],
+    )
+
+
+def client_metrics() -> Metrics:
+    """The metrics of a client."""
+    return Metrics(
+        "privatile_client",
+        [
+            Metric(Gauge, "connected", "Whether the broker is connected."),
+            Metric(Counter, "reconnects", "Attempts to connect again."),
+            Metric(Gauge, "welcomed", "Whether the coordinator has replied to a hello."),
+            Metric(Gauge, "round", "The last round that was answered."),
+            Metric(Counter, "answers", "Answers sent."),
+            Metric(Counter, "refused", "Messages that this client refused."),
+            Metric(Counter, "equivocations", "Questions that contradict an earlier one."),
+        ],
+    )
 
 
 @contextlib.asynccontextmanager
-async def ops_page(
+async def operations_page(
     host: str, port: int, metrics: Metrics, health: Callable[[], tuple[bool, dict[str, Any]]]
 ) -> AsyncIterator[int]:
-    """Serve /metrics and /health over plain HTTP on one address; yields the port."""
+    """Serve /metrics and /health over plain HTTP on one address; yields the port.
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5.0)
-            path = request.split(b" ", 2)[1] if request.startswith(b"GET ") else b""
-            if path == b"/metrics":
-                status, kind, body = "200 OK", "text/plain; version=0.0.4", metrics.text()
-            elif path == b"/health":
-                good, facts = health()
-                status = "200 OK" if good else "503 Service Unavailable"
-                kind, body = "application/json", json.dumps(facts) + "\n"
-            else:
-                status, kind, body = "404 Not Found", "text/plain", "there are /metrics and /health\n"
-            content = body.encode()
-            head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {len(content)}\r\n"
-            writer.write(head.encode() + b"Connection: close\r\n\r\n" + content)
-            await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError, IndexError):
-            pass
-        finally:
-            writer.close()
+    On a loopback address only requests to a loopback name are answered, so that no website can read the page by
+    pointing its own name here.
+    """
+    require("starlette", "federation")
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
 
-    server = await asyncio.start_server(answer, host, port)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async def page(request: Request) -> Response:
+        if is_loopback(host) and not is_loopback(host_name(request.headers.get("host", ""))):
+            return PlainTextResponse("this page does not go by that name\n", 421)
+        if request.url.path == "/metrics":
+            return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        if request.url.path == "/health":
+            good, facts = health()
+            return JSONResponse(facts, 200 if good else 503)
+        return PlainTextResponse("there are /metrics and /health\n", 404)
+
+    bound = listen(host, port, page="the operations page")
+    # Its own log lines would not be in the format of ours, and a malformed request is nothing to log.
+    server = make_server(
+        Starlette(routes=[Route("/{path:path}", page, methods=["GET"])]),
+        "federation",
+        log_config=None,
+        log_level="critical",
+        lifespan="off",
+        ws="none",
+    )
+    server.capture_signals = contextlib.nullcontext  # signals stop the service, which then stops the page
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        yield bound.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task

@@ -23,7 +23,7 @@ from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.coordinator.round_rules import impossible_clients, may_close
-from privatile.federation.monitoring import Metrics
+from privatile.federation.monitoring import coordinator_metrics
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.connection import Backoff, connected
@@ -54,13 +54,12 @@ class CoordinatorService:
         signers: Callable[[], Mapping[str, str]],
         broker: EmbeddedBroker | None = None,
         control: Control | None = None,
-        metrics: Metrics | None = None,
         exit_when_paused: bool = False,
         replicas: int = 1,
         backoff: Backoff | None = None,
     ) -> None:
         self.study = study
-        self.metrics = metrics or Metrics("privatile")
+        self.metrics = coordinator_metrics()
         self._digest = study.digest
         self._key = key
         self._coordinator = coordinator

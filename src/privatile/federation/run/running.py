@@ -19,7 +19,7 @@ from privatile.errors import InputError, LedgerError, SiteRefusal, StoreError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.monitoring import Metrics, ops_page
+from privatile.federation.monitoring import operations_page
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.certificates import broken_validity, read_certificate
 from privatile.federation.setup.directory import Directory
@@ -184,7 +184,7 @@ async def _operations(
     if options.ops_port is None:
         yield
         return
-    async with ops_page(options.ops_host, options.ops_port, service.metrics, service.health) as port:
+    async with operations_page(options.ops_host, options.ops_port, service.metrics, service.health) as port:
         say(f"operations  http://{options.ops_host}:{port}/metrics and /health")
         yield
 
@@ -229,7 +229,6 @@ def prepare_client(
     options: JoinOptions,
     *,
     coins: Coins | None = None,
-    metrics: Metrics | None = None,
 ) -> ClientService:
     """Everything a client checks before it speaks to anybody: policy, ledger, data.
 
@@ -251,7 +250,6 @@ def prepare_client(
         desk,
         restored=options.restored,
         heartbeat=options.heartbeat,
-        metrics=metrics,
     )
 
 

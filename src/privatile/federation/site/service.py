@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
-from privatile.federation.monitoring import Metrics
+from privatile.federation.monitoring import client_metrics
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.wire import messages as wire
@@ -76,12 +76,11 @@ class ClientService:
         restored: bool = False,
         heartbeat: float = HEARTBEAT,
         backoff: Backoff | None = None,
-        metrics: Metrics | None = None,
     ) -> None:
         self.invitation = invitation
         self.study = invitation.study
         self.client = invitation.client
-        self.metrics = metrics or Metrics("privatile_client")
+        self.metrics = client_metrics()
         self._digest = self.study.digest
         self._key = key
         self._policy = policy
