@@ -52,9 +52,18 @@ KINDS: dict[Any, tuple[str, str]] = {
 class Document:
     """A table from outside, and what is wrong with it. Errors are collected; `finish` raises them together."""
 
-    def __init__(self, table: Mapping[str, Any], source: str, lines: Mapping[Place, int] | None = None) -> None:
+    def __init__(
+        self,
+        table: Mapping[str, Any],
+        source: str,
+        lines: Mapping[Place, int] | None = None,
+        *,
+        show_values: bool = False,
+    ) -> None:
         self.table = table
         self.source = source
+        self.show_values = show_values
+        """Whether an error may repeat the value it is about: only where a table can hold no secret and no record."""
         self.errors: list[tuple[int, str]] = []
         self._lines = lines or {}
 
@@ -127,14 +136,15 @@ class Document:
                 return converted
         except msgspec.ValidationError:
             pass
-        self.add(place, f"must be {in_words(hint)}; got {kind_of(given, hint)}.")
+        got = f"{given!r:.40}" if self.show_values else kind_of(given, hint)
+        self.add(place, f"must be {in_words(hint)}; got {got}.")
         return None
 
 
-def parse_toml(text: str, source: str) -> Document:
+def parse_toml(text: str, source: str, *, show_values: bool = False) -> Document:
     """A document from a TOML text."""
     try:
-        return Document(tomllib.loads(text), source, line_numbers(text))
+        return Document(tomllib.loads(text), source, line_numbers(text), show_values=show_values)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{source} is not valid TOML: {error}.") from None
 

@@ -27,19 +27,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import numpy as np
+from msgspec import Meta
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.toml_lines import Place, line_numbers, nearest_line
+from privatile.core.tables import Document, parse_toml, read_text
+from privatile.core.toml_lines import Place
 from privatile.errors import InputError
-from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Power
-from privatile.simulation.cells import METHODS, Cell
+from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Mode, Power
+from privatile.simulation.cells import Cell, Method
 from privatile.simulation.populations import Normal, Population, from_spec
 
 Protocol = Literal["independent", "published"]
@@ -48,13 +49,73 @@ T = TypeVar("T")
 PUBLISHED_CONSTANT, PUBLISHED_LOG = 6.74735, 6.753
 """Critical values of the authors' code: for constant lengths, and for logarithmic ones; warm-up not considered."""
 
-FIELDS = {
-    "title": str, "protocol": str, "clients": int, "replications": int, "seed": int, "confidence_level": float,
-    "weights": list, "start": object, "populations": dict, "levels": dict, "truth_rates": dict, "methods": dict,
-    "grid": list,
-}  # fmt: skip
-GRID_FIELDS = ("population", "level", "truth_rate", "method", "records", "rounds")
-METHOD_FIELDS = ("method", "lengths", "mode", "warm_up", "burn_in", "step_scale", "step_exponent", "step_offset")
+Clients = Annotated[int, Meta(ge=1, le=100_000, description="a whole number from 1 to 100000")]
+Replications = Annotated[int, Meta(ge=1, le=10**7, description="a whole number from 1 to 10000000")]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number from 0 to 2⁶³ − 1")]
+Size = Annotated[int, Meta(ge=2, le=10**8, description="a whole number from 2 to 100000000")]
+ConfidenceLevel = Annotated[float, Meta(gt=0.0, lt=1.0, description="a number inside (0, 1); 95% is 0.95")]
+RoundLengths = Annotated[
+    int | Literal["log"] | dict[str, float] | list[int],
+    Meta(description='a whole number, "log", {power = 0.5} or a list of whole numbers'),
+]
+AnySpec = Annotated[Any, Meta(description="a table of finite numbers and names")]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The fields of a design."""
+
+    title: str = ""
+    protocol: Protocol = "independent"
+    clients: Clients = 10
+    replications: Replications = 1000
+    seed: Seed = 0
+    confidence_level: ConfidenceLevel = 0.95
+    weights: tuple[float, ...] = ()
+    start: AnySpec = "normal"
+    populations: dict[str, AnySpec] = field(default_factory=dict)
+    levels: dict[str, AnySpec] = field(default_factory=dict)
+    truth_rates: dict[str, AnySpec] = field(default_factory=dict)
+    methods: dict[str, AnySpec] = field(default_factory=dict)
+    grid: tuple[AnySpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Method:
+    """What is run: a method with its round lengths, mode, warm-up, burn-in and step."""
+
+    method: Method = "estimator"
+    lengths: RoundLengths = 1
+    mode: Mode = "cohort"
+    warm_up: float = Design.warm_up
+    burn_in: float = Design.burn_in
+    step_scale: float = Design.step_scale
+    step_exponent: float = Design.step_exponent
+    step_offset: float = Design.step_offset
+
+    def __post_init__(self) -> None:
+        self.design.steps(2, 1.0)
+
+    @property
+    def design(self) -> Design:
+        """The schedule's design."""
+        steps = {name: getattr(self, name) for name in ("step_scale", "step_exponent", "step_offset")}
+        return Design("experiment", self._rule(), self.mode, self.warm_up, self.burn_in, **steps)
+
+    def _rule(self) -> LengthRule:
+        if isinstance(self.lengths, int):
+            return Constant(self.lengths)
+        if isinstance(self.lengths, str):
+            return Logarithmic()
+        if isinstance(self.lengths, list):
+            return Listed(tuple(self.lengths))
+        if set(self.lengths) != {"power"}:
+            raise InputError(f"a table of lengths must be {{power = …}}; got {', '.join(self.lengths) or 'none'}.")
+        return Power(self.lengths["power"])
+
+
+_AXES = ("population", "level", "truth_rate", "method")
+_GRID = dict.fromkeys((*_AXES, "records", "rounds"))
 
 
 @dataclass(frozen=True)
@@ -98,139 +159,84 @@ class Experiment:
         return self.replications * sum(entry.cell.updates for entry in self.entries)
 
 
-class _Notes:
-    """Errors as they are found; all are shown together."""
-
-    def __init__(self, source: str, text: str) -> None:
-        self.source = source
-        self.lines = line_numbers(text)
-        self.found: list[tuple[int, str]] = []
-
-    def add(self, place: Place, rule: str) -> None:
-        """Note an error at a place."""
-        name = ""
-        for part in place:
-            name += f"[{part + 1}]" if isinstance(part, int) else f"{'.' if name else ''}{part}"
-        line = nearest_line(self.lines, place) or 1
-        self.found.append((line, f"line {line}, {name or 'the design'}: {rule}"))
-
-    def attempt(self, place: Place, make: Callable[[], T]) -> T | None:
-        """The value, or a note of what is wrong with it."""
-        try:
-            return make()
-        except InputError as error:
-            self.add(place, str(error))
-            return None
-
-    def finish(self) -> None:
-        """Refuse the design if anything was noted."""
-        if self.found:
-            count = len(self.found)
-            lines = "\n".join(f"  {text}" for _, text in sorted(self.found))
-            raise InputError(f"{self.source} has {count} error{'s' if count > 1 else ''}:\n{lines}")
-
-
 def read_experiment(
     path: str | Path, *, protocol: Protocol | None = None, replications: int | None = None
 ) -> Experiment:
     """Read a design from a file; the protocol and the number of replications may be overridden."""
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the design {file} cannot be read: {error}.") from None
-    return parse_experiment(text, source=file.name, protocol=protocol, replications=replications)
+    return parse_experiment(read_text(file), source=file.name, protocol=protocol, replications=replications)
 
 
 def parse_experiment(
     text: str, *, source: str = "the design", protocol: Protocol | None = None, replications: int | None = None
 ) -> Experiment:
     """Read a design from its text. Every error names the line, the field and the rule, all at once."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{source} is not valid TOML: {error}.") from None
-    notes = _Notes(source, text)
-    for field, value in raw.items():
-        if field not in FIELDS:
-            notes.add((field,), f"no such field; a design has {', '.join(FIELDS)}.")
-        elif not isinstance(value, FIELDS[field]) or isinstance(value, bool):
-            notes.add((field,), f"must be of kind {FIELDS[field].__name__}; got {value!r:.40}.")
-    clients = _whole(notes, raw, "clients", 10, 1, 100_000)
-    repeats = replications if replications is not None else _whole(notes, raw, "replications", 1000, 1, 10_000_000)
-    seed = _whole(notes, raw, "seed", 0, 0, 2**63)
-    confidence = raw.get("confidence_level", 0.95)
-    if not isinstance(confidence, float) or not 0.0 < confidence < 1.0:
-        notes.add(("confidence_level",), f"must lie inside (0, 1); got {confidence!r:.40}. Write 95% as 0.95.")
-    chosen = protocol or raw.get("protocol", "independent")
-    if chosen not in get_args(Protocol):
-        notes.add(("protocol",), f"must be independent or published; got {chosen!r:.40}.")
-    weights = _weights(notes, raw, clients)
-    start = notes.attempt(("start",), lambda: from_spec(raw.get("start", "normal"))) or Normal()
-    named: dict[str, Mapping[str, Any]] = {
-        "population": _named(notes, raw, "populations", lambda spec: _populations(spec, clients)),
-        "level": _named(notes, raw, "levels", lambda spec: _numbers(spec, clients, "level")),
-        "truth_rate": _named(notes, raw, "truth_rates", lambda spec: _numbers(spec, clients, "truth_rate")),
-        "method": _named(notes, raw, "methods", _method),
+    document = parse_toml(text, source, show_values=True)
+    settings = _settings(document)
+    if protocol is not None:
+        settings = replace(settings, protocol=protocol)
+    clients = settings.clients
+    weights = _weights(document, settings)
+    start = document.attempt(("start",), lambda: from_spec(settings.start))
+
+    def named(table: str, read: Callable[[Any], T]) -> dict[str, T | None]:
+        """The values of a table by name; none where the definition is wrong."""
+        specs: Mapping[str, Any] = getattr(settings, table)
+        return {
+            name: document.attempt((table, name), lambda spec=spec: read(spec))  # type: ignore[misc]
+            for name, spec in specs.items()
+        }
+
+    known: dict[str, Mapping[str, Any]] = {
+        "population": named("populations", lambda spec: _populations(spec, clients)),
+        "level": named("levels", lambda spec: _numbers(spec, clients, "level")),
+        "truth_rate": named("truth_rates", lambda spec: _numbers(spec, clients, "truth_rate")),
+        "method": {name: document.decode(_Method, spec, ("methods", name)) for name, spec in settings.methods.items()},
     }
-    entries: list[Entry] = []
-    grids = raw.get("grid", [])
-    if not grids:
-        notes.add(("grid",), "a design needs at least one [[grid]].")
-    for index, grid in enumerate(grids if isinstance(grids, list) else []):
-        axes = _axes(notes, ("grid", index), grid, named, clients)
-        if axes is None or notes.found:
-            continue
-        for labels, parts in axes:
-            place: Place = ("grid", index)
-            made = notes.attempt(
-                place,
-                lambda p=parts: _cell(p, weights, start, chosen, confidence),  # type: ignore[misc]
+    if not settings.grid:
+        document.add(("grid",), "a design needs at least one [[grid]].")
+    entries: dict[Labels, Entry] = {}
+    for index, grid in enumerate(settings.grid):
+        combinations = _combinations(document, ("grid", index), grid, known, clients)
+        for labels, parts in combinations if not document.errors else ():
+            cell = document.attempt(
+                ("grid", index),
+                lambda parts=parts: _cell(parts, weights, start, settings),  # type: ignore[misc]
             )
-            if made is not None:
-                entries.append(Entry(labels, made))
-    seen: dict[tuple[tuple[str, str], ...], int] = {}
-    for entry in entries:
-        seen[entry.labels] = seen.get(entry.labels, 0) + 1
-    for labels, times in seen.items():
-        if times > 1:
-            notes.add(("grid",), f"the cell {', '.join(f'{k}={v}' for k, v in labels)} appears {times} times.")
-    notes.finish()
-    return Experiment(str(raw.get("title", source)), repeats, seed, chosen, tuple(entries), confidence)
+            if labels in entries:
+                document.add(("grid", index), f"the cell {entries[labels].name} appears a second time.")
+            if cell is not None:
+                entries[labels] = Entry(labels, cell)
+    document.finish()
+    repeats = settings.replications if replications is None else replications
+    title, level = settings.title or source, settings.confidence_level
+    return Experiment(title, repeats, settings.seed, settings.protocol, tuple(entries.values()), level)
 
 
-def _whole(notes: _Notes, raw: Mapping[str, Any], field: str, default: int, low: int, high: int) -> int:
-    value = raw.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        if isinstance(value, int) and not isinstance(value, bool):
-            notes.add((field,), f"must be a whole number from {low} to {high}; got {value!r}.")
-        return default
-    return value
+def _settings(document: Document) -> _Settings:
+    """The design's fields; where one is wrong its default stands in, so that the rest can be checked, too."""
+    hints = get_type_hints(_Settings, include_extras=True)
+    known = {field.name: field for field in fields(_Settings)}
+    values: dict[str, Any] = {}
+    for name, given in document.table.items():
+        if name not in known:
+            document.unknown((name,), known)
+        elif (value := document.value(given, hints[name], (name,))) is not None:
+            values[name] = value
+    return _Settings(**values)
 
 
-def _weights(notes: _Notes, raw: Mapping[str, Any], clients: int) -> tuple[float, ...]:
-    given = raw.get("weights")
-    if given is None or not isinstance(given, list):
-        return (1.0 / clients,) * clients
-    if len(given) != clients or not all(isinstance(w, int | float) and w > 0 for w in given):
-        notes.add(("weights",), f"must hold one positive number a client, {clients}; got {len(given)} entries.")
-        return (1.0 / clients,) * clients
-    if abs(sum(given) - 1.0) > 1e-9:
-        notes.add(("weights",), f"must sum to 1; got {sum(given)!r}.")
-    return tuple(float(w) for w in given)
-
-
-def _named(notes: _Notes, raw: Mapping[str, Any], field: str, read: Callable[[Any], T]) -> dict[str, T | None]:
-    """The named values of a table; none where the definition is wrong."""
-    values: dict[str, T | None] = {}
-    table = raw.get(field, {})
-    for name, spec in table.items() if isinstance(table, dict) else ():
-        values[name] = notes.attempt((field, name), lambda s=spec: read(s))  # type: ignore[misc]
-    return values
+def _weights(document: Document, settings: _Settings) -> tuple[float, ...]:
+    clients, given = settings.clients, settings.weights
+    if given and (len(given) != clients or min(given) <= 0.0):
+        document.add(("weights",), f"must hold one positive number per client, {clients}; got {len(given)} entries.")
+    elif given and abs(sum(given) - 1.0) > 1e-9:
+        document.add(("weights",), f"must sum to 1; got {sum(given)!r}.")
+    return given or (1.0 / clients,) * clients
 
 
 def _populations(spec: Any, clients: int) -> tuple[Population, ...]:
-    """One population for all, a list of one a client, or parameters that are lists of one number a client."""
+    """One population for all, a list of one per client, or parameters that are lists of one number per client."""
     if isinstance(spec, list):
         counted: list[Population] = []
         for part in spec:
@@ -240,13 +246,13 @@ def _populations(spec: Any, clients: int) -> tuple[Population, ...]:
             plain = {k: v for k, v in part.items() if k != "count"} if isinstance(part, Mapping) else part
             counted += [from_spec(plain)] * count
         if len(counted) != clients:
-            raise InputError(f"must give one population a client, {clients}; got {len(counted)}.")
+            raise InputError(f"must give one population per client, {clients}; got {len(counted)}.")
         return tuple(counted)
     if isinstance(spec, Mapping) and spec.get("family") != "mixture":
         lists = {name: value for name, value in spec.items() if isinstance(value, list)}
         for name, value in lists.items():
             if len(value) != clients:
-                raise InputError(f"{name} must hold one number a client, {clients}; got {len(value)}.")
+                raise InputError(f"{name} must hold one number per client, {clients}; got {len(value)}.")
         return tuple(
             from_spec({name: value[k] if name in lists else value for name, value in spec.items()})
             for k in range(clients)
@@ -265,7 +271,7 @@ def _numbers(spec: Any, clients: int, kind: str) -> tuple[float, ...]:
         return tuple(np.linspace(ends[0], ends[1], clients).tolist())
     values = spec if isinstance(spec, list) else [spec] * clients
     if len(values) != clients:
-        raise InputError(f"must hold one number a client, {clients}; got {len(values)}.")
+        raise InputError(f"must hold one number per client, {clients}; got {len(values)}.")
     rule = "inside (0, 1)" if kind == "level" else "in (0, 1]"
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -275,104 +281,54 @@ def _numbers(spec: Any, clients: int, kind: str) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def _method(spec: Any) -> dict[str, Any]:
-    """A method: what is run, its round lengths, mode, warm-up, burn-in and step."""
-    if not isinstance(spec, Mapping):
-        raise InputError(f"must be a table with any of {', '.join(METHOD_FIELDS)}; got {spec!r:.40}.")
-    unknown = [name for name in spec if name not in METHOD_FIELDS]
-    if unknown:
-        raise InputError(f"has no field {', '.join(unknown)}; a method has {', '.join(METHOD_FIELDS)}.")
-    method = spec.get("method", "estimator")
-    if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
-    numbers: dict[str, Any] = {name: spec[name] for name in METHOD_FIELDS[3:] if name in spec}
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{name} must be a number; got {value!r}.")
-        numbers[name] = float(value)
-    design = Design(
-        "experiment",
-        _rule(spec.get("lengths", 1)),
-        mode=spec.get("mode", "cohort"),
-        **numbers,
-    )
-    design.steps(2, 1.0)
-    return {"method": method, "design": design}
+Labels = tuple[tuple[str, str], ...]
 
 
-def _rule(spec: Any) -> LengthRule:
-    """Round lengths: a number, "log", {power = β}, or a list."""
-    if spec == "log":
-        return Logarithmic()
-    if isinstance(spec, int) and not isinstance(spec, bool):
-        return Constant(spec)
-    if isinstance(spec, Mapping) and set(spec) == {"power"}:
-        return Power(float(spec["power"]))
-    if isinstance(spec, list) and all(isinstance(length, int) for length in spec):
-        return Listed(tuple(spec))
-    raise InputError(f'lengths must be a whole number, "log", {{power = 0.5}} or a list; got {spec!r:.40}.')
-
-
-_Cross = list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]]
-
-
-def _axes(
-    notes: _Notes, place: Place, grid: Any, named: Mapping[str, Mapping[str, Any]], clients: int
-) -> _Cross | None:
+def _combinations(
+    document: Document, place: Place, grid: Any, known: Mapping[str, Mapping[str, Any]], clients: int
+) -> list[tuple[Labels, dict[str, Any]]]:
     """Every combination of a grid's axes: labels and the values behind them."""
     if not isinstance(grid, Mapping):
-        notes.add(place, f"must be a table with {', '.join(GRID_FIELDS)}; got {grid!r:.40}.")
-        return None
-    before = len(notes.found)
-    for field in grid:
-        if field not in GRID_FIELDS:
-            notes.add((*place, field), f"no such field; a grid has {', '.join(GRID_FIELDS)}.")
+        document.add(place, f"must be a table with {', '.join(_GRID)}; got {grid!r:.40}.")
+        return []
+    for name in grid:
+        if name not in _GRID:
+            document.unknown((*place, name), _GRID)
     if ("records" in grid) == ("rounds" in grid):
-        notes.add(place, "must give records or rounds, and not both.")
+        document.add(place, "must give records or rounds, and not both.")
     axes: list[list[tuple[str, str, Any]]] = []
-    for field in ("population", "level", "truth_rate", "method"):
-        values = grid.get(field)
+    for axis in _AXES:
+        values = grid.get(axis)
         if not isinstance(values, list) or not values:
-            notes.add((*place, field), f"must be a list of at least one {field}; got {values!r:.40}.")
+            document.add((*place, axis), f"must be a list of at least one {axis}; got {values!r:.40}.")
             continue
-        axis: list[tuple[str, str, Any]] = []
+        names, points = known[axis], []
         for i, value in enumerate(values):
-            where = (*place, field, i)
-            known = named[field]
-            if isinstance(value, str) and value in known:
+            if isinstance(value, str) and value in names:
                 # A name whose definition is wrong has been noted there.
-                axis.append((field, value, known[value]))
-            elif isinstance(value, str) or field in ("population", "method"):
-                names = ", ".join(known) or "none"
-                notes.add(where, f"must be the name of one of the design's {field}s ({names}); got {value!r:.40}.")
+                points.append((axis, value, names[value]))
+            elif isinstance(value, str) or axis in ("population", "method"):
+                rule = f"must be the name of one of the design's {axis}s ({', '.join(names) or 'none'})"
+                document.add((*place, axis, i), f"{rule}; got {value!r:.40}.")
             else:
-                made = notes.attempt(where, lambda v=value, f=field: _numbers(v, clients, f))  # type: ignore[misc]
-                axis.append((field, f"{value:g}" if isinstance(value, int | float) else str(value), made))
-        axes.append(axis)
+                made = document.attempt((*place, axis, i), lambda v=value, a=axis: _numbers(v, clients, a))  # type: ignore[misc]
+                points.append((axis, f"{value:g}" if isinstance(value, int | float) else str(value), made))
+        axes.append(points)
     size = "rounds" if "rounds" in grid else "records"
     sizes = grid.get(size, [])
     sizes = sizes if isinstance(sizes, list) else [sizes]
-    for i, value in enumerate(sizes):
-        if isinstance(value, bool) or not isinstance(value, int) or not 2 <= value <= 10**8:
-            notes.add((*place, size, i), f"must be a whole number from 2 to 100000000; got {value!r:.40}.")
-    axes.append([(size, str(value), value) for value in sizes])
-    if len(notes.found) > before:
-        return None
+    axes.append([(size, str(n), document.value(n, Size, (*place, size, i))) for i, n in enumerate(sizes)])
     return [
-        (tuple((field, label) for field, label, _ in combination), {field: value for field, _, value in combination})
-        for combination in itertools.product(*axes)
+        (tuple((axis, label) for axis, label, _ in points), {axis: value for axis, _, value in points})
+        for points in itertools.product(*axes)
     ]
 
 
-def _cell(
-    parts: Mapping[str, Any], weights: Sequence[float], start: Population, protocol: Protocol, confidence: float
-) -> Cell:
-    design: Design = parts["method"]["design"]
-    if "rounds" in parts:
-        design = replace(design, rounds=parts["rounds"])
+def _cell(parts: Mapping[str, Any], weights: Sequence[float], start: Population | None, settings: _Settings) -> Cell:
+    method: _Method = parts["method"]
+    design = replace(method.design, rounds=parts["rounds"]) if "rounds" in parts else method.design
     authors = PUBLISHED_LOG if isinstance(design.rule, Logarithmic) else PUBLISHED_CONSTANT
-    published = protocol == "published"
-    at_95 = confidence == 0.95
+    published = settings.protocol == "published"
     return Cell(
         populations=parts["population"],
         levels=parts["level"],
@@ -380,12 +336,12 @@ def _cell(
         weights=tuple(weights),
         design=design,
         records=(parts["records"],) * len(weights) if "records" in parts else (),
-        method=parts["method"]["method"],
-        start=start,
+        method=method.method,
+        start=start or Normal(),
         fixed_data=published,
         # The released step belongs to the synchronised runs; divide and conquer counts from its first record.
-        held_step=published and parts["method"]["method"] != "divide",
+        held_step=published and method.method != "divide",
         critical=authors if published else None,
-        critical_beside=authors if at_95 and not published else None,
-        confidence_level=confidence,
+        critical_beside=authors if settings.confidence_level == 0.95 and not published else None,
+        confidence_level=settings.confidence_level,
     )

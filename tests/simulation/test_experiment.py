@@ -126,40 +126,40 @@ def test_all_errors_are_named_at_once_with_line_field_and_rule() -> None:
     assert found[0] == "bad.toml has 10 errors:"
     assert found[1:] == [
         "  line 3, replications: must be a whole number from 1 to 10000000; got 0.",
-        "  line 5, sede: no such field; a design has title, protocol, clients, replications, seed, confidence_level, "
-        "weights, start, populations, levels, truth_rates, methods, grid.",
+        "  line 5, sede: there is no such setting. Did you mean 'seed'?",
         "  line 8, populations.same: family must be one of normal, uniform, cauchy, laplace, lognormal, student-t, "
         "mixture; got 'gauss'.",
         "  line 17, levels.low: a level must lie inside (0, 1); got 1.6.",
-        "  line 21, truth_rates.listed: must hold one number a client, 4; got 2.",
-        "  line 24, methods.C5: mode must be cohort or local; got 'global'.",
+        "  line 21, truth_rates.listed: must hold one number per client, 4; got 2.",
+        "  line 24, methods.C5.mode: must be one of cohort, local; got 'global'.",
         "  line 33, grid[1].method[2]: must be the name of one of the design's methods (C5, grow, log, hand); "
         "got 'logg'.",
         "  line 34, grid[1].records[2]: must be a whole number from 2 to 100000000; got 1.",
         "  line 36, grid[2]: must give records or rounds, and not both.",
-        "  line 43, grid[2].size: no such field; a grid has population, level, truth_rate, method, records, rounds.",
+        "  line 43, grid[2].size: there is no such setting. Known: population, level, truth_rate, method, records, "
+        "rounds.",
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("seed = 3", "seed = 3.5", "line 4, seed: must be of kind int; got 3.5."),
+        ("seed = 3", "seed = 3.5", "line 4, seed: must be a whole number from 0 to 2⁶³ − 1; got 3.5."),
         ("clients = 4", "clients = 0", "line 2, clients: must be a whole number from 1 to 100000; got 0."),
-        ("seed = 3", "weights = [0.5, 0.5]", "line 4, weights: must hold one positive number a client, 4; got 2"),
+        ("seed = 3", "weights = [0.5, 0.5]", "line 4, weights: must hold one positive number per client, 4; got 2"),
         ("seed = 3", "weights = [0.5, 0.3, 0.3, 0.1]", "line 4, weights: must sum to 1"),
-        ("seed = 3", 'protocol = "both"', "line 4, protocol: must be independent or published; got 'both'."),
-        ("seed = 3", "confidence_level = 95.0", "line 4, confidence_level: must lie inside (0, 1); got 95.0."),
+        ("seed = 3", 'protocol = "both"', "line 4, protocol: must be one of independent, published; got 'both'."),
+        ("seed = 3", "confidence_level = 95.0", "line 4, confidence_level: must be a number inside (0, 1); 95% is 0.95; got 95.0."),
         ("seed = 3", 'start = "nowhere"', "line 4, start: family must be one of"),
-        ("[0, 1, 2, 3] }", "[0, 1] }", "line 8, populations.moved: location must hold one number a client, 4; got 2."),
-        ("count = 2", "count = 3", "line 9, populations.mixed: must give one population a client, 4; got 5."),
+        ("[0, 1, 2, 3] }", "[0, 1] }", "line 8, populations.moved: location must hold one number per client, 4; got 2."),
+        ("count = 2", "count = 3", "line 9, populations.mixed: must give one population per client, 4; got 5."),
         ("count = 2", "count = 0", "count must be a whole number of at least 1; got 0."),
         ("lengths = 5", "lengths = 0", "methods.C5: a round's length must be at least 1 record; got 0."),
-        ("lengths = 5", "lenghts = 5", "methods.C5: has no field lenghts; a method has method, lengths,"),
-        ("lengths = 5", 'lengths = "five"', "methods.C5: lengths must be a whole number"),
+        ("lengths = 5", "lenghts = 5", "methods.C5.lenghts: there is no such setting. Did you mean 'lengths'?"),
+        ("lengths = 5", 'lengths = "five"', "methods.C5.lengths: must be a whole number"),
         ("warm_up = 0.05", "warm_up = 1.5", "methods.C5: warm_up is a share and must lie in [0, 1); got 1.5."),
         ("step_scale = 5", "step_scale = -1", "methods.grow: a step rule needs scale > 0"),
-        ("lengths = 5,", 'method = "magic", lengths = 5,', "method must be one of estimator, dp-sgd, divide"),
+        ("lengths = 5,", 'method = "magic", lengths = 5,', "methods.C5.method: must be one of estimator, dp-sgd, divide"),
         ("truth_rate = [1]", "truth_rate = [0]", "line 38, grid[2].truth_rate[1]: a truth_rate must lie in (0, 1]"),
         ("truth_rate = [1]", "truth_rate = []", "grid[2].truth_rate: must be a list of at least one truth_rate"),
         ("rounds = [4]", "rounds = [4, 4]", "the cell population=same, level=0.5, truth_rate=1, method=grow, rounds=4"),
