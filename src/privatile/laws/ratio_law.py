@@ -159,4 +159,4 @@ def find_root(f: Callable[[float], float], low: float, high: float) -> float:
         return low
     if f(high) <= 0.0:
         return high
-    return float(brentq(f, low, high, xtol=1e-15, rtol=1e-15))
+    return float(brentq(f, low, high, xtol=1e-13, rtol=1e-15))
