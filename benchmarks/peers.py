@@ -34,8 +34,9 @@ from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.clients import Client
 from privatile.estimator.schedule import Constant, Design
-from privatile.estimator.step import Client, begin, step
+from privatile.estimator.step import begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
 from privatile.simulation.cells import Cell

@@ -10,7 +10,8 @@ from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan, memory_of
-from privatile.estimator.step import Client, begin, step
+from privatile.estimator.clients import Client
+from privatile.estimator.step import begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
 from privatile.laws.normal import two_sided_z

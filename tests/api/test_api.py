@@ -131,7 +131,7 @@ def test_the_file_is_the_whole_file_however_many_levels_or_runs_share_it(tmp_pat
     assert len(first) == 2
     spec = RunStore.open(tmp_path / "r.db").spec
     assert [client.records for client in spec.at_level(0)] == [1500]
-    assert [client.held for client in spec.at_level(0)] == [3000]
+    assert [client.file_size for client in spec.at_level(0)] == [3000]
 
 
 def test_choices_and_files_are_checked_before_anyone_is_asked(tmp_path: Path) -> None:

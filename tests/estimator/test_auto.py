@@ -7,9 +7,11 @@ import pytest
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan, chosen_rounds, memory_of, pooled_noise
+from privatile.estimator.auto import AutoPlan, chosen_rounds, memory_of
+from privatile.estimator.clients import Client, pooled_noise
+from privatile.estimator.plan import RoundState
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
-from privatile.estimator.step import Client, RoundState, begin, replay, step
+from privatile.estimator.step import begin, replay, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
 

@@ -8,19 +8,10 @@ from hypothesis import strategies as st
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError, ProtocolError
+from privatile.estimator.clients import Client, check_clients, shares
+from privatile.estimator.plan import TablePlan, plan_from_design
 from privatile.estimator.schedule import PRESETS, DecayingStep
-from privatile.estimator.step import (
-    Client,
-    TablePlan,
-    begin,
-    check_clients,
-    local_ranks,
-    plan_from_design,
-    replay,
-    round_weight,
-    shares,
-    step,
-)
+from privatile.estimator.step import begin, local_ranks, replay, round_weight, step
 
 LINE = Identity(-50.0, 50.0)
 

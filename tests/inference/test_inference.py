@@ -9,8 +9,10 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError
 from privatile.estimator.averaging import normalizer, normalizer_of
+from privatile.estimator.clients import Client
+from privatile.estimator.plan import RoundState, TablePlan
 from privatile.estimator.schedule import DecayingStep
-from privatile.estimator.step import Client, RoundState, TablePlan, begin, step
+from privatile.estimator.step import begin, step
 from privatile.inference.inference import Trajectory, endpoint_variance, self_normalized, slope
 from privatile.laws.critical import critical_value
 

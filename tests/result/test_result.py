@@ -8,7 +8,7 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.core.mechanism import RandomizedResponse
-from privatile.estimator.step import Client
+from privatile.estimator.clients import Client
 from privatile.result.result import Caveat, QuantileResult, lying_rank, significant
 
 

@@ -11,7 +11,8 @@ from studies.coverage.stopping import ever_missed
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
-from privatile.estimator.step import Client, begin, step
+from privatile.estimator.clients import Client
+from privatile.estimator.step import begin, step
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in, variance_share
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach, fit_runs, simulate

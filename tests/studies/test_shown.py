@@ -11,8 +11,9 @@ from studies.coverage.rounded import Rounded
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.clients import Client
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import Client, begin, step
+from privatile.estimator.step import begin, step
 from privatile.inference.choice import read
 from privatile.inference.inference import Trajectory
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fit_runs

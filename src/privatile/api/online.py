@@ -7,48 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.scale import Scale, make_scale, working_range
+from privatile.core.scale import make_scale
 from privatile.errors import InputError
-from privatile.estimator.schedule import Mode
+from privatile.estimator.clients import Client, check_clients, check_level, shares
+from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import (
-    Ask,
-    Client,
-    LocalLevel,
-    RoundState,
-    begin,
-    check_clients,
-    check_level,
-    shares,
-    step,
-)
+from privatile.estimator.step import begin, step
 from privatile.inference.inference import Trajectory
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 
 
-@dataclass(frozen=True)
-class _OpenPlan:
+@dataclass(frozen=True, eq=False)
+class _OpenPlan(Plan):
     """A plan without an end: the caller says how many records answered."""
 
-    clients: tuple[Client, ...]
-    scale: Scale
-    level: float
-    mode: Mode = "cohort"
-    local_level: LocalLevel = "global"
     rounds: int = 0
 
-    @property
-    def start(self) -> float:
-        return sum(working_range(self.scale)) / 2
-
     def ask(self, state: RoundState) -> Ask | None:
-        return None
-
-    def initial_memory(self) -> object:
-        return None
-
-    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
         return None
 
 
@@ -92,7 +68,7 @@ class OnlineQuantile:
             for name, budget in epsilon.items()
         )
         check_clients(clients)
-        self._plan = _OpenPlan(clients, make_scale(scale, *range), q)
+        self._plan = _OpenPlan(clients, make_scale(scale, *range))
         self._state = begin(self._plan)
         self._trajectory = Trajectory()
         self._burn_in = burn_in

@@ -6,19 +6,18 @@ coverage study, not the paper's theorems.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from privatile.core.scale import Scale, working_range
+from privatile.core.scale import working_range
 from privatile.errors import InputError
+from privatile.estimator.clients import check_clients, pooled_noise
+from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy, Tuning, information
-from privatile.estimator.schedule import Mode
-from privatile.estimator.step import Ask, Client, LocalLevel, RoundState, check_clients, drift, round_weight
+from privatile.estimator.step import drift, round_weight
 
 ROUNDS = 200
 """Rounds when none are asked for: 10,000 would lower the error by less than 3%."""
@@ -46,16 +45,6 @@ class Memory(NamedTuple):
     """Records of every client not yet asked."""
 
 
-def pooled_noise(clients: Sequence[Client]) -> float:
-    """s² = Σ p_k²/(4 r_k² n_k): what is left in a rank when every record has answered once.
-
-    >>> from privatile.core.mechanism import RandomizedResponse
-    >>> pooled_noise([Client("all", RandomizedResponse(0.5), 1.0, 0.5, 10_000)])
-    0.0001
-    """
-    return math.fsum((client.weight / client.mechanism.truth_rate) ** 2 / (4 * client.records) for client in clients)
-
-
 def chosen_rounds(wanted: int | None, smallest: int) -> int:
     """The rounds asked for, or as many of 200 as the smallest client can fill with four records each.
 
@@ -78,25 +67,16 @@ def chosen_rounds(wanted: int | None, smallest: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class AutoPlan:
+class AutoPlan(Plan):
     """Search, probe, average: see `policy.QuestionPolicy`."""
 
-    clients: tuple[Client, ...]
-    scale: Scale
     wanted: int | None = None
-    local_level: LocalLevel = "global"
-    mode: Mode = "cohort"
 
     def __post_init__(self) -> None:
         check_clients(self.clients)
         if self.mode != "cohort":
             raise InputError("design auto asks cohorts: leave out --mode local, or take another --design.")
         self.rounds  # noqa: B018  a number of rounds that does not fit is refused here
-
-    @cached_property
-    def level(self) -> float:
-        """τ = Σ p_k τ_k."""
-        return math.fsum(client.weight * client.level for client in self.clients)
 
     @cached_property
     def rounds(self) -> int:

@@ -14,9 +14,10 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Scale, make_scale
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan
+from privatile.estimator.clients import Client, check_clients, check_level
+from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
 from privatile.estimator.schedule import Constant, Design, Mode, parse_design
 from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
-from privatile.estimator.step import Client, LocalLevel, Plan, check_clients, check_level, plan_from_design
 
 VERSION = 1
 
@@ -125,7 +126,9 @@ class RunSpec(ReportSettings):
         """The plan of level `index`."""
         clients = self.at_level(index)
         if self.design == "auto":
-            return AutoPlan(clients, self.working_scale, self.rounds, self.local_level, self.mode or "cohort")
+            return AutoPlan(
+                clients, self.working_scale, self.rounds, local_level=self.local_level, mode=self.mode or "cohort"
+            )
         return plan_from_design(
             self.resolved_design, clients, self.working_scale, mode=self.mode, local_level=self.local_level
         )

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from privatile.core.scale import clip, working_range
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan, memory_of, pooled_noise
+from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.clients import pooled_noise
+from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import Plan, RoundState
 from privatile.inference.inference import (
     Inference,
     IntervalInference,

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.estimator.averaging import half_width, normalizer, normalizer_of
-from privatile.estimator.step import Ask, Plan, RoundState, drift, local_ranks, round_weight
+from privatile.estimator.plan import Ask, Plan, RoundState
+from privatile.estimator.step import drift, local_ranks, round_weight
 from privatile.laws.critical import Normalizer, checked_level, statistic_law
 from privatile.laws.linear_model import linear_law
 
@@ -252,7 +253,7 @@ def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> 
         rate, squared = client.mechanism.truth_rate, client.weight**2
         even += squared / (4.0 * rate**2) * rounds**2 / asked
         whole += squared * ((rate**-2 - 1.0) / 4.0 + spread) * rounds**2 / asked
-        saved += squared * max(0.0, spread - wander) * rounds**2 / client.held
+        saved += squared * max(0.0, spread - wander) * rounds**2 / client.file_size
     # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
     nu = state.averages.weight / even
     # No path has less than this at its end: the part of the end that detrending leaves in the normaliser.

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.core.scale import working_range
 from privatile.errors import InputError
+from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import probe_reach
-from privatile.estimator.step import Plan, RoundState, local_ranks
+from privatile.estimator.step import local_ranks
 from privatile.inference.curve import NEAR, Bracket, FiellerLaw, fit_curve
 from privatile.inference.inference import Inference, IntervalInference, Trajectory, slope
 
@@ -166,6 +167,6 @@ def file_share(state: RoundState, plan: Plan, near: float, wander: float) -> flo
             return 1.0
         share = min(max(rank, 0.0), 1.0)
         whole += client.weight**2 * client.mechanism.variance(share) / (asked * near)
-        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.held
+        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.file_size
     # Without privacy and with every record asked nothing would be left but the wandering.
     return max(1.0 - saved / whole, 0.01)

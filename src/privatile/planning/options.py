@@ -17,9 +17,10 @@ from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedRe
 from privatile.core.scale import Scale, make_scale
 from privatile.core.tables import read_text, read_toml
 from privatile.errors import InputError
+from privatile.estimator.clients import check_level, shares
+from privatile.estimator.plan import LocalLevel
 from privatile.estimator.schedule import Mode
 from privatile.estimator.settings import ReportOptions
-from privatile.estimator.step import LocalLevel, check_level, shares
 
 PerClient = Mapping[str, float]
 

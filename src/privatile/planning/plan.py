@@ -20,8 +20,8 @@ from typing import Any
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
 from privatile.errors import InputError
 from privatile.estimator.auto import SUPPORTED, chosen_rounds, supported
+from privatile.estimator.clients import check_level
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
-from privatile.estimator.step import check_level
 from privatile.laws.critical import checked_level
 from privatile.laws.normal import two_sided_z
 

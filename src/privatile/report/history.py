@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.core.scale import working_range
 from privatile.errors import ProtocolError, StoreError
+from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
-from privatile.estimator.step import RoundState
 from privatile.inference.inference import Trajectory
 from privatile.report.thinning import bucket_ends
 from privatile.server.coordinator import Track

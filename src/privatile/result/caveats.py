@@ -9,8 +9,8 @@ import math
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
+from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import Plan, RoundState
 from privatile.inference.inference import Inference
 from privatile.result.diagnostics import cure
 from privatile.result.result import Caveat, ConfidenceInterval

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, pooled_noise, supported
+from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
+from privatile.estimator.clients import Client, pooled_noise
+from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
-from privatile.estimator.step import Client, Plan, RoundState
 from privatile.inference.curve import SUSPECT_MISFIT
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import LARGEST_SLOPE_ERROR, Curve

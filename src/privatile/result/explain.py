@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of
+from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
-from privatile.estimator.step import Plan, RoundState
 from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import Curve
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from privatile.core.scale import Scale, working_range
 from privatile.errors import InputError
-from privatile.estimator.step import Client
+from privatile.estimator.clients import Client
 from privatile.inference.inference import Inference
 
 

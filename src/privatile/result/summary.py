@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from privatile.estimator.auto import pooled_noise
+from privatile.estimator.clients import Client, pooled_noise
+from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import Client, Plan, RoundState, local_ranks
+from privatile.estimator.step import local_ranks
 from privatile.inference.choice import anytime_inference, clip_to_range, read
 from privatile.inference.inference import Inference, Trajectory, simultaneous
 from privatile.laws.normal import two_sided_z

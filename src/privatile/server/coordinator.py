@@ -16,8 +16,9 @@ from typing import NamedTuple
 from privatile.core.messages import Question
 from privatile.errors import ProtocolError, StoreError
 from privatile.estimator.averaging import normalizer
+from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.spec import RunSpec
-from privatile.estimator.step import Ask, Plan, RoundState, begin, step
+from privatile.estimator.step import begin, step
 from privatile.inference.inference import Trajectory
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult

@@ -1,0 +1,97 @@
+"""Clients as the coordinator knows them: budget, weight, level, number of records."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from privatile.core.mechanism import RandomizedResponse
+from privatile.errors import InputError
+
+ROUNDED = 1e-6
+"""How far from 1 the sum of written weights may be, per client: with six decimals each is off by half of this."""
+
+UNITY = 1e-9
+"""How far from 1 the sum of a run's weights may be: the rounding of the sum itself, of up to 10⁶ clients."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the coordinator knows of a client: all of it public."""
+
+    name: str
+    mechanism: RandomizedResponse
+    weight: float
+    level: float
+    records: int
+    """Records that may be asked."""
+    file_records: int = 0
+    """Records the client's file holds, asked earlier or not; 0: those that may be asked."""
+
+    @property
+    def file_size(self) -> int:
+        """Records of the file, where the file itself is the target."""
+        return max(self.file_records, self.records)
+
+    def noise(self, records: int) -> float:
+        """p²/(4r²n): the variance that answers of `records` records add to the mixture's rank, at most."""
+        return (self.weight / self.mechanism.truth_rate) ** 2 / (4 * records)
+
+    def rank_variance(self, level: float) -> float:
+        """p²σ²/n: the same at rank `level`, when all records have answered."""
+        return self.weight**2 * self.mechanism.variance(level) / self.records
+
+
+def check_level(level: float) -> None:
+    """A quantile's level lies inside (0, 1)."""
+    if not 0.0 < level < 1.0:
+        raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+
+
+def shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Weights as people write them, divided by their sum; refused where they are no shares.
+
+    The run's level is Σp_kτ_k: what rounding leaves over would move it.
+
+    >>> shares({"north": 0.333333, "east": 0.333333, "south": 0.333333})["south"] == 1 / 3
+    True
+    >>> shares({"north": 0.5, "south": 0.4})
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: weights must sum to 1; they sum to 0.9. Divide each by 0.9.
+    """
+    for name, weight in weights.items():
+        if not (math.isfinite(weight) and weight > 0):
+            raise InputError(f"weights must be positive; got {weight!r} for {name!r}. Leave a client out instead.")
+    total = math.fsum(weights.values())
+    if abs(total - 1.0) > ROUNDED * len(weights):
+        raise InputError(f"weights must sum to 1; they sum to {total:.8g}. Divide each by {total:.8g}.")
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def check_clients(clients: Sequence[Client]) -> None:
+    """Names differ, weights are shares that sum to one, levels lie inside (0, 1)."""
+    if not clients:
+        raise InputError("a run needs at least one client.")
+    ((name, times),) = Counter(client.name for client in clients).most_common(1)
+    if times > 1:
+        raise InputError(f"client names must differ; {name!r} appears {times} times.")
+    for client in clients:
+        if not (math.isfinite(client.weight) and client.weight > 0):
+            raise InputError(f"weight of client {client.name} must be positive; got {client.weight!r}.")
+        if not 0.0 < client.level < 1.0:
+            raise InputError(f"level of client {client.name} must lie inside (0, 1); got {client.level!r}.")
+    total = math.fsum(client.weight for client in clients)
+    if abs(total - 1.0) > UNITY:
+        raise InputError(f"weights must sum to 1; they sum to {total:.12g}. Divide each by {total:.12g}.")
+
+
+def pooled_noise(clients: Sequence[Client]) -> float:
+    """s² = Σ p_k²/(4 r_k² n_k): the variance left in a rank when every record has answered once.
+
+    >>> pooled_noise([Client("all", RandomizedResponse(0.5), 1.0, 0.5, 10_000)])
+    0.0001
+    """
+    return math.fsum(client.noise(client.records) for client in clients)

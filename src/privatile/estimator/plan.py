@@ -1,0 +1,174 @@
+"""Plans: what the next round asks, given the state so far."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from privatile.core.arrays import Floats
+from privatile.core.scale import Scale, working_range
+from privatile.errors import InputError
+from privatile.estimator.averaging import Averages
+from privatile.estimator.clients import Client, check_clients
+from privatile.estimator.schedule import Design, Lengths, Mode
+
+LocalLevel = Literal["global", "own"]
+
+
+class Ask(NamedTuple):
+    """One round to be asked: about which query (working scale), records per client, the step that follows."""
+
+    query: float
+    lengths: tuple[int, ...]
+    step: float
+    averaged: bool
+    """Whether the round counts in the average; nothing may adapt once this is true."""
+    stage: str = ""
+    """What a design that tunes itself does in this round, for people."""
+
+
+class RoundState(NamedTuple):
+    """All that the next step needs."""
+
+    round: int
+    """Rounds done."""
+    query: float
+    """q, on the working scale."""
+    means: tuple[float, ...]
+    """Each client's last debiased mean report; NaN before its first."""
+    noise: tuple[float, ...]
+    """p_k²/(4r_k²E_k) of that last report."""
+    used: tuple[int, ...]
+    """How many rounds in a row that last report has been used."""
+    heard: tuple[float, ...]
+    """The query, working scale, that it answered."""
+    ones: tuple[int, ...]
+    asked: tuple[int, ...]
+    """Counts over all rounds, for plausibility."""
+    window_ones: tuple[int, ...]
+    window_asked: tuple[int, ...]
+    """Counts over the averaged rounds, for local ranks."""
+    averages: Averages
+    memory: object = None
+    """What a design that tunes itself has learned; fixed tables learn nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(ABC):
+    """What a run asks: fixed tables, or a design that tunes itself."""
+
+    clients: tuple[Client, ...]
+    """In the order of every list of counts."""
+    scale: Scale
+    _: KW_ONLY
+    mode: Mode = "cohort"
+    """What a client does inside a round."""
+    local_level: LocalLevel = "global"
+    """Whether clients step with the global level or their own; both have the same root."""
+
+    @cached_property
+    def level(self) -> float:
+        """τ = Σ p_k τ_k."""
+        return math.fsum(client.weight * client.level for client in self.clients)
+
+    @property
+    def start(self) -> float:
+        """q₀, on the working scale: the middle of the range."""
+        return sum(working_range(self.scale)) / 2
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """How many rounds there will be at most."""
+
+    @abstractmethod
+    def ask(self, state: RoundState) -> Ask | None:
+        """The next round; none when the run is over."""
+
+    def initial_memory(self) -> object:
+        """The memory before the first round; a fixed plan has none."""
+        return None
+
+    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
+        """The memory after a round: a pure function of the round and what was known before."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan(Plan):
+    """A plan whose lengths (clients × rounds) and steps are fixed beforehand."""
+
+    lengths: Lengths
+    steps: Floats
+    _: KW_ONLY
+    burn_in: int = 0
+    start: float = math.nan
+    """NaN: the middle of the range."""
+
+    def __post_init__(self) -> None:
+        check_clients(self.clients)
+        shape = (len(self.clients), len(self.steps))
+        if self.lengths.shape != shape or not shape[1]:
+            raise InputError(f"lengths must have one row a client and one column a round; got {self.lengths.shape}.")
+        if int(self.lengths.min()) < 1:
+            raise InputError("every round must ask at least one record of every client.")
+        for client, asked in zip(self.clients, self.lengths.sum(axis=1), strict=True):
+            if asked > client.records:
+                raise InputError(
+                    f"the schedule asks {int(asked)} records of client {client.name}, which has {client.records}. "
+                    "Ask for fewer or shorter rounds."
+                )
+        if not bool(np.all(self.steps > 0)):
+            raise InputError("every step must be positive.")
+        if not 0 <= self.burn_in < shape[1] - 1:
+            raise InputError(f"burn-in must leave at least two of {shape[1]} rounds; got {self.burn_in}.")
+        if math.isnan(self.start):
+            object.__setattr__(self, "start", super().start)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return len(self.steps)
+
+    def ask(self, state: RoundState) -> Ask | None:
+        """Read the tables."""
+        done = state.round
+        if done >= self.rounds:
+            return None
+        lengths = tuple(self.lengths[:, done].tolist())
+        return Ask(state.query, lengths, float(self.steps[done]), done >= self.burn_in)
+
+
+def plan_from_design(
+    design: Design,
+    clients: Sequence[Client],
+    scale: Scale,
+    *,
+    mode: Mode | None = None,
+    start: float = math.nan,
+    local_level: LocalLevel = "global",
+) -> TablePlan:
+    """A design applied to clients: every record is asked once, whatever the clients' sizes.
+
+    r̄ of the step is the plain mean of the clients' truth rates, as in the paper.
+    """
+    check_clients(clients)
+    lengths = design.client_lengths([client.records for client in clients])
+    rounds = lengths.shape[1]
+    mean_rate = math.fsum(client.mechanism.truth_rate for client in clients) / len(clients)
+    return TablePlan(
+        tuple(clients),
+        scale,
+        lengths,
+        design.steps(rounds, mean_rate),
+        mode=mode or design.mode,
+        burn_in=round(design.burn_in * rounds),
+        start=start,
+        local_level=local_level,
+    )
