@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from privatile.core.words import duration
+
 QUIET_SECONDS = 10.0
 """Between two lines where stderr is no terminal."""
 
@@ -48,7 +50,7 @@ def _lines(label: str, unit: str) -> Callable[[int, int], None]:
         now = time.monotonic()
         if now - last >= QUIET_SECONDS:
             left = (now - begun) / (done - first) * (planned - done)
-            print(f"{label}: {done} of {planned} {unit}, about {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{label}: {done} of {planned} {unit}, about {duration(left)} left", file=sys.stderr, flush=True)
             last = now
 
     return update

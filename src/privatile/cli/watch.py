@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.core.words import duration
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def picture(state: dict[str, Any]) -> RenderableType:
     going = state["status"] in ("running", "paused")
     rate = "" if state["last_round_at"] is None else f", the last one {moment(state['last_round_at'], state['now'])}"
     if state["rate"]:
-        rate = f", {state['rate']:.3g} a second, {span((planned - done) / state['rate'])} left"
+        rate = f", {state['rate']:.3g} a second, {duration((planned - done) / state['rate'])} left"
     filled = round(WIDE * done / max(planned, 1))
     parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
     parts.append(Text(f"{done:,} of {planned:,} rounds{rate}; {state['records']:,} records have answered"))
@@ -97,7 +98,9 @@ def picture(state: dict[str, Any]) -> RenderableType:
         if client["state"] in ("silent", "quarantined"):
             word = f"silent, {client['silent_rounds']} rounds" if client["state"] == "silent" else client["state"]
         last = client["last_answer"]
-        ago = "never" if last is None else f"{span(state['now'] - last)} ago" if going else moment(last, state["now"])
+        ago = (
+            "never" if last is None else f"{duration(state['now'] - last)} ago" if going else moment(last, state["now"])
+        )
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
         table.add_row(Text(plain(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
     were = "alive" if going else "answered in the last round"
@@ -145,17 +148,6 @@ def plain(text: object) -> str:
     'north�[2J'
     """
     return "".join(character if character.isprintable() else "�" for character in str(text))
-
-
-def span(seconds: float) -> str:
-    """A duration for people.
-
-    >>> span(7.2), span(600), span(90_000)
-    ('7 s', '10 min', '25.0 h')
-    """
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def moment(at: float, now: float) -> str:

@@ -32,6 +32,10 @@ WEAK_EPSILON = 10.0
 LARGEST_EPSILON = 40.0
 """Above this 64 bits cannot hold the ratio: ask for no privacy by name instead."""
 
+IMPOSSIBLE = 5.0
+"""Standard errors beyond which a share of ones counts as impossible: an honest client reaches it once in 3.5 million
+looks."""
+
 
 @dataclass(frozen=True, init=False)
 class RandomizedResponse:
@@ -148,6 +152,19 @@ class RandomizedResponse:
         """
         rate = self.truth_rate
         return (ones / length - (1.0 - rate) / 2.0) / rate
+
+    def impossible(self, ones: int, asked: int) -> bool:
+        """Whether a share of ones lies outside [(1−r)/2, (1+r)/2] by more than `IMPOSSIBLE` standard errors.
+
+        Honest randomized response gives no such share, whatever the truths: the client does not follow its truth rate.
+
+        >>> coin = RandomizedResponse(0.5)
+        >>> coin.impossible(760, 1000), coin.impossible(900, 1000), coin.impossible(100, 1000)
+        (False, True, True)
+        """
+        rate = self.truth_rate
+        # At either end of the interval the variance of a report is the same, (1 − r²)/4.
+        return abs(ones - asked / 2.0) - rate * asked / 2.0 > IMPOSSIBLE * math.sqrt((1.0 - rate**2) * asked) / 2.0
 
     def variance(self, local_rank: float) -> float:
         """Variance of one debiased report where P(x ≤ q) = F: σ² = (r⁻² − (2F − 1)²)/4 (Theorem 3.1).

@@ -7,14 +7,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from privatile.core.mechanism import IMPOSSIBLE
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
 from privatile.result.result import QuantileResult, significant
 
 Status = Literal["good", "note", "worry"]
-
-IMPOSSIBLE = 5.0
-"""Standard errors by which a share of yes must leave its possible range before it counts as a proof of lying."""
 
 
 class Finding(NamedTuple):
@@ -138,14 +136,11 @@ def _silence(view: RunView, history: LevelHistory) -> Finding:
 
 
 def _possible(view: RunView, history: LevelHistory) -> Finding:
-    liars = []
-    for client, asked, ones in zip(view.spec.clients, history.state.asked, history.state.ones, strict=True):
-        if not asked:
-            continue
-        rate, share = client.mechanism.truth_rate, ones / asked
-        error = math.sqrt(max(share * (1.0 - share), 0.25 * (1.0 - rate**2)) / asked)
-        if abs(share - 0.5) - rate / 2.0 > IMPOSSIBLE * error:
-            liars.append(client.name)
+    liars = [
+        client.name
+        for client, asked, ones in zip(view.spec.clients, history.state.asked, history.state.ones, strict=True)
+        if client.mechanism.impossible(ones, asked)
+    ]
     if liars:
         return Finding(
             "worry",

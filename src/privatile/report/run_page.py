@@ -13,6 +13,7 @@ import numpy as np
 
 from privatile import __version__
 from privatile.core.arrays import Floats
+from privatile.core.words import duration
 from privatile.errors import InputError
 from privatile.report.client_sections import clients_section, ledger_section
 from privatile.report.findings import Finding, findings
@@ -195,17 +196,9 @@ def _tiles(view: RunView) -> Markup:
         (f"{len(view.spec.clients):,}", "client" if len(view.spec.clients) == 1 else "clients"),
         (f"ε = {epsilon_text(epsilon)}", f"the most that any {'person' if view.spec.person else 'record'} spent"),
         (f"{view.done:,}" + ("" if view.done == view.planned else f" of {view.planned:,}"), "rounds"),
-        (_duration(took), "from first question to last answer"),
+        (duration(took), "from first question to last answer"),
     ]
     return tag("ul", *(tag("li", tag("b", shown), tag("span", label)) for shown, label in tiles), class_="tiles")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 0):.3g} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
 def _chart(view: RunView, index: int, path: ThinPath) -> Markup:

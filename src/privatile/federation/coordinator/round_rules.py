@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.study.study import FederationStudy
 from privatile.server.coordinator import Track
-
-IMPOSSIBLE = 5.0
-"""Standard errors by which a share of ones must leave its possible range: 3·10⁻⁷ for an honest client at the edge."""
 
 
 class Closing(NamedTuple):
@@ -63,21 +58,5 @@ def impossible_clients(tracks: Sequence[Track]) -> Iterator[str]:
     """Clients whose share of ones over all rounds is impossible under their truth rate."""
     for track in tracks:
         for client, ones, asked in zip(track.plan.clients, track.state.ones, track.state.asked, strict=True):
-            if impossible_share(ones, asked, client.mechanism):
+            if client.mechanism.impossible(ones, asked):
                 yield client.name
-
-
-def impossible_share(ones: int, asked: int, mechanism: RandomizedResponse) -> bool:
-    """Whether a cumulative share of ones leaves [(1−r)/2, (1+r)/2] by 5 standard errors: provably a lie.
-
-    >>> coin = RandomizedResponse(0.5)
-    >>> impossible_share(760, 1000, coin), impossible_share(900, 1000, coin), impossible_share(100, 1000, coin)
-    (False, True, True)
-    """
-    if not asked:
-        return False
-    low = (1.0 - mechanism.truth_rate) / 2.0
-    # At either end the variance of a report is the same, (1 − r²)/4.
-    margin = IMPOSSIBLE * math.sqrt(low * (1.0 - low) / asked)
-    share = ones / asked
-    return share < low - margin or share > 1.0 - low + margin

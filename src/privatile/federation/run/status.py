@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from privatile.core.words import duration
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Event, Journal
@@ -69,23 +70,14 @@ class Status:
         lines = []
         for name in names[:SHOWN_CLIENTS]:
             at = self.heard[name]
-            lines.append(f"client       {name}, " + ("not heard yet" if at is None else f"heard {_age(now - at)} ago"))
+            lines.append(
+                f"client       {name}, " + ("not heard yet" if at is None else f"heard {duration(now - at)} ago")
+            )
         if len(names) > SHOWN_CLIENTS:
             last = self.heard[names[SHOWN_CLIENTS]]
-            since = "" if last is None else f", all heard within the last {_age(now - last)}"
+            since = "" if last is None else f", all heard within the last {duration(now - last)}"
             lines.append(f"client       and {len(names) - SHOWN_CLIENTS:,} more{since}")
         return lines
-
-
-def _age(seconds: float) -> str:
-    """A duration for people.
-
-    >>> _age(7.2), _age(600), _age(90_000)
-    ('7 s', '10 min', '25 h')
-    """
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
 
 
 def read_status(directory: Directory) -> Status:

@@ -1,0 +1,16 @@
+"""Numbers in words, for people."""
+
+from __future__ import annotations
+
+
+def duration(seconds: float) -> str:
+    """A duration in the unit that suits it.
+
+    >>> duration(0.25), duration(7.2), duration(600), duration(90_000), duration(400_000)
+    ('0.2 s', '7 s', '10 min', '25.0 h', '4.6 days')
+    """
+    if seconds < 90:
+        return f"{max(seconds, 0.0):.1f} s" if seconds < 1 else f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
