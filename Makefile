@@ -38,10 +38,10 @@ contract: $(VENV)/.test
 SERVICES := tests/browser tests/dashboard tests/docs tests/faults tests/federation
 
 unit: $(VENV)/.test $(FLOWER)/.test browser
-	$(MAKE) --no-print-directory -j2 --output-sync=target unit-services unit-core
+	$(MAKE) --no-print-directory -j2 --output-sync=target unit-services unit-core flower
 
 unit-services:
-	PRIVATILE_BROWSER=required PRIVATILE_FLOWER=required $(RUN) -m pytest $(SERVICES)
+	PRIVATILE_BROWSER=required $(RUN) -m pytest $(SERVICES)
 
 unit-core:
 	$(RUN) -m pytest $(addprefix --ignore=,$(SERVICES))
@@ -62,16 +62,17 @@ site: $(VENV)/.test
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
 
-# Flower pins packages that the rest does not, so it lives in an environment of its own. Most of its modules are
-# never imported here: compiling them all would take as long as installing them.
-$(FLOWER)/.test: pyproject.toml constraints-flower.txt
+# Flower pins packages that the rest does not, so its adapter has an environment of its own. Most of Flower's modules
+# are never imported here: compiling them all would take as long as installing them.
+$(FLOWER)/.test: pyproject.toml apps/flower/pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
 	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -c constraints-flower.txt -e '.[flower,federation]'
+	  -c constraints-flower.txt -e . -e 'apps/flower[test]'
 	touch $@
 
-flower: $(VENV)/.test $(FLOWER)/.test
-	PRIVATILE_FLOWER=required $(RUN) -m pytest tests/federation/test_flower.py
+# With PRIVATILE_LONG=1 also in Flower's simulation, and docs/flower.md with a SuperLink and two SuperNodes.
+flower: $(FLOWER)/.test
+	$(FLOWER)/bin/python -m pytest apps/flower/tests
 
 format: $(VENV)/.test
 	$(VENV)/bin/ruff format .

@@ -27,8 +27,8 @@ SETUP = ("pip install", "make ", "apt-get ")
 """Commands that set up the very environment the tests run in: `make test` itself has run them before. They are not run
 again but held against what they name (stale_lines.py)."""
 
-ELSEWHERE = ("python apps/flower/simulate.py",)
-"""What another test runs, with draws it knows: tests/federation/test_flower.py."""
+ELSEWHERE = ("python -m privatile_flower.simulate",)
+"""What another test runs, with draws it knows: apps/flower/tests/test_runs.py."""
 
 PORTS = ("47222", "47223", "47224", "9464")
 """The ports that pages name; here any free ones, so that two test runs on one machine do not meet."""

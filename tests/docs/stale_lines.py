@@ -14,10 +14,10 @@ from privatile.cli import main
 
 ROOT = Path(__file__).parents[2]
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-HERE = (".",)
-"""How our package is named where it is installed: from a clone, as long as it is on no index."""
+HERE = (".", "./apps/flower")
+"""How our packages are named where they are installed: from a clone, as long as they are on no index."""
 
-REQUIREMENT = re.compile(r"(?P<name>\.|[\w-]+)(?:\[(?P<extras>[\w,-]+)\])?")
+REQUIREMENT = re.compile(r"(?P<name>\.[\w/-]*|[\w-]+)(?:\[(?P<extras>[\w,-]+)\])?")
 
 
 def stale_setup(line: str) -> str:

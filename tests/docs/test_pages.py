@@ -24,7 +24,7 @@ PAGES = [page for page in PAGES if "_build" not in page.parts]
 
 
 OF_FLOWER = ROOT / "docs" / "flower.md"
-"""Needs Flower's own environment: tests/federation/test_flower.py runs it there, and looks at what it leaves."""
+"""Needs Flower's own environment: apps/flower/tests/test_runs.py runs it there, and checks what it leaves."""
 
 LONGEST_PAGE = 300.0
 """Seconds: a page that takes longer has hung."""

@@ -1,5 +1,155 @@
-"""A site's side. Node config: `client`, `study`, `source`, `value`, `ledger`, `max-epsilon`."""
+"""The site's side: a Flower ClientApp over the same responder and ledger as everywhere else.
 
-from privatile_flower.study import study_client_app
+Flower may deliver a message again after a lost reply, start a new process for it, and forget what the client knew. The
+ledger protects the records: the same question gets the stored count, a changed question for the same round is refused,
+and no record answers twice. Nothing is kept in Flower's own state. Every message says how many records the coordinator
+has counts of; a ledger that knows of fewer was restored from a backup, or is new, and its client refuses.
+
+Flower sends the text of an exception to the server. So no exception leaves a client: the site's log gets the text, the
+coordinator only the kind of error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from privatile.client.coins import Coins, OperatingSystemCoins
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.order.shuffle import shuffle
+from privatile.client.responder import Responder, answer_all
+from privatile.client.sources.source import open_source
+from privatile.core.messages import Question
+from privatile.core.scale import make_scale
+from privatile.errors import InputError, LedgerError, PrivatileError, SiteRefusal
+from privatile.federation.study.study import FederationStudy
+from privatile_flower.study import RECORD, Settings, read_study, read_text
+
+log = logging.getLogger("privatile_flower.client")
+
+MakeCoins = Callable[[str, Ledger], Coins]
+"""A client's coins, given its name and its ledger."""
+
+
+def client_app(
+    open_responder: Callable[[Context], AbstractContextManager[Responder]],
+    *,
+    name: Callable[[Context], str] | None = None,
+    check: Callable[[Context, Question], None] = lambda context, question: None,
+) -> ClientApp:
+    """A ClientApp that answers with the responder of `open_responder(context)`, opened anew for every message.
+
+    `name(context)` is the client's name in the run, by default the responder's own. `check(context, question)` raises
+    an error for a question that the site does not accept, before any record answers it.
+    """
+    flower_app = ClientApp()
+
+    @flower_app.query()  # type: ignore[untyped-decorator]
+    def query(message: Message, context: Context) -> Message:
+        reply: dict[str, Any] = {}
+        try:
+            if name is not None:
+                reply["client"] = name(context)
+            with open_responder(context) as responder:
+                client = reply.setdefault("client", responder.client)
+                questions = _questions_for(client, message, responder)
+                for question in questions:
+                    check(context, question)
+                # All questions of a message are answered, or none.
+                answers = answer_all((responder, question) for question in questions)
+            reply["answers"] = [replace(answer, client=client).to_json() for answer in answers]
+        except PrivatileError as error:
+            log.error("refused: %s", error)
+            reply["refused"] = type(error).__name__
+        except Exception as error:
+            # The text of an error from a library that reads data may contain a value: not even the log gets it.
+            log.error("failed: %s", type(error).__name__)
+            reply["failed"] = type(error).__name__
+        return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
+
+    return flower_app
+
+
+def _questions_for(client: str, message: Message, responder: Responder) -> list[Question]:
+    """The questions addressed to this client, if its ledger knows of every count that the coordinator has."""
+    asked, known = message.content[RECORD], responder.asked()
+    questions = []
+    for addressee, text, given in zip(asked["clients"], asked["questions"], asked["given"], strict=True):
+        if addressee != client:
+            continue
+        # A count is on the disk before it leaves: a ledger that holds fewer is not the one that gave them.
+        if known < given:
+            raise LedgerError(
+                f"the coordinator has counts of {given} records of this run; the ledger {responder.ledger.path} knows "
+                f"of {known}. It was restored from a backup, or it is not the ledger that answered: records could "
+                "answer twice. Give the ledger that answered; if it is lost, this client can no longer take part in "
+                "the run."
+            )
+        questions.append(Question.from_json(text))
+    return questions
+
+
+def study_client_app(
+    make_coins: MakeCoins = lambda client, ledger: OperatingSystemCoins(),
+    *,
+    settings: Callable[[Context], Settings] = lambda context: context.node_config,
+) -> ClientApp:
+    """The ClientApp of a site; `settings(context)` is the site's configuration, by default its node config."""
+    return client_app(
+        lambda context: open_responder(settings(context), make_coins),
+        name=lambda context: read_text(settings(context), "client"),
+        check=lambda context, question: check_question(read_study(settings(context)), question),
+    )
+
+
+@contextmanager
+def open_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[Responder]:
+    """The site's responder, from its own study file, data, ledger and limit."""
+    study, name = read_study(settings), read_text(settings, "client")
+    if name not in study.clients:
+        raise InputError(f"the study has no client {name!r:.60}; it has {', '.join(study.clients)}.")
+    agreement, limit = study.clients[name], settings.get("max-epsilon")
+    if isinstance(limit, bool) or not isinstance(limit, int | float):
+        raise InputError(
+            "max-epsilon must be given in the node config, as a number: the most that one record may spend in its "
+            f"lifetime; got {limit!r:.60}."
+        )
+    with Ledger.open(read_text(settings, "ledger")) as ledger:
+        source = open_source(read_text(settings, "source"), value=read_text(settings, "value"))
+        # In the ledger a site has one name for itself, whatever a study calls it.
+        (column,) = shuffle(source, ledger, missing=study.missing).values()
+        responder = Responder(
+            study.run,
+            column,
+            agreement.mechanism,
+            ledger,
+            make_coins(name, ledger),
+            scale=make_scale(study.scale, *study.range),
+            missing=study.missing,
+            rules=SpendingRules(max_epsilon=float(limit)),
+        )
+        responder.require(max(0, agreement.records - responder.asked()))
+        yield responder
+
+
+def check_question(study: FederationStudy, question: Question) -> None:
+    """Refuse a question that the site's own study does not cover."""
+    low, high = study.range
+    if question.run != study.run:
+        raise SiteRefusal("the question is about another run, or another version of the study than this site has.")
+    if question.level not in study.asked_levels:
+        raise SiteRefusal(f"the question is about level {question.level:g}, which is not the study's.")
+    if question.round > study.rounds:
+        raise SiteRefusal(f"round {question.round} is beyond the study's {study.rounds} rounds.")
+    if not low <= question.query <= high:
+        raise SiteRefusal("the question lies outside the study's range.")
+
 
 app = study_client_app()

@@ -1,8 +1,8 @@
-"""Every Python process that finds this on its path writes down, and is denied, what it would send off this machine.
+"""Python imports a module of this name when it starts: every process with this folder on its path is kept from looking
+up, or connecting to, another machine, and every attempt is written down.
 
-Python imports a module of this name at start. $PRIVATILE_WATCH names a folder: `started` gets a line a process,
-`outside` one a host that a process looked up or connected to. Connecting a datagram socket sends nothing (Ray does it
-to learn this machine's own address) and is let be.
+$PRIVATILE_WATCH names a folder: its file `started` gets one line per process, `outside` one line per attempt.
+Connecting a datagram socket sends nothing (Ray does it to learn this machine's own address) and is allowed.
 """
 
 import os
@@ -10,17 +10,17 @@ import socket
 import sys
 from pathlib import Path
 
-FOLDER = Path(os.environ["PRIVATILE_WATCH"])
 HERE = {None, "", "localhost", "0.0.0.0", "::", "::1", socket.gethostname()}
 
 
 def note(name: str, text: str) -> None:
-    with (FOLDER / name).open("a") as file:
-        file.write(f"{Path([*sys.orig_argv, '', ''][1]).name} {text}\n")
+    if folder := os.environ.get("PRIVATILE_WATCH"):
+        with Path(folder, name).open("a") as file:
+            file.write(f"{Path([*sys.orig_argv, '', ''][1]).name} {text}\n")
 
 
 def own_addresses() -> set[str]:
-    """What this machine is called from outside, found without sending."""
+    """The addresses by which others reach this machine, found without sending."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -46,7 +46,7 @@ def watch(event: str, arguments: tuple[object, ...]) -> None:
     if plain in HERE or (isinstance(plain, str) and plain.startswith("127.")):
         return
     note("outside", f"{event} {plain}")
-    raise OSError("the tests let nothing off this machine")
+    raise OSError("the tests send nothing to another machine")
 
 
 HERE |= own_addresses()

@@ -1,7 +1,7 @@
-"""apps/flower/simulate.py with draws that a test knows.
+"""Draws that a test knows, and what a run leaves. As a script: the simulation with these draws.
 
-Runs in an environment of its own, because Flower pins packages that this project does not:
-    python -m tests.federation.flower_smoke FOLDER
+    python known_draws.py FOLDER
+
 The folder holds study.toml and, for each client, NAME.csv and NAME-ledger.db; the run goes to run.db.
 """
 
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from apps.flower import simulate
 from numpy.typing import NDArray
-from privatile_flower.study import MakeCoins
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.federation.study.study import load_study
 from privatile.server.store import RunStore
+from privatile_flower import simulate
+from privatile_flower.client import MakeCoins
 
 
 class RoundCoins:
     """Draws that depend on the client and on how many answers came before, not on the process that answers.
 
-    `turned` = (answer, record, threshold): that one draw takes the other side, so that one report turns.
+    `turned` = (answer, record, threshold): that one draw takes the other side, so that one report changes.
     """
 
     def __init__(self, place: int, answers: int = 0, turned: tuple[int, int, int] | None = None) -> None:
@@ -41,16 +41,21 @@ class RoundCoins:
 
 
 def ledger_coins(names: list[str]) -> MakeCoins:
-    """For a client that is opened anew for every message: its ledger says how far it is."""
+    """For a client that is opened anew for every message: its ledger says how many answers came before."""
     return lambda client, ledger: RoundCoins(names.index(client), ledger.position.sequence)
 
 
 def transcript(path: Path) -> list[tuple[Any, ...]]:
-    """Every stored number of a run, to the last bit; the clock alone is left out."""
+    """Every stored number of a run, to the last bit, without the times."""
     store = RunStore.open(path, read_only=True)
-    rows = [tuple(one)[:-1] for one in store.rounds()]
+    rows = [tuple(stored)[:-1] for stored in store.rounds()]
     store.close()
     return rows
+
+
+def counts(path: Path) -> list[tuple[int | None, ...]]:
+    """The clients' counts, round by round."""
+    return [row[6] for row in transcript(path)]
 
 
 def position(path: Path) -> tuple[int, bytes]:
