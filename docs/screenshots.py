@@ -19,7 +19,7 @@ import numpy as np
 
 import privatile
 from privatile.core.mechanism import RandomizedResponse
-from privatile.dashboard.page import page as dashboard_page
+from privatile.dashboard.app import dashboard_page
 from privatile.dashboard.serving import beside
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.report.experiment_page import write_experiment_page

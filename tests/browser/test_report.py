@@ -57,6 +57,18 @@ def test_the_report_opens_from_disk_and_its_chart_reacts_to_zoom(watched: Callab
     assert seen.requests == [report.as_uri()]
 
 
+def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., Any], tmp_path: Path) -> None:
+    """Values between whole numbers keep their decimals in the line under the chart."""
+    view = read_view(long_run(tmp_path / "run.db", rounds=20_000, design="paper-c1"))
+    page = watched(offline=True).page
+    page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
+    page.locator("figure canvas").wait_for()
+    estimate = page.locator(".big").inner_text()
+    assert "." in estimate
+    low, _, high = page.locator(".interval b").inner_text().partition(" … ")
+    assert f"estimate {estimate}, interval {low} … {high} " in page.locator(".readout").inner_text()
+
+
 def test_the_chart_obeys_the_keyboard(watched: Callable[..., Any], report: Path) -> None:
     page = watched(offline=True).page
     page.goto(report.as_uri())
@@ -109,7 +121,7 @@ A4_INSIDE = 680
 """Pixels between the margins of a page of paper: (210 − 2·15) mm at 96 to the inch."""
 
 
-@pytest.mark.parametrize("kind", ["run", "levels", "study", "paper"])
+@pytest.mark.parametrize("kind", ["run", "levels", "experiment", "paper"])
 def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path, kind: str) -> None:
     """On paper nothing can be scrolled: every table ends inside the margins."""
     page = watched(offline=True, viewport={"width": A4_INSIDE, "height": 960}).page
@@ -125,11 +137,11 @@ def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path
 def made_page(kind: str, folder: Path) -> Path:
     from privatile.paper.page import write_paper_page
     from privatile.report.experiment_page import write_experiment_page
-    from tests.report.test_study_pages import made_store, paper_folder
+    from tests.report.test_experiment_pages import made_store, paper_folder
 
     target = folder / "page.html"
-    if kind == "study":
-        return write_experiment_page(made_store(folder / "study.db", coverage=0.9, rows=3), target)
+    if kind == "experiment":
+        return write_experiment_page(made_store(folder / "experiment.db", coverage=0.9, rows=3), target)
     if kind == "paper":
         return write_paper_page(paper_folder(folder / "paper", shift=0.2), target)
     levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
@@ -179,17 +191,17 @@ def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) ->
     assert seen.complaints == []
 
 
-@pytest.mark.parametrize("kind", ["study", "paper"])
-def test_pages_of_studies_pass_too(
+@pytest.mark.parametrize("kind", ["experiment", "paper"])
+def test_pages_of_experiments_pass_too(
     watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, kind: str
 ) -> None:
     from privatile.paper.page import write_paper_page
     from privatile.report.experiment_page import write_experiment_page
-    from tests.report.test_study_pages import made_store, paper_folder
+    from tests.report.test_experiment_pages import made_store, paper_folder
 
     target = tmp_path / "page.html"
-    if kind == "study":
-        write_experiment_page(made_store(tmp_path / "study.db", coverage=0.9), target)
+    if kind == "experiment":
+        write_experiment_page(made_store(tmp_path / "experiment.db", coverage=0.9), target)
     else:
         write_paper_page(paper_folder(tmp_path / "paper", shift=0.2), target)
     for scheme in ("light", "dark"):

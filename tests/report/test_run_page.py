@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from markupsafe import escape
 
 import privatile
 from privatile.cli import main
@@ -137,7 +138,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     )
     honest = privatile.estimate(people(), epsilon=1, range=(0, 100), simulate=True, rng=3, rounds=50)
     # How many ticks a drawing has depends on its numbers, and they on the order of the clients' names.
-    drawn = {"line", "text"}
+    drawn = {"polyline", "text"}
     tags = [
         [
             tag
@@ -152,6 +153,39 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert Reader(hostile).facts["results"][0]["clients"][0]["name"] == HOSTILE
     assert "<script>document" not in hostile
     assert "<img" not in hostile
+
+
+def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    """Neither HTML nor a template's own syntax is interpreted, in text, attributes, title and data."""
+    result = privatile.estimate(
+        people({HOSTILE: 50.0, "{% raw %}": 60.0}), epsilon=1, range=(0, 100), value=HOSTILE, simulate=True, rng=3
+    )
+    page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<title>The median of {escape(HOSTILE)}</title>" in page
+    assert f'<th scope="row">{escape(HOSTILE)}</th>' in page
+    assert '<th scope="row">{% raw %}</th>' in page
+    assert page.count("</script>") == page.count("<script") == 5
+
+
+def test_only_our_own_style_and_scripts_are_not_escaped() -> None:
+    source = Path(privatile.__file__).parent
+    templates = sorted(source.rglob("*.j2"))
+    assert {path.parent.parent.name for path in templates} == {"report", "dashboard", "paper"}
+    unescaped = re.findall(r"\{\{[^}]*\bsafe\b[^}]*\}\}", "".join(path.read_text() for path in templates))
+    assert unescaped == ["{{ style | safe }}", "{{ script | safe }}"]
+    assert not any("autoescape" in path.read_text() for path in templates)
+
+
+def test_the_clients_bars_are_the_results_rank_intervals(result: QuantileResult, page: str) -> None:
+    """The drawn bar spans `local_rank_interval`, which the JSON holds too; on the drawing 0 … 1 is 4 … 224 pixels."""
+    drawn = re.findall(r'class="forest">\s*<svg.*?class="bar c0" points="([\d.]+),8 ([\d.]+),8"', page, re.S)
+    facts = Reader(page).facts["results"][0]["clients"]
+    assert len(drawn) == len(facts) == len(result.clients)
+    for (low, high), told, client in zip(drawn, facts, result.clients, strict=True):
+        assert tuple(told["local_rank_interval"].values()) == client.local_rank_interval
+        for pixel, end in zip((low, high), client.local_rank_interval, strict=True):
+            assert float(pixel) == pytest.approx(4 + 220 * end, abs=0.06)
+    assert "the bar its 95% interval" in page
 
 
 def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:

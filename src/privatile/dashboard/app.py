@@ -13,7 +13,6 @@ import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from http.cookies import SimpleCookie
-from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -24,8 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
-from privatile.dashboard.page import page
-from privatile.report.shell import static
+from privatile.report.pages import render, static
 from privatile.web import host_name, is_loopback
 
 INTERVAL = 1.0
@@ -113,12 +111,17 @@ def encode(state: object) -> bytes:
     return b"event: state\ndata: " + json.dumps(state, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"
 
 
+def dashboard_page() -> str:
+    """The page: the same bytes for every run."""
+    return render("dashboard.html.j2", "privatile.dashboard", title="privatile")
+
+
 def make_app(
     path: Path, *, token: str | None = None, hosts: frozenset[str] = frozenset(), interval: float = INTERVAL
 ) -> Starlette:
     """The application for one run's file. `hosts` may name it besides the loopback addresses."""
     run = LiveRun(path)
-    shell = page().encode()
+    page = dashboard_page().encode()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -132,7 +135,7 @@ def make_app(
                 await task
 
     async def index(request: Request) -> Response:
-        return Response(shell, media_type="text/html", headers=HEADERS)
+        return Response(page, media_type="text/html", headers=HEADERS)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
@@ -161,7 +164,7 @@ def make_app(
 
 def _static(name: str) -> str:
     if name.startswith("dashboard."):
-        return (resources.files("privatile.dashboard") / "static" / name).read_text(encoding="utf-8")
+        return static(name, "privatile.dashboard")
     return static(f"uplot/{name}" if name.startswith("uPlot") else name)
 
 

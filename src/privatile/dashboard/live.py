@@ -16,7 +16,6 @@ import numpy as np
 
 from privatile.errors import StoreError
 from privatile.report.findings import caveat_findings
-from privatile.report.run_page import plain_path
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result.result import QuantileResult, finite, lying_rank
 from privatile.server.store import RunStore
@@ -168,7 +167,7 @@ class LiveRun:
             "done": view.done,
             "planned": view.planned,
             "rate": _rate(times, now) if status == "running" else None,
-            "records": sum(int(each.history.records[-1]) for each in view.levels if len(each.history)),
+            "records": view.records,
             "levels": [_level(view, level) for level in view.levels],
             "clients": _clients(view, quarantined),
             "events": events,
@@ -190,7 +189,7 @@ def _level(view: RunView, level: LevelView) -> dict[str, Any]:
         "level": level.level,
         "burn_in": level.history.burn_in,
         "averaged": 0 if result is None else result.averaged_rounds,
-        "path": plain_path(path),
+        "path": path.to_dict(),
         "estimate": None,
         "fixed": None,
         "anytime": None,

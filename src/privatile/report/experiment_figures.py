@@ -1,24 +1,14 @@
-"""The figure of a study for print: coverage and error against size, method by method."""
+"""The figure of an experiment for print: coverage and error against size, method by method."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privatile.errors import InputError, require
-from privatile.report.experiment_series import (
-    Measure,
-    Panel,
-    heights,
-    methods,
-    panels,
-    rule,
-    shared_setting,
-    size_name,
-    sizes,
-)
+from privatile.report.experiment_series import ExperimentSeries, Measure, Panel, Row
 from privatile.report.print_style import GREY, LINES, figure_path, print_style, save_figure
 from privatile.simulation.store import ExperimentStore
 
@@ -29,17 +19,21 @@ if TYPE_CHECKING:
 COLUMNS = 3
 """Panels side by side: as many as a page's width keeps readable."""
 
-MEASURES: tuple[tuple[Measure, str], ...] = (("coverage", "coverage"), ("error", "error / bound"))
 
-
-def experiment_figure(rows: Sequence[dict[str, Any]], confidence_level: float) -> Figure:
-    """Panels over the sizes; a study of one size lists its settings instead."""
+def experiment_figure(rows: Sequence[Row], confidence_level: float) -> Figure:
+    """Panels over the sizes; an experiment of one size lists its settings instead."""
     require("matplotlib", "report")
-    return _over_sizes(rows, confidence_level) if len(sizes(rows)) > 1 else _by_setting(rows, confidence_level)
+    series = ExperimentSeries.of(rows, confidence_level)
+    several = len(series.sizes) > 1
+    figure = _over_sizes(series) if several else _by_setting(series)
+    name = series.size_name if several else f"{series.sizes[0]:,.0f} {series.size_name}"
+    figure.supxlabel(name + (f"; all with {series.shared}" if series.shared else ""), fontsize=9)
+    _legend(figure, series.methods)
+    return figure
 
 
 def write_experiment_figure(store: Path, path: str | Path, confidence_level: float | None = None) -> Path:
-    """Draw a study's store to a .svg, .pdf or .png file; the same study gives the same file."""
+    """Draw an experiment's store to a .svg, .pdf or .png file; the same experiment gives the same file."""
     target = figure_path(path)
     with ExperimentStore.open_existing(store) as kept:
         rows, level = kept.rows(), kept.level(confidence_level)
@@ -49,45 +43,40 @@ def write_experiment_figure(store: Path, path: str | Path, confidence_level: flo
         return save_figure(experiment_figure(rows, level), target)
 
 
-def _over_sizes(rows: Sequence[dict[str, Any]], confidence_level: float) -> Figure:
+def _over_sizes(series: ExperimentSeries) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-    drawn = {measure: panels(rows, measure) for measure, _ in MEASURES}
-    count = len(drawn["coverage"])
+    count = len(series.measures[0].panels)
     columns = min(COLUMNS, count)
     bands = math.ceil(count / columns)
     figure = Figure(figsize=(max(4.2, 2.5 * columns), 0.7 + 3.6 * bands), layout="constrained")
     axes = figure.subplots(2 * bands, columns, squeeze=False, sharex=True)
     for place in range(columns * bands):
         band, column = divmod(place, columns)
-        for row, (measure, name) in enumerate(MEASURES):
+        for row, measure in enumerate(series.measures):
             axis = axes[2 * band + row, column]
             if place >= count:
                 axis.set_axis_off()
                 continue
-            _panel(axis, drawn[measure][place], measure, heights(rows, measure, confidence_level), confidence_level)
+            _panel(axis, measure.panels[place], measure)
             axis.set_xscale("log")
-            axis.xaxis.set_major_locator(FixedLocator(_ticks(sizes(rows))))
+            axis.xaxis.set_major_locator(FixedLocator(_ticks(series.sizes)))
             axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axis.xaxis.set_minor_locator(NullLocator())
             axis.tick_params(labelbottom=row == 1)
             if column == 0:
-                axis.set_ylabel(name)
+                axis.set_ylabel(measure.name)
             if row == 0:
-                axis.set_title(_wrapped(drawn[measure][place].setting), fontsize=8.5, loc="left")
-    what = "records of a client" if size_name(rows) == "records" else size_name(rows)
-    shared = shared_setting(rows)
-    figure.supxlabel(what + (f"; all with {shared}" if shared else ""), fontsize=9)
-    _legend(figure, methods(rows))
+                axis.set_title(_wrapped(measure.panels[place].setting), fontsize=8.5, loc="left")
     return figure
 
 
-def _panel(axis: Axes, panel: Panel, measure: Measure, shown: tuple[float, float], confidence_level: float) -> None:
-    axis.axhline(rule(measure, confidence_level), color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
-    for number, (_, points) in enumerate(panel.lines):
+def _panel(axis: Axes, panel: Panel, measure: Measure) -> None:
+    axis.axhline(measure.rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+    for number, points in enumerate(panel.lines):
         color, marker, dash = LINES[number % len(LINES)]
-        # Neighbouring methods stand a little apart, so that no bar hides another.
+        # Neighbouring methods are drawn a little apart, so that no bar hides another.
         nudge = 1.0 + 0.03 * (number - (len(panel.lines) - 1) / 2)
         axis.errorbar(
             [point.size * nudge for point in points],
@@ -95,35 +84,31 @@ def _panel(axis: Axes, panel: Panel, measure: Measure, shown: tuple[float, float
             yerr=[2 * point.error for point in points],
             color=color, marker=marker, linestyle=dash, markersize=4, linewidth=1.3, elinewidth=1.0,
         )  # fmt: skip
-    axis.set_ylim(*shown)
+    axis.set_ylim(*measure.heights)
 
 
-def _by_setting(rows: Sequence[dict[str, Any]], confidence_level: float) -> Figure:
+def _by_setting(series: ExperimentSeries) -> Figure:
     from matplotlib.figure import Figure
 
-    names = [panel.setting for panel in panels(rows, "coverage")]
+    names = [panel.setting for panel in series.measures[0].panels]
     longest = max(len(name) for name in names)
     figure = Figure(figsize=(4.6 + 0.06 * longest, 1.1 + 0.3 * len(names)), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True, squeeze=False)[0]
-    for axis, (measure, name) in zip(axes, MEASURES, strict=True):
-        axis.axvline(rule(measure, confidence_level), color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
-        for place, panel in enumerate(panels(rows, measure)):
-            for number, (_, points) in enumerate(panel.lines):
+    for axis, measure in zip(axes, series.measures, strict=True):
+        axis.axvline(measure.rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+        for place, panel in enumerate(measure.panels):
+            for number, points in enumerate(panel.lines):
                 color, marker, _ = LINES[number % len(LINES)]
                 at = place + 0.16 * (number - (len(panel.lines) - 1) / 2)
                 for point in points:
                     axis.errorbar(
                         point.value, at, xerr=2 * point.error, color=color, marker=marker, markersize=4, elinewidth=1.0
                     )
-        low, high = heights(rows, measure, confidence_level)
-        axis.set_xlim(low, high if measure == "error" else min(1.004, high + 0.004))
-        axis.set_xlabel(name)
+        low, high = measure.heights
+        axis.set_xlim(low, high + 0.004)  # a marker at the end stays whole
+        axis.set_xlabel(measure.name)
     axes[0].set_yticks(range(len(names)), names)
     axes[0].set_ylim(len(names) - 0.4, -0.6)
-    shared, size = shared_setting(rows), sizes(rows)[0]
-    said = f"{size:,.0f} {size_name(rows)}" + (" a client" if size_name(rows) == "records" else "")
-    figure.supxlabel(said + (f"; all with {shared}" if shared else ""), fontsize=9)
-    _legend(figure, methods(rows))
     return figure
 
 

@@ -1,112 +1,135 @@
-"""A study's rows as what is drawn: one panel a setting, one line a method, one point a size.
+"""An experiment's rows as what is drawn: one panel per setting, one line per method, one point per size.
 
-Page and print figure draw the same panels; only the pen differs.
+Page and print figure draw the same series.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
-Measure = Literal["coverage", "error"]
-TITLES: dict[Measure, str] = {
-    "coverage": "Coverage",
-    "error": "Error, as a multiple of the least that any method can reach",
-}
+Row = dict[str, Any]
+
 SIZES = ("records", "rounds")
 HIGHEST_ERROR = 6.0
-"""Multiples of the bound that are drawn; a method further off is drawn at the edge, and its number is in the table."""
+"""Multiples of the bound that are drawn; a larger error is drawn at the edge, and its number is in the table."""
 
 
 class Point(NamedTuple):
-    """One cell of a study."""
+    """One cell of an experiment."""
 
     size: float
     value: float
     error: float
     """Monte Carlo standard error."""
 
+    @property
+    def low(self) -> float:
+        """Two Monte Carlo standard errors below."""
+        return self.value - 2 * self.error
+
+    @property
+    def high(self) -> float:
+        """Two Monte Carlo standard errors above."""
+        return self.value + 2 * self.error
+
 
 class Panel(NamedTuple):
-    """One setting: a line for each method."""
+    """One setting: a line for each method, in the design's order."""
 
     setting: str
-    lines: tuple[tuple[str, tuple[Point, ...]], ...]
+    lines: tuple[tuple[Point, ...], ...]
 
 
-def size_name(rows: Sequence[dict[str, Any]]) -> str:
-    """What the cells' size counts: records of a client, or rounds."""
-    return next((name for name in SIZES if name in rows[0]), "size")
+class Measure(NamedTuple):
+    """Coverage or error of all cells."""
+
+    title: str
+    name: str
+    """Short, for an axis."""
+    panels: tuple[Panel, ...]
+    heights: tuple[float, float]
+    """What every panel shows from bottom to top."""
+    rule: float
+    """Where a method should be."""
 
 
-def sizes(rows: Sequence[dict[str, Any]]) -> list[float]:
-    """All sizes, smallest first."""
-    return sorted({_size(row) for row in rows})
+class ExperimentSeries(NamedTuple):
+    """All that is drawn of an experiment."""
 
+    sizes: list[float]
+    size_name: str
+    """What the sizes count: records per client, or rounds."""
+    methods: list[str]
+    shared: str
+    """What all cells have in common, said once; empty where there is nothing."""
+    measures: tuple[Measure, Measure]
 
-def methods(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """In the order of the design."""
-    return list(dict.fromkeys(str(row.get("method", "all")) for row in rows))
+    @classmethod
+    def of(cls, rows: Sequence[Row], confidence_level: float) -> Self:
+        """The series of an experiment's finished cells, of which there is at least one.
 
+        >>> row = {"population": "normal", "level": "0.5", "method": "C1", "records": "200", "replications": 1000}
+        >>> row |= {"coverage": 0.95, "coverage_error": 0.007, "rmse": 0.12, "bound": 0.1}
+        >>> series = ExperimentSeries.of([row, {**row, "population": "cauchy"}], 0.95)
+        >>> series.shared, [panel.setting for panel in series.measures[0].panels]
+        ('level 0.5', ['population normal', 'population cauchy'])
+        """
+        methods = list(dict.fromkeys(_method(row) for row in rows))
+        labels = [name for name, value in rows[0].items() if isinstance(value, str) and name not in (*SIZES, "method")]
+        varying = [name for name in labels if len({row[name] for row in rows}) > 1]
+        settings: dict[str, list[Row]] = {}
+        for row in rows:
+            settings.setdefault(_setting(row, varying) or "all cells", []).append(row)
 
-def shared_setting(rows: Sequence[dict[str, Any]]) -> str:
-    """What all cells have in common, said once instead of over every panel; empty where nothing is.
+        def panels(point: Callable[[Row], Point]) -> tuple[Panel, ...]:
+            return tuple(
+                Panel(setting, tuple(tuple(sorted(map(point, _of(cells, method)))) for method in methods))
+                for setting, cells in settings.items()
+            )
 
-    >>> shared_setting([{"level": "0.5", "population": name, "method": "C1", "records": "9"} for name in "ab"])
-    'level 0.5'
-    """
-    return ", ".join(_label(name, rows[0][name]) for name in _labels(rows) if len({row[name] for row in rows}) == 1)
-
-
-def panels(rows: Sequence[dict[str, Any]], measure: Measure) -> list[Panel]:
-    """The panels of one measure."""
-    varying = [name for name in _labels(rows) if len({row[name] for row in rows}) > 1]
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        name = ", ".join(_label(label, row[label]) for label in varying) or "all cells"
-        settings.setdefault(name, []).append(row)
-    return [
-        Panel(
-            setting,
-            tuple(
-                (method, tuple(sorted(_point(row, measure) for row in cells if row.get("method", "all") == method)))
-                for method in methods(rows)
+        coverages, errors = [_coverage(row) for row in rows], [_error(row) for row in rows]
+        lowest = max(0.0, min(*(point.low for point in coverages), confidence_level) - 0.01)
+        highest = min(max(point.high for point in errors) * 1.05, HIGHEST_ERROR)
+        error_title = "Error, as a multiple of the least that any method can reach"
+        return cls(
+            sorted({_size(row) for row in rows}),
+            {"records": "records per client"}.get(name := _size_label(rows[0]), name),
+            methods,
+            _setting(rows[0], [name for name in labels if name not in varying]),
+            (
+                Measure("Coverage", "coverage", panels(_coverage), (lowest, 1.0), confidence_level),
+                Measure(error_title, "error / bound", panels(_error), (0.0, highest), 1.0),
             ),
         )
-        for setting, cells in settings.items()
-    ]
 
 
-def heights(rows: Sequence[dict[str, Any]], measure: Measure, confidence_level: float) -> tuple[float, float]:
-    """What a panel shows from bottom to top, the same for all of them."""
-    points = [_point(row, measure) for row in rows]
-    if measure == "error":
-        return 0.0, min(max(point.value + 2 * point.error for point in points) * 1.05, HIGHEST_ERROR)
-    low = min(*(point.value - 2 * point.error for point in points), confidence_level)
-    return max(0.0, low - 0.01), 1.0
+def _method(row: Row) -> str:
+    return str(row.get("method", "all"))
 
 
-def rule(measure: Measure, confidence_level: float) -> float:
-    """Where a method should be."""
-    return confidence_level if measure == "coverage" else 1.0
+def _of(rows: Sequence[Row], method: str) -> list[Row]:
+    return [row for row in rows if _method(row) == method]
 
 
-def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
-    return [name for name, value in rows[0].items() if isinstance(value, str) and name not in (*SIZES, "method")]
+def _setting(row: Row, labels: Sequence[str]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in labels)
 
 
-def _label(name: str, value: str) -> str:
-    return f"{name.replace('_', ' ')} {value}"
+def _size_label(row: Row) -> str:
+    return next((name for name in SIZES if name in row), "size")
 
 
-def _size(row: dict[str, Any]) -> float:
-    return float(next((row[name] for name in SIZES if name in row), 1.0))
+def _size(row: Row) -> float:
+    return float(row.get(_size_label(row), 1.0))
 
 
-def _point(row: dict[str, Any], measure: Measure) -> Point:
-    if measure == "coverage":
-        return Point(_size(row), row["coverage"], row["coverage_error"])
+def _coverage(row: Row) -> Point:
+    return Point(_size(row), row["coverage"], row["coverage_error"])
+
+
+def _error(row: Row) -> Point:
     ratio = row["rmse"] / row["bound"]
     # The root mean square of n normal errors has the standard error σ/√(2n).
     return Point(_size(row), ratio, ratio / math.sqrt(2 * row["replications"]))

@@ -30,11 +30,13 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     if result is None:
         return [
             *found,
-            Finding("note", "No interval yet", "The run is still finding the place; an interval needs more."),
+            Finding(
+                "note", "No interval yet", "The run is still searching for the quantile; an interval needs more rounds."
+            ),
         ]
     found += [_settled(level, result), _silence(view, level.history), _possible(view, level.history)]
     if len(result.clients) > 1:
-        found.append(_differences(result))
+        found.append(_differences(level.history, result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
     return [*found, *caveat_findings(result)]
@@ -110,13 +112,13 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
         return Finding(
             "good",
             "Settled",
-            "Once the place was found, the questions of the first and of the second half of the rounds centre on the "
-            "same place, within the interval's width.",
+            "After the search, the questions of the first and of the second half of the rounds have the same mean, "
+            "within the interval's width.",
         )
     return Finding(
         "worry",
         "Still moving",
-        "The questions of the second half of the rounds centre elsewhere than those of the first half, by more than "
+        "The mean question of the second half of the rounds differs from that of the first half by more than "
         f"the interval's width ({significant(high - low, high - low)}). More rounds, or more records, are needed.",
     )
 
@@ -136,11 +138,8 @@ def _silence(view: RunView, history: LevelHistory) -> Finding:
 
 
 def _possible(view: RunView, history: LevelHistory) -> Finding:
-    liars = [
-        client.name
-        for client, asked, ones in zip(view.spec.clients, history.state.asked, history.state.ones, strict=True)
-        if client.mechanism.impossible(ones, asked)
-    ]
+    counts = zip(view.spec.clients, history.state.ones, history.state.asked, strict=True)
+    liars = [client.name for client, ones, asked in counts if client.mechanism.impossible(ones, asked)]
     if liars:
         return Finding(
             "worry",
@@ -156,35 +155,21 @@ def _possible(view: RunView, history: LevelHistory) -> Finding:
     )
 
 
-def _differences(result: QuantileResult) -> Finding:
+def _differences(history: LevelHistory, result: QuantileResult) -> Finding:
     ranks = [(client.local_rank, client.name) for client in result.clients if math.isfinite(client.local_rank)]
     excess = 0.0
-    for client in result.clients:
-        error = rank_error(client.local_rank, client.truth_rate, averaged_records(result, client.asked))
-        if error > 0:
-            excess += ((client.local_rank - client.level) / error) ** 2
+    for client, facts, asked in zip(history.plan.clients, result.clients, history.state.window_asked, strict=True):
+        if asked:
+            variance = client.mechanism.variance(min(max(facts.local_rank, 0.0), 1.0)) / asked
+            excess += (facts.local_rank - facts.level) ** 2 / variance if variance else 0.0
     freedom = len(ranks) - 1
     low, high = min(ranks), max(ranks)
     spread = f"The estimate's rank runs from {low[0]:.2f} ({low[1]}) to {high[0]:.2f} ({high[1]})."
     # A χ² with d degrees of freedom has mean d and standard deviation √(2d).
     if excess > freedom + 4.0 * math.sqrt(2.0 * freedom):
         return Finding(
-            "note", "The clients differ", f"{spread} Their distributions differ: other weights, another estimand."
+            "note",
+            "The clients differ",
+            f"{spread} Their distributions differ, so other weights would give another estimand.",
         )
-    return Finding("good", "The clients agree", f"{spread} No more than chance would do.")
-
-
-def rank_error(client_rank: float, truth_rate: float, asked: float) -> float:
-    """Standard error of a local rank: √((r⁻² − (2F − 1)²)/(4n)).
-
-    >>> round(rank_error(0.5, 0.5, 10_000), 4)
-    0.01
-    """
-    if asked <= 0 or not math.isfinite(client_rank):
-        return math.nan
-    return math.sqrt(max(truth_rate**-2 - (2.0 * client_rank - 1.0) ** 2, 0.0) / (4.0 * asked))
-
-
-def averaged_records(result: QuantileResult, asked: int) -> float:
-    """How many of a client's records answered in the averaged rounds, about."""
-    return asked * result.averaged_rounds / max(result.rounds, 1)
+    return Finding("good", "The clients agree", f"{spread} Chance alone would give as much.")

@@ -53,6 +53,29 @@ class ThinPath:
         room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
         return float(low - room), float(high + room)
 
+    def to_dict(self) -> dict[str, list[float | None] | list[int]]:
+        """Plain lists: values to four significant digits of the last interval's width."""
+        width = float(self.high[-1] - self.low[-1]) if len(self.high) else math.nan
+        if not (math.isfinite(width) and width > 0):
+            width = abs(float(self.question_high[-1])) / 100 if len(self.question_high) else 1.0
+        digits = 3 - math.floor(math.log10(width)) if width > 0 else 6
+
+        def plain(values: Floats) -> list[float | None]:
+            return [None if math.isnan(value) else _short(round(value, digits)) for value in values.tolist()]
+
+        names = ["question_low", "question_high", "estimate", "low", "high"]
+        if not np.isnan(self.anytime_low).all():
+            names += ["anytime_low", "anytime_high"]
+        return {
+            "round": self.rounds.tolist(),
+            "records": self.records.tolist(),
+            **{name: plain(getattr(self, name)) for name in names},
+        }
+
+
+def _short(value: float) -> float:
+    return int(value) if value == int(value) and abs(value) < 2**53 else value
+
 
 @dataclass(frozen=True)
 class LevelView:
@@ -104,6 +127,11 @@ class RunView:
     def done(self) -> int:
         """Rounds completed by every level."""
         return min(len(level.history) for level in self.levels)
+
+    @property
+    def records(self) -> int:
+        """Records that have answered, at all levels together."""
+        return sum(sum(level.history.state.asked) for level in self.levels)
 
     @property
     def points(self) -> int:

@@ -154,7 +154,6 @@ function privatileFormat(width) {
   });
   return (value) => {
     if (value == null) return "–";
-    const unit = digits < 0 ? 10 ** -digits : 1;
-    return shown.format(Math.round(value / unit) * unit);
+    return shown.format(digits < 0 ? Math.round(value * 10 ** digits) / 10 ** digits : value);
   };
 }

@@ -1,4 +1,4 @@
-"""Pages of studies and of the paper's tables."""
+"""Pages of Monte Carlo experiments and of the paper's tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TITLE = "</script><script>alert(1)</script> & sizes"
 def made_store(
     path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2, level: float | None = 0.95
 ) -> Path:
-    """A store as a finished study leaves it, without the hours; without a level, one of an older version."""
+    """A store as a finished experiment leaves it, without the hours; without a level, one of an older version."""
     connection = sqlite3.connect(path)
     connection.executescript(SCHEMA if level is not None else OLDER)
     facts = (title, "ab" * 32, 2 * rows, *([] if level is None else [level]))
@@ -48,11 +48,13 @@ def made_store(
     return path
 
 
-def test_a_study_gets_a_page(tmp_path: Path) -> None:
-    made_store(tmp_path / "study.db")
-    done = CliRunner().invoke(main, ["report", str(tmp_path / "study.db"), "-o", str(tmp_path / "study.html")])
+def test_an_experiment_gets_a_page(tmp_path: Path) -> None:
+    made_store(tmp_path / "experiment.db")
+    done = CliRunner().invoke(
+        main, ["report", str(tmp_path / "experiment.db"), "-o", str(tmp_path / "experiment.html")]
+    )
     assert done.exit_code == 0, done.output
-    page = (tmp_path / "study.html").read_text(encoding="utf-8")
+    page = (tmp_path / "experiment.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "<b>C5</b>" not in page
     assert page.count('class="panel"') == 2  # one setting: coverage and error
@@ -60,7 +62,7 @@ def test_a_study_gets_a_page(tmp_path: Path) -> None:
     assert facts["title"] == TITLE
     assert len(facts["rows"]) == 4
     assert facts["rows"][0]["coverage_beside"] is None
-    assert "no cell covers less than said" in page
+    assert "no cell covers less than stated" in page
 
 
 def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
     assert (tmp_path / "low.html").read_text(encoding="utf-8").count('class="worry">too low') == 4
 
 
-def test_a_study_is_judged_at_its_own_level(tmp_path: Path) -> None:
+def test_an_experiment_is_judged_at_its_own_level(tmp_path: Path) -> None:
     """Coverage 0.9 is right for 90% intervals and too low for 95% ones; the store knows which they are."""
     for level, low in ((0.9, 0), (0.95, 4)):
         made_store(tmp_path / f"{level}.db", coverage=0.9, level=level)
@@ -101,9 +103,9 @@ def test_an_older_store_says_that_its_level_was_assumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_study_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
+def test_an_experiment_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
     """Every method and what all cells share is said; one size lists settings, several are an axis; no date inside."""
-    store = made_store(tmp_path / "study.db", rows=rows)
+    store = made_store(tmp_path / "experiment.db", rows=rows)
     heads = {"svg": b"<?xml", "pdf": b"%PDF-", "png": b"\x89PNG"}
     for suffix, head in heads.items():
         drawn = []
@@ -117,7 +119,7 @@ def test_a_study_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
     for said in ("coverage", "error / bound", "C1", "&lt;b&gt;C5&lt;/b&gt;", "level 0.5", "where it should be"):
         assert said in text, said
     assert ("5,000" in text) == (rows == 3)
-    assert not (tmp_path / "study.html").exists()
+    assert not (tmp_path / "experiment.html").exists()
 
 
 def test_the_papers_tables_are_drawn_with_differences_marked(tmp_path: Path) -> None:
@@ -145,21 +147,21 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
         assert word in done.output
 
 
-def test_a_study_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
-    made_store(tmp_path / "study.db", rows=0)
-    assert CliRunner().invoke(main, ["report", str(tmp_path / "study.db")]).exit_code == 0
-    assert "No cell is finished yet" in (tmp_path / "study.html").read_text(encoding="utf-8")
+def test_an_experiment_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    made_store(tmp_path / "experiment.db", rows=0)
+    assert CliRunner().invoke(main, ["report", str(tmp_path / "experiment.db")]).exit_code == 0
+    assert "No cell is finished yet" in (tmp_path / "experiment.html").read_text(encoding="utf-8")
 
 
 def paper_folder(folder: Path, shift: float) -> Path:
     """The paper's first table as `privatile paper` leaves it, every number the printed one but for a shift."""
     folder.mkdir()
-    study = paper_experiment("table1", "independent", 1000)
+    experiment = paper_experiment("table1", "independent", 1000)
     connection = sqlite3.connect(folder / "table1-independent.db")
     connection.executescript(SCHEMA)
-    facts = (study.title, study.digest, len(study.entries))
+    facts = (experiment.title, experiment.digest, len(experiment.entries))
     connection.execute(f"INSERT INTO study VALUES ({FORMAT}, ?, ?, 'independent', 1000, 1, ?, 1.8e9, 0.95)", facts)
-    for place, entry in enumerate(study.entries):
+    for place, entry in enumerate(experiment.entries):
         labels = dict(entry.labels)
         summary = {
             "replications": 1000, "truth": 0.0, "critical_value": 6.7, "coverage": 0.5, "coverage_error": 0.007,

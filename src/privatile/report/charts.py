@@ -1,0 +1,181 @@
+"""Still drawings for paper and for browsers without scripts: positions in pixels, which a template draws as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from privatile.report.experiment_series import Point
+from privatile.report.view import ThinPath
+from privatile.result.result import significant
+
+STILL_POINTS = 300
+"""Points of a trajectory: about one for two pixels of the drawing's width."""
+
+
+class Shape(NamedTuple):
+    """A line through points or, closed, a filled area; `kind` is its class in the style sheet."""
+
+    kind: str
+    points: str
+    closed: bool = False
+    series: int | None = None
+    """Which method it belongs to: gives its colour and dash."""
+
+
+class Label(NamedTuple):
+    """A text at a place."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str = "middle"
+
+
+class Symbol(NamedTuple):
+    """A point of a series: colour and form tell which one."""
+
+    series: int
+    x: float
+    y: float
+
+
+class Chart(NamedTuple):
+    """A drawing: its shapes in the order in which they cover each other, then texts, then symbols."""
+
+    kind: str
+    width: int
+    height: int
+    shapes: Sequence[Shape]
+    labels: Sequence[Label] = ()
+    symbols: Sequence[Symbol] = ()
+
+
+class Axis(NamedTuple):
+    """Values from low to high on pixels from first to last."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+
+    def at(self, value: float) -> float:
+        """Where a value is drawn; one beyond the axis is drawn at its end."""
+        share = (min(max(value, self.low), self.high) - self.low) / ((self.high - self.low) or 1.0)
+        return round(self.first + share * (self.last - self.first), 1)
+
+
+def ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten inside [low, high], some `about` of them.
+
+    >>> ticks(0.788, 1.0, 3), ticks(47_512, 53_930), ticks(0.0, 2.65, 3)
+    ([0.8, 0.9, 1.0], [48000.0, 50000.0, 52000.0], [0.0, 1.0, 2.0])
+    >>> ticks(5.0, 5.0)
+    [5.0]
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and high > low):
+        return [low]
+
+    def numbers(step: float) -> range:
+        return range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+
+    power = 10.0 ** math.floor(math.log10((high - low) / about))
+    step = min((part * power for part in (1.0, 2.0, 2.5, 5.0, 10.0)), key=lambda step: abs(len(numbers(step)) - about))
+    # Multiplied, not added up; digits behind the step's own are rounding.
+    return [round(number * step, 12 - math.floor(math.log10(step))) for number in numbers(step)]
+
+
+def _line(kind: str, x1: float, y1: float, x2: float, y2: float, series: int | None = None) -> Shape:
+    return Shape(kind, f"{x1},{y1} {x2},{y2}", series=series)
+
+
+def _grid(y: Axis, left: float, right: float, texts: Iterable[tuple[float, str]]) -> tuple[list[Shape], list[Label]]:
+    """Horizontal lines at some values, with the values written left of them."""
+    places = [(y.at(value), text) for value, text in texts]
+    lines = [_line("grid", left, at, right, at) for at, _ in places]
+    return lines, [Label(left - 7, round(at + 4, 1), text, "end") for at, text in places]
+
+
+def trajectory_chart(path: ThinPath) -> Chart | None:
+    """The estimate and its interval over the rounds; none where there are fewer than two points."""
+    if len(path.rounds) < 2:
+        return None
+    width, height, left = 760, 300, 80
+    low, high = path.heights
+    last = float(path.rounds[-1])
+    x, y = Axis(1.0, last, left, width - 8), Axis(low, high, height - 34, 8)
+    keep = np.unique(np.linspace(0, len(path.rounds) - 1, min(STILL_POINTS, len(path.rounds))).round().astype(int))
+
+    def points(values: Sequence[float], order: Iterable[int]) -> str:
+        drawn = [i for i in order if not math.isnan(values[i])]
+        return " ".join(f"{x.at(float(path.rounds[i])):.0f},{y.at(float(values[i]))}" for i in drawn)
+
+    def area(low: Sequence[float], high: Sequence[float]) -> str:
+        return f"{points(low, keep)} {points(high, keep[::-1])}"
+
+    heights = ticks(low, high, 5)
+    apart = heights[1] - heights[0] if len(heights) > 1 else high - low
+    shapes, labels = _grid(y, left, width - 8, [(value, significant(value, apart)) for value in heights])
+    shapes += [
+        Shape("walk", area(path.question_low.tolist(), path.question_high.tolist()), closed=True),
+        Shape("band", area(path.low.tolist(), path.high.tolist()), closed=True),
+        Shape("estimate", points(path.estimate.tolist(), keep)),
+    ]
+    for value in ticks(1, last, 6):
+        labels.append(Label(x.at(value), height - 14, f"{value:,.0f}", "end" if value > 0.97 * last else "middle"))
+    labels.append(Label((left + width) // 2, height, "rounds"))
+    return Chart("still", width, height, shapes, labels)
+
+
+def panel_chart(lines: Sequence[Sequence[Point]], heights: tuple[float, float], rule: float) -> Chart:
+    """A line per method over sizes on a logarithmic axis; `rule` is where the values should be."""
+    width, height, left, right = 300, 190, 46, 290
+    sizes = sorted({point.size for points in lines for point in points})
+    y = Axis(*heights, height - 36, 10)
+    x = Axis(math.log(sizes[0]), math.log(sizes[-1]), left + 12, right - 12)
+    shapes, labels = _grid(y, left, right, [(value, f"{value:.3g}") for value in ticks(*heights, 3)])
+    shapes.append(_line("rule", left, y.at(rule), right, y.at(rule)))
+    named = sizes if len(sizes) <= 5 else [sizes[0], sizes[-1]]
+    labels += [Label(x.at(math.log(size)), height - 20, f"{size:,.0f}") for size in named]
+    symbols = []
+    for series, points in enumerate(lines):
+        # Neighbouring methods are drawn a little apart, so that no bar hides another.
+        nudge = (series - (len(lines) - 1) / 2) * 5
+        places = [round(x.at(math.log(point.size)) + nudge, 1) for point in points]
+        path = " ".join(f"{at},{y.at(point.value)}" for at, point in zip(places, points, strict=True))
+        shapes.append(Shape("series", path, series=series))
+        for at, point in zip(places, points, strict=True):
+            shapes.append(_line("bar", at, y.at(point.low), at, y.at(point.high), series))
+            symbols.append(Symbol(series, at, y.at(point.value)))
+    return Chart("panel", width, height, shapes, labels, symbols)
+
+
+def dots_chart(
+    lines: Sequence[Sequence[tuple[float, float, float]]], ends: tuple[float, float], rule: float, width: int = 300
+) -> Chart:
+    """A row of a table: a symbol with its bar (value, low, high) per method, from left to right."""
+    height, x = 9 * len(lines) + 7, Axis(*ends, 4, width - 4)
+    shapes, symbols = [_line("rule", x.at(rule), 0, x.at(rule), height)], []
+    for series, points in enumerate(lines):
+        y = 8 + 9 * series
+        for value, low, high in points:
+            shapes.append(_line("bar", x.at(low), y, x.at(high), y, series))
+            symbols.append(Symbol(series, x.at(value), y))
+    return Chart("dots", width, height, shapes, (), symbols)
+
+
+def dots_axis(ends: tuple[float, float]) -> Chart:
+    """The axis over a column of dots."""
+    x = Axis(*ends, 4, 296)
+    values = [(x.at(value), f"{value:.3g}") for value in ticks(*ends, 5)]
+    labels = [Label(at, 12, text, "start" if at < 14 else "end" if at > 286 else "middle") for at, text in values]
+    return Chart("dots", 300, 20, [_line("tick", at, 15, at, 20) for at, _ in values], labels)
+
+
+def bar_chart(share: float) -> Chart:
+    """A bar as long as its share of the longest."""
+    end = round(60 * max(share, 0.02), 1)
+    return Chart("weights", 60, 14, [Shape("solid", f"0,2 {end},2 {end},12 0,12", closed=True)])
