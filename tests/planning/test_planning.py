@@ -1,20 +1,26 @@
 import pytest
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
-from privatile.planning.plan import PlannedClient, inflation, plan_run
+from privatile.estimator.clients import Client
+from privatile.planning.plan import inflation, plan_run
 
 
-def clients(count: int = 4, records: int = 5000, epsilon: float = 1.0) -> list[PlannedClient]:
-    return [PlannedClient(f"c{k}", records, epsilon, 1 / count) for k in range(count)]
+def client(name: str, records: int, epsilon: float, weight: float) -> Client:
+    return Client(name, RandomizedResponse.from_epsilon(epsilon), weight, 0.5, records)
+
+
+def clients(count: int = 4, records: int = 5000, epsilon: float = 1.0) -> list[Client]:
+    return [client(f"c{k}", records, epsilon, 1 / count) for k in range(count)]
 
 
 def test_a_target_is_met_by_what_the_plan_says_it_takes() -> None:
     made = plan_run(0.5, clients(), half_width=0.01)
     assert made.records_factor is not None
     assert made.epsilon_factor is not None
-    more = [PlannedClient(c.name, round(c.records * made.records_factor), c.epsilon, c.weight) for c in clients()]
+    more = [client(c.name, round(c.records * made.records_factor), c.mechanism.epsilon, c.weight) for c in clients()]
     assert plan_run(0.5, more).rank_half_width == pytest.approx(0.01, rel=2e-3)
-    richer = [PlannedClient(c.name, c.records, c.epsilon * made.epsilon_factor, c.weight) for c in clients()]
+    richer = [client(c.name, c.records, c.mechanism.epsilon * made.epsilon_factor, c.weight) for c in clients()]
     assert plan_run(0.5, richer).rank_half_width == pytest.approx(0.01, rel=1e-3)
 
 
@@ -34,9 +40,9 @@ def test_units_follow_from_the_density() -> None:
 
 def test_weights_cost_nothing_when_they_are_the_precise_ones() -> None:
     rates = [(1000, 0.5), (8000, 1.0), (3000, 2.0)]
-    equal = [PlannedClient(f"c{k}", n, e, 1.0) for k, (n, e) in enumerate(rates)]
+    equal = [client(f"c{k}", n, e, 1.0) for k, (n, e) in enumerate(rates)]
     assert plan_run(0.5, equal).weights_cost > 1.05
-    precise = [PlannedClient(c.name, c.records, c.epsilon, c.records * c.truth_rate**2) for c in equal]
+    precise = [client(c.name, c.records, c.mechanism.epsilon, c.records * c.mechanism.truth_rate**2) for c in equal]
     assert plan_run(0.5, precise).weights_cost == pytest.approx(1.0, abs=1e-9)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from privatile.cli.printing import echo_json
 from privatile.errors import InputError
+
+if TYPE_CHECKING:
+    from privatile.estimator.clients import Client
 
 
 @click.command()
@@ -57,24 +60,19 @@ def plan(
     """
     from privatile.planning.plan import plan_run
 
-    members = _clients(clients, records, epsilon, named)
-    check: dict[str, Any] | None = None
+    members = _clients(level, clients, records, epsilon, named)
     law = None
     if population is not None:
-        from privatile.simulation.plan_check import parse_population
+        from privatile.simulation.plan_check import check_plan, parse_population
 
         law = parse_population(population)
         density = float(law.density(law.quantile(level)))
     made = plan_run(
         level, members, confidence_level=confidence_level, rounds=rounds, density=density, half_width=half_width
     )
-    if law is not None:
-        from privatile.simulation.plan_check import check_plan
-
-        check = check_plan(made, law, runs)
+    check = None if law is None else check_plan(made, law, runs)
     if as_json:
-        facts = made.to_dict() | ({} if check is None else {"simulated": check})
-        echo_json(facts)
+        echo_json(made.to_dict() | ({} if check is None else {"simulated": check}))
         return
     click.echo(made.to_text())
     if check is not None:
@@ -85,31 +83,34 @@ def plan(
         )
 
 
-def _clients(count: int, records: int | None, epsilon: float | None, named: tuple[str, ...]) -> list[Any]:
-    from privatile.planning.plan import PlannedClient
+def _clients(
+    level: float, count: int, records: int | None, epsilon: float | None, named: tuple[str, ...]
+) -> list[Client]:
+    from privatile.core.mechanism import RandomizedResponse
+    from privatile.estimator.clients import Client
 
-    if named:
-        if records is not None or epsilon is not None:
-            raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
-        clients = [_client(text) for text in named]
-        names = [client.name for client in clients]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"--client names {name!r} more than once.")
-        return clients
-    if records is None or epsilon is None:
-        raise InputError(
-            "a plan needs the clients' records and budgets: --records N --epsilon E (and --clients K), or --client "
-            "NAME=RECORDS,EPSILON for each."
-        )
-    if count < 1 or records < 1:
-        raise InputError(f"clients and records must be at least 1; got {count} and {records}.")
-    return [PlannedClient(f"client {k + 1}", records, epsilon, 1.0 / count) for k in range(count)]
+    if not named:
+        if records is None or epsilon is None:
+            raise InputError(
+                "a plan needs the clients' records and budgets: --records N --epsilon E (and --clients K), or --client "
+                "NAME=RECORDS,EPSILON for each."
+            )
+        if count < 1 or records < 1:
+            raise InputError(f"clients and records must be at least 1; got {count} and {records}.")
+        coin = RandomizedResponse.from_epsilon(epsilon)
+        return [Client(f"client {k + 1}", coin, 1.0 / count, level, records) for k in range(count)]
+    if records is not None or epsilon is not None:
+        raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
+    clients: dict[str, Client] = {}
+    for text in named:
+        name, size, budget, weight = _parse_client(text)
+        if name in clients:
+            raise InputError(f"--client names {name!r} more than once.")
+        clients[name] = Client(name, RandomizedResponse.from_epsilon(budget), weight, level, size)
+    return list(clients.values())
 
 
-def _client(text: str) -> Any:
-    from privatile.planning.plan import PlannedClient
-
+def _parse_client(text: str) -> tuple[str, int, float, float]:
     name, _, numbers = text.partition("=")
     parts = numbers.split(",")
     try:
@@ -121,4 +122,4 @@ def _client(text: str) -> Any:
             raise ValueError
     except ValueError:
         raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.") from None
-    return PlannedClient(name, records, epsilon, weight)
+    return name, records, epsilon, weight

@@ -20,7 +20,7 @@ from typing import Any
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
 from privatile.errors import InputError
 from privatile.estimator.auto import SUPPORTED, chosen_rounds, supported
-from privatile.estimator.clients import check_level
+from privatile.estimator.clients import Client, check_level, pooled_noise
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
 from privatile.laws.critical import checked_level
 from privatile.laws.normal import two_sided_z
@@ -30,31 +30,11 @@ LOST = 1.2
 
 
 @dataclass(frozen=True)
-class PlannedClient:
-    """A client as it is planned."""
-
-    name: str
-    records: int
-    epsilon: float
-    weight: float
-
-    @property
-    def truth_rate(self) -> float:
-        """r of its ε."""
-        return RandomizedResponse.from_epsilon(self.epsilon).truth_rate
-
-    def variance(self, level: float) -> float:
-        """p²σ²/n."""
-        coin = RandomizedResponse.from_epsilon(self.epsilon)
-        return self.weight**2 * coin.variance(level) / self.records
-
-
-@dataclass(frozen=True)
 class RunPlan:
-    """What a study with these clients would give."""
+    """What a run with these clients would give."""
 
     level: float
-    clients: tuple[PlannedClient, ...]
+    clients: tuple[Client, ...]
     confidence_level: float
     rounds: int
     information: float
@@ -68,16 +48,27 @@ class RunPlan:
     epsilon_factor: float | None
     """How many times every ε meets the target; none when not even no privacy does."""
     weights_cost: float
-    """Standard error over that of precision weights: what the choice of weights costs where all share one law."""
+    """Standard error over that of precision weights: the cost of these weights where all clients share one law."""
 
     @property
     def supported(self) -> bool:
-        """Whether the coverage study vouches for it."""
+        """Whether the coverage study validates it."""
         return supported(self.information)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
-        total = math.fsum(client.variance(self.level) for client in self.clients)
+        total = math.fsum(client.rank_variance(self.level) for client in self.clients)
+        clients = [
+            {
+                "name": client.name,
+                "records": client.records,
+                "epsilon": client.mechanism.epsilon,
+                "truth_rate": client.mechanism.truth_rate,
+                "weight": client.weight,
+                "variance_share": client.rank_variance(self.level) / total,
+            }
+            for client in self.clients
+        ]
         return {
             "level": self.level,
             "confidence_level": self.confidence_level,
@@ -91,17 +82,7 @@ class RunPlan:
             "records_factor": self.records_factor,
             "epsilon_factor": self.epsilon_factor,
             "weights_cost": self.weights_cost,
-            "clients": [
-                {
-                    "name": client.name,
-                    "records": client.records,
-                    "epsilon": client.epsilon,
-                    "truth_rate": client.truth_rate,
-                    "weight": client.weight,
-                    "variance_share": client.variance(self.level) / total,
-                }
-                for client in self.clients
-            ],
+            "clients": clients,
         }
 
     def to_json(self) -> str:
@@ -168,21 +149,28 @@ def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float
     return (1.0 + LOST * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
 
 
+def rank_half_width(level: float, clients: Sequence[Client], confidence_level: float, inflated: float) -> float:
+    """h: the interval's expected half-width in rank, with the factor that its method adds."""
+    error = math.sqrt(math.fsum(client.rank_variance(level) for client in clients))
+    return inflated * two_sided_z(confidence_level) * error
+
+
 def plan_run(
     level: float,
-    clients: Sequence[PlannedClient],
+    clients: Sequence[Client],
     *,
     confidence_level: float = 0.95,
     rounds: int | None = None,
     density: float | None = None,
     half_width: float | None = None,
 ) -> RunPlan:
-    """What these clients give, and what a target half-width would take.
+    """What these clients give, and what a target half-width would take. Weights may have any sum.
 
     Without `density` the target is in rank: 0.01 asks for the interval from the (τ − 0.01) to the (τ + 0.01) quantile.
 
-    >>> clients = [PlannedClient(f"c{k}", 5000, 1.0, 0.1) for k in range(10)]
-    >>> round(plan_study(0.5, clients).rank_half_width, 4)
+    >>> coin = RandomizedResponse.from_epsilon(1.0)
+    >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
+    >>> round(plan_run(0.5, clients).rank_half_width, 4)
     0.0103
     """
     check_level(level)
@@ -193,70 +181,53 @@ def plan_run(
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} must be a positive number; got {value!r}.")
     total = math.fsum(client.weight for client in clients)
-    given = tuple(replace(client, weight=client.weight / total) for client in clients)
-    count = chosen_rounds(rounds, min(client.records for client in given))
-    reach = rank_half_width(level, given, confidence_level, count)
-    in_units = None if density is None else reach / density
-    records = budgets = None
-    if half_width is not None:
-        wanted = half_width if density is None else half_width * density
-        records = _factor(wanted, lambda factor: _more_records(level, given, confidence_level, rounds, factor), 1e9)
-        budgets = _factor(wanted, lambda factor: _more_epsilon(level, given, confidence_level, count, factor), 1e6)
-    best = 1.0 / math.fsum(client.weight**2 / client.variance(level) for client in given)
+    planned = tuple(replace(client, weight=client.weight / total) for client in clients)
+    planned_rounds = chosen_rounds(rounds, min(client.records for client in planned))
+
+    def reached(members: Sequence[Client], rounds: int) -> float:
+        inflated = inflation(information(level, pooled_noise(members)), rounds, confidence_level)
+        return rank_half_width(level, members, confidence_level, inflated)
+
+    def with_records(factor: float) -> float:
+        members = [replace(client, records=max(20, round(client.records * factor))) for client in planned]
+        smallest = min(client.records for client in members)
+        return reached(members, chosen_rounds(None, smallest) if rounds is None else min(rounds, smallest))
+
+    def with_epsilon(factor: float) -> float:
+        budgets = [min(max(c.mechanism.epsilon * factor, STRONGEST_EPSILON), LARGEST_EPSILON) for c in planned]
+        coins = map(RandomizedResponse.from_epsilon, budgets)
+        return reached([replace(c, mechanism=coin) for c, coin in zip(planned, coins, strict=True)], planned_rounds)
+
+    reach = reached(planned, planned_rounds)
+    target = None if half_width is None else half_width * (density or 1.0)
+    best = 1.0 / math.fsum(client.weight**2 / client.rank_variance(level) for client in planned)
     return RunPlan(
         level=level,
-        clients=given,
+        clients=planned,
         confidence_level=confidence_level,
-        rounds=count,
-        information=information(level, _noise(given)),
+        rounds=planned_rounds,
+        information=information(level, pooled_noise(planned)),
         rank_half_width=reach,
-        half_width=in_units,
+        half_width=None if density is None else reach / density,
         density=density,
         target=half_width,
-        records_factor=records,
-        epsilon_factor=budgets,
-        weights_cost=math.sqrt(math.fsum(client.variance(level) for client in given) / best),
+        records_factor=None if target is None else _factor(target, with_records, 1e9),
+        epsilon_factor=None if target is None else _factor(target, with_epsilon, 1e6),
+        weights_cost=math.sqrt(math.fsum(client.rank_variance(level) for client in planned) / best),
     )
 
 
-def rank_half_width(level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int) -> float:
-    """h: the interval's expected half-width in rank."""
-    z = two_sided_z(confidence_level)
-    error = math.sqrt(math.fsum(client.variance(level) for client in clients))
-    return z * error * inflation(information(level, _noise(clients)), rounds, confidence_level)
+def _factor(target: float, reached: Callable[[float], float], most: float) -> float | None:
+    """The least factor at which a falling function meets the target; none when it never does.
 
-
-def _noise(clients: Sequence[PlannedClient]) -> float:
-    return math.fsum((client.weight / client.truth_rate) ** 2 / (4.0 * client.records) for client in clients)
-
-
-def _more_records(
-    level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int | None, factor: float
-) -> float:
-    more = [replace(client, records=max(20, round(client.records * factor))) for client in clients]
-    smallest = min(client.records for client in more)
-    count = chosen_rounds(None, smallest) if rounds is None else min(rounds, smallest)
-    return rank_half_width(level, more, confidence_level, count)
-
-
-def _more_epsilon(
-    level: float, clients: Sequence[PlannedClient], confidence_level: float, rounds: int, factor: float
-) -> float:
-    more = [
-        replace(client, epsilon=min(max(client.epsilon * factor, STRONGEST_EPSILON), LARGEST_EPSILON))
-        for client in clients
-    ]
-    return rank_half_width(level, more, confidence_level, rounds)
-
-
-def _factor(wanted: float, reached: Callable[[float], float], most: float) -> float | None:
-    """The factor at which a falling function meets the target, by bisection in logs; none when it never does."""
+    By bisection in logs: whole records make it a staircase, and the factor must lie on the side that meets the target.
+    """
     low, high = 1.0 / most, most
-    if reached(high) > wanted:
+    if reached(high) > target:
         return None
     for _ in range(80):
         middle = math.sqrt(low * high)
-        if reached(middle) > wanted:
+        if reached(middle) > target:
             low = middle
         else:
             high = middle

@@ -1,12 +1,11 @@
 """What a run would cost and give, before anyone is asked.
 
 Without the data's density the width in units is unknown, but its width in *rank* is not: the interval will reach from
-about the (τ − h) to the (τ + h) quantile, with h = z·√(Σ p_k²/(4 r_k² n_k)), times what the interval's method costs.
+about the (τ − h) to the (τ + h) quantile, with the h of `planning.plan`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from privatile.estimator.auto import AutoPlan
 from privatile.estimator.spec import RunSpec
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
-from privatile.planning.plan import inflation
+from privatile.planning.plan import inflation, rank_half_width
 from privatile.result.diagnostics import Support, support_of
 from privatile.result.result import epsilon_text, finite
 
@@ -85,26 +84,20 @@ class Preview:
 
 def preview(spec: RunSpec) -> Preview:
     """Work it out from the specification alone."""
-    z = two_sided_z(spec.confidence_level)
     # The self-normalised quantile grows faster than the normal one with the level: keep their ratio.
     cost = SELF_NORMALIZED_COST
     if spec.confidence_level != 0.95:
         constant = [1] * 1000
         at = float(critical_value(constant, spec.confidence_level)) / float(critical_value(constant, 0.95))
-        cost *= at * two_sided_z(0.95) / z
+        cost *= at * two_sided_z(0.95) / two_sided_z(spec.confidence_level)
     reaches, rounds, support = [], [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
-        error = math.sqrt(
-            math.fsum(
-                client.weight**2 * client.mechanism.variance(plan.level) / client.records for client in plan.clients
-            )
-        )
         if isinstance(plan, AutoPlan) and spec.interval in ("default", "plug-in"):
             factor = inflation(plan.information, plan.rounds, spec.confidence_level)
         else:
             factor = cost
-        reaches.append(factor * z * error)
+        reaches.append(rank_half_width(plan.level, plan.clients, spec.confidence_level, factor))
         rounds.append(plan.rounds)
         support.append(support_of(plan.level, plan.clients))
     return Preview(spec, tuple(reaches), tuple(rounds), tuple(support))

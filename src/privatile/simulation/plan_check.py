@@ -42,7 +42,7 @@ def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
     cell = AutoCell(
         (law,) * len(plan.clients),
-        tuple(client.truth_rate for client in plan.clients),
+        tuple(client.mechanism.truth_rate for client in plan.clients),
         tuple(client.records for client in plan.clients),
         plan.level,
         tuple(client.weight for client in plan.clients),
