@@ -17,6 +17,7 @@ from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.record.release import canonical, read_record, release, verify_record, write_record
+from privatile.federation.site.limits import check_questions
 from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import (
@@ -140,15 +141,23 @@ def test_init_takes_several_levels(tmp_path: Path) -> None:
 # -- the site ------------------------------------------------------------------------------------------------------
 
 
-def test_a_site_answers_only_about_the_levels_of_the_study(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, make_study(1, rounds=10, length=6, levels=LEVELS))
-    client = federation.client("site0")
-    asked = [Question("r", 1, level, 50.0, 2) for level in federation.study.asked_levels]
-    client._check_terms(asked)
-    client._check_terms(asked[1:])  # a level may be over before the others
-    for wrong in ([asked[0], asked[0]], [*asked, Question("r", 1, 0.25, 50.0, 2)]):
+def test_a_site_answers_only_about_the_levels_of_the_study() -> None:
+    study = make_study(1, rounds=10, length=6, levels=LEVELS)
+    asked = [Question(study.run, 1, level, 50.0, 2) for level in study.asked_levels]
+    check_questions(study, asked)
+    check_questions(study, asked[1:])  # a level may be over before the others
+    for wrong in ([asked[0], asked[0]], [*asked, Question(study.run, 1, 0.25, 50.0, 2)]):
         with pytest.raises(SiteRefusal, match="level that the study does not ask"):
-            client._check_terms(wrong)
+            check_questions(study, wrong)
+
+
+def test_a_site_answers_its_own_study_alone() -> None:
+    study = make_study(2, rounds=4, length=6)
+    asked = Question(study.run, 4, study.spec.plan().level, 100.0, 6)
+    check_questions(study, (asked,))
+    for changed in ({"run": "another"}, {"round": 5}, {"query": 101.0}, {"level": 0.25}):
+        with pytest.raises(SiteRefusal):
+            check_questions(study, (Question(**{**asked.to_dict(), **changed}),))
 
 
 # -- what is published ---------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control
 from privatile.federation.run.running import JoinOptions, prepare_client
 from privatile.federation.site.limits import SiteLimits
-from privatile.federation.site.responder import SiteResponder, open_desk
+from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
@@ -169,8 +169,8 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
         assert reserved(federation)[other.study.run] == records
 
 
-def desk_of(federation: Federation) -> SiteResponder:
-    return open_desk(
+def responder_of(federation: Federation) -> SiteResponder:
+    return open_responder(
         federation.invitation("site0"),
         SiteLimits(1.0),
         open_source(federation.sites_folder / "site0" / "data.csv", value="x"),
@@ -185,14 +185,14 @@ def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
     def ask(number: int, length: int) -> Question:
         return Question(run, number, 0.5, 50.0, length)
 
-    desk = desk_of(federation)
-    (first,), link = desk.answer([ask(1, 15)])
+    responder = responder_of(federation)
+    (first,), link = responder.answer([ask(1, 15)])
     with pytest.raises(SiteRefusal, match="more records would be asked than the 20 agreed to"):
-        desk.answer([ask(2, 6)])
-    assert desk.link() == link  # nothing was answered
-    assert desk.answer([ask(1, 15)]) == ((first,), link)  # an old question is no new record
-    desk.answer([ask(2, 5)])
-    for again in (desk, desk_of(federation)):
+        responder.answer([ask(2, 6)])
+    assert responder.link() == link  # nothing was answered
+    assert responder.answer([ask(1, 15)]) == ((first,), link)  # an old question is no new record
+    responder.answer([ask(2, 5)])
+    for again in (responder, responder_of(federation)):
         with pytest.raises(SiteRefusal, match="agreed to"):
             again.answer([ask(3, 1)])
         assert again.answer([ask(1, 15)])[0] == (first,)
@@ -202,13 +202,13 @@ def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
 def test_a_client_waits_for_the_client_of_another_study(tmp_path: Path) -> None:
     """A ledger that another process holds for longer than a commit takes is waited for, not given up."""
     federation, _ = two_studies(tmp_path, 20)
-    desk = client(federation)._respondent
+    responder = client(federation)._responder
     holder = sqlite3.connect(federation.sites["site0"].ledger_file, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
     release = threading.Timer(BUSY_SECONDS + 1.0, lambda: holder.execute("ROLLBACK"))
     release.start()
     try:
-        (answer,), _ = desk.answer([Question(federation.study.run, 1, 0.5, 50.0, 2)])
+        (answer,), _ = responder.answer([Question(federation.study.run, 1, 0.5, 50.0, 2)])
         assert 0 <= answer.ones <= 2
     finally:
         release.join()

@@ -25,7 +25,7 @@ from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.running import OpenRun
 from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import SiteLimits
-from privatile.federation.site.responder import open_desk
+from privatile.federation.site.responder import open_responder
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire import messages as wire
@@ -43,13 +43,27 @@ def transcript(store: RunStore) -> list[tuple[Any, ...]]:
     ]
 
 
+class SilentWire:
+    """A connection that keeps what is published."""
+
+    def __init__(self) -> None:
+        self.published: list[bytes] = []
+
+    @property
+    def nc(self) -> SilentWire:
+        return self
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        self.published.append(payload)
+
+
 class Answering(ClientService):
     """A client whose answers pass through the test's hands."""
 
     twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
 
     async def _answer(self, connection: Any, payload: bytes) -> None:
-        inner = self._respondent
+        inner = self._responder
 
         class Twisted:
             def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
@@ -60,12 +74,12 @@ class Answering(ClientService):
                 return changed, link
 
         service = self
-        self._respondent = Twisted()  # type: ignore[assignment]
+        self._responder = Twisted()  # type: ignore[assignment]
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 await super()._answer(connection, payload)
         finally:
-            self._respondent = inner
+            self._responder = inner
 
 
 def twisted(
@@ -112,14 +126,14 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
     run = asyncio.run(federation.run({name: coins(k) for k, name in enumerate(study.clients)}))
     responders = []
     for k, name in enumerate(study.clients):
-        desk = open_desk(
+        responder = open_responder(
             federation.invitation(name),
             SiteLimits(1.0),
             open_source(federation.values[name], value=None),
             Ledger.open(copies / name),
             coins=coins(k),
         )
-        responders.append(desk._responder)
+        responders.append(responder._responder)
     local = Coordinator(RunStore.create(tmp_path / "local.db", study.run, study.spec))
     in_process.run(local, responders)
     assert len(transcript(run.store)) == rounds * len(levels)
@@ -300,22 +314,16 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
         spent = federation.ledger("site0").position
         fresh = federation.client("site0")
         fresh._welcomed = True
-        published: list[bytes] = []
-
-        class Wire:
-            class nc:
-                @staticmethod
-                async def publish(subject: str, payload: bytes) -> None:
-                    published.append(payload)
-
+        wire_end = SilentWire()
+        published = wire_end.published
         for question in forged.values():
             message = AskMessage.of(study.digest, {"site0": (question,)})
-            await fresh._on_ask(Wire(), message.pack(key))  # type: ignore[arg-type]
+            await fresh._on_ask(wire_end, message.pack(key))  # type: ignore[arg-type]
         changed = AskMessage.of("f" * 64, {"site0": (good,)})
-        await fresh._on_ask(Wire(), changed.pack(key))  # type: ignore[arg-type]
+        await fresh._on_ask(wire_end, changed.pack(key))  # type: ignore[arg-type]
         assert published == []
         assert federation.ledger("site0").position == spent
-        await fresh._on_ask(Wire(), AskMessage.of(study.digest, {"site0": (good,)}).pack(key))  # type: ignore[arg-type]
+        await fresh._on_ask(wire_end, AskMessage.of(study.digest, {"site0": (good,)}).pack(key))  # type: ignore[arg-type]
         (payload,) = published
         answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
         assert isinstance(answer, wire.AnswerMessage)
@@ -329,13 +337,19 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
     assert [record.getMessage() for record in caplog.records].count("equivocation") == 3
 
 
-def test_policy_has_the_last_word_on_cohorts(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
-    client = federation.client("site0")
-    client._policy = SiteLimits(1.0, min_cohort=5)
+def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Path) -> None:
+    limits = SiteLimits(1.0, min_cohort=5)
     with pytest.raises(SiteRefusal, match="at least 5"):
-        client._check_terms([Question("r", 1, 0.5, 50.0, 4)])
-    client._check_terms([Question("r", 1, 0.5, 50.0, 5)])
+        limits.check_length(Question("r", 1, 0.5, 50.0, 4))
+    federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
+    study, key, client = federation.study, federation.directory.key(), federation.client("site0")
+    client._limits, client._welcomed = limits, True
+    wire_end = SilentWire()
+    for length, answers in ((4, 0), (5, 1)):
+        asked = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, length),)})
+        asyncio.run(client._on_ask(wire_end, asked.pack(key)))  # type: ignore[arg-type]
+        assert len(wire_end.published) == answers
+    assert client.metrics.value("refused") == 1
 
 
 def test_a_study_beyond_the_policy_is_refused_before_any_connection(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from privatile.federation.setup.check import check
 from privatile.federation.setup.directory import add_client, admit, initialize, renew, revoke
 from privatile.federation.setup.invitation import Enrolment, read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll
-from privatile.federation.site.limits import SiteLimits, load_policy
+from privatile.federation.site.limits import SiteLimits, read_limits
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
 from privatile.federation.wire.tls import client_context
 from tests.federation.kit import Federation, make_study
@@ -227,12 +227,12 @@ def test_renewal_with_other_names_rewrites_the_invitations(made: Federation) -> 
 
 
 def test_policy_file(tmp_path: Path, made: Federation) -> None:
-    assert load_policy(made.sites["site0"].policy_file).max_epsilon == 1.0
+    assert read_limits(made.sites["site0"].policy_file).max_epsilon == 1.0
     path = tmp_path / "policy.toml"
     path.write_text('max_epsilon = true\nmin_cohort = "a"\nvalues = [1]\nfriend = 1\n')
     with pytest.raises(InputError) as caught:
-        load_policy(path)
-    for word in ("max_epsilon", "min_cohort", "values", "'friend'"):
+        read_limits(path)
+    for word in ("max_epsilon", "min_cohort", "values", "friend"):
         assert word in str(caught.value)
 
 

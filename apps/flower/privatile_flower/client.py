@@ -28,8 +28,8 @@ from privatile.client.responder import Responder, answer_all
 from privatile.client.sources.source import open_source
 from privatile.core.messages import Question
 from privatile.core.scale import make_scale
-from privatile.errors import InputError, LedgerError, PrivatileError, SiteRefusal
-from privatile.federation.study.study import FederationStudy
+from privatile.errors import InputError, LedgerError, PrivatileError
+from privatile.federation.site.limits import check_questions
 from privatile_flower.study import RECORD, Settings, read_study, read_text
 
 log = logging.getLogger("privatile_flower.client")
@@ -105,7 +105,7 @@ def study_client_app(
     return client_app(
         lambda context: open_responder(settings(context), make_coins),
         name=lambda context: read_text(settings(context), "client"),
-        check=lambda context, question: check_question(read_study(settings(context)), question),
+        check=lambda context, question: check_questions(read_study(settings(context)), (question,)),
     )
 
 
@@ -137,19 +137,6 @@ def open_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[Respon
         )
         responder.require(max(0, agreement.records - responder.asked()))
         yield responder
-
-
-def check_question(study: FederationStudy, question: Question) -> None:
-    """Refuse a question that the site's own study does not cover."""
-    low, high = study.range
-    if question.run != study.run:
-        raise SiteRefusal("the question is about another run, or another version of the study than this site has.")
-    if question.level not in study.asked_levels:
-        raise SiteRefusal(f"the question is about level {question.level:g}, which is not the study's.")
-    if question.round > study.rounds:
-        raise SiteRefusal(f"round {question.round} is beyond the study's {study.rounds} rounds.")
-    if not low <= question.query <= high:
-        raise SiteRefusal("the question lies outside the study's range.")
 
 
 app = study_client_app()

@@ -14,9 +14,8 @@ from flwr.app import Context
 from grid import ask, context, furnish_data, furnish_ledgers, settings_in
 from known_draws import ledger_coins, position
 from privatile.core.messages import Answer, Question
-from privatile.errors import SiteRefusal
 from privatile.federation.study.study import FederationStudy
-from privatile_flower.client import check_question, client_app, study_client_app
+from privatile_flower.client import client_app, study_client_app
 from tests.federation.kit import make_study
 
 Told = list[Any]
@@ -99,12 +98,3 @@ def test_the_text_of_an_error_stays_at_the_site(caplog: pytest.LogCaptureFixture
     reply = ask(client_app(broken, name=lambda where: "site0"), context({}), [asked])
     assert reply == {"client": "site0", "failed": "ValueError"}
     assert "123456.789" not in caplog.text, "it may contain a record's value"
-
-
-def test_a_site_answers_only_its_own_study() -> None:
-    study = make_study(2, rounds=4, length=6)
-    asked = Question(study.run, 4, study.spec.plan().level, 100.0, 6)
-    check_question(study, asked)
-    for changed in ({"run": "another"}, {"round": 5}, {"query": 101.0}, {"level": 0.25}):
-        with pytest.raises(SiteRefusal):
-            check_question(study, Question(**{**asked.to_dict(), **changed}))

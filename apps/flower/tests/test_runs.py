@@ -32,7 +32,7 @@ from privatile.client.sources.source import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import InputError, StoreError
 from privatile.federation.site.limits import SiteLimits
-from privatile.federation.site.responder import open_desk
+from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
@@ -108,7 +108,7 @@ def test_in_process_broker_and_flower_runs_agree_bit_for_bit(
     def in_this_process(folder: Path, turned: tuple[int, int, int] | None = None) -> Coordinator:
         coordinator = Coordinator(RunStore.create(folder / "run.db", study.run, study.spec))
         desks = [
-            open_desk(
+            open_responder(
                 federation.invitation(name),
                 SiteLimits(1.0),
                 open_source(federation.values[name], value=None),

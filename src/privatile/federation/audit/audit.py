@@ -33,7 +33,7 @@ from privatile.federation.setup.directory import Directory, admit, initialize, n
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll
-from privatile.federation.site.limits import policy_toml
+from privatile.federation.site.limits import limits_toml
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
@@ -217,7 +217,7 @@ class _Auditor:
         )  # fmt: skip
         directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))
         home = enroll(read_invitation(directory.invitation_file("audited")), site or folder / "site")
-        replace_file(home.policy_file, policy_toml(self.epsilon, directory.key().public.fingerprint))
+        replace_file(home.policy_file, limits_toml(self.epsilon, directory.key().public.fingerprint))
         enrolment = read_enrolment(home.enrolment_file)
         admit(directory, enrolment, enrolment.keys.fingerprint)
         if site is None:

@@ -26,8 +26,8 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.files import unwritable
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import Site
-from privatile.federation.site.limits import load_policy
-from privatile.federation.site.responder import open_desk
+from privatile.federation.site.limits import read_limits
+from privatile.federation.site.responder import open_responder
 from privatile.federation.site.service import HEARTBEAT, ClientService
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
@@ -234,20 +234,20 @@ def prepare_client(
 
     `coins` are for simulation and tests; no option, file or environment variable leads to them.
     """
-    policy = load_policy(options.policy or site.policy_file)
-    reasons = policy.refusals(invitation, options.value)
+    limits = read_limits(options.policy or site.policy_file)
+    reasons = limits.refusals(invitation, options.value)
     if reasons:
         raise SiteRefusal("this site's policy refuses the study:\n- " + "\n- ".join(reasons))
     person_key = None if options.person is None else _own_person_key(site)
     ledger = _own_ledger(site)
-    desk = open_desk(
-        invitation, policy, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
+    responder = open_responder(
+        invitation, limits, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
     )
     return ClientService(
         invitation,
         site.key(),
-        policy,
-        desk,
+        limits,
+        responder,
         restored=options.restored,
         heartbeat=options.heartbeat,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from privatile.errors import InputError
 from privatile.federation.setup.files import replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation
-from privatile.federation.site.limits import policy_toml
+from privatile.federation.site.limits import limits_toml
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
@@ -49,7 +49,7 @@ def enroll(invitation: Invitation, folder: Path, *, new_key: bool = False) -> Si
         write_private(site.key_file, key.seed.encode() + b"\n")
     if not site.policy_file.exists():
         agreement = invitation.study.clients[invitation.client]
-        replace_file(site.policy_file, policy_toml(agreement.epsilon, invitation.coordinator.fingerprint))
+        replace_file(site.policy_file, limits_toml(agreement.epsilon, invitation.coordinator.fingerprint))
     write_json(site.enrolment_file, Enrolment.make(invitation.client, invitation.study.identity, key))
     return site
 

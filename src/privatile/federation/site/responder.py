@@ -1,4 +1,4 @@
-"""The site's desk: the responder and its ledger, as the client's service uses them.
+"""The responder and its ledger, as the client's service uses them.
 
 In the ledger a site has one name for itself, whatever a study calls it: two studies that name it differently must not
 make its records look new.
@@ -28,33 +28,28 @@ class SiteResponder:
     """Questions in, counts and the ledger's link out; everything durable first."""
 
     def __init__(self, client: str, run: str, responder: Responder, records: int) -> None:
-        """`records` is what the site has agreed to: no more are asked, whatever the coordinator says."""
+        """`records` is what the site has agreed to: it answers no more, whatever the coordinator asks."""
         self.client = client
-        self._run = run
         self._records = records
         self._responder = responder
         self._ledger = responder.ledger
-        self._through = self._ledger.position.sequence
-        """Entries up to here are counted in `_answered`; a stored answer given again lies among them."""
-        self._answered = self._total("ones IS NOT NULL")
-
-    def _total(self, which: str = "TRUE") -> int:
-        (total,) = self._ledger.execute(
-            f"SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ? AND {which}", (self._run,)
+        self._counted_through = self._ledger.position.sequence
+        """Entries up to here are counted in `_answered`; a stored answer that is given again is one of them."""
+        (self._answered,) = self._ledger.execute(
+            "SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ? AND ones IS NOT NULL", (run,)
         ).fetchone()
-        return int(total)
 
-    def promise(self) -> None:
-        """Keep the records for this run, so that no other run promises or asks them; refused where too few are left."""
+    def reserve(self) -> None:
+        """Reserve the agreed records for this run, so that no other run asks them; refused where too few are left."""
         self._responder.reserve(self._records)
-        self._responder.require(max(0, self._records - self.spent()))
+        self._responder.require(max(0, self._records - self._responder.asked()))
 
     def release(self) -> None:
-        """The run is over: what was kept for it and not asked may be asked by others."""
+        """Give back what was reserved and not asked: the run is over."""
         self._responder.release()
 
     def link(self) -> Link:
-        """Where the ledger stands."""
+        """The last entry of the ledger."""
         return _link(self._ledger.position)
 
     def confirm(self, seen: Link) -> None:
@@ -62,13 +57,13 @@ class SiteResponder:
         self._ledger.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
 
     def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-        """One count a question, all in one transaction, and the link of the last."""
+        """One count per question, all in one transaction, and the link of the last one."""
         with self._ledger.transaction():
             outcomes = [self._responder.outcome(question) for question in questions]
             new = sum(
                 question.length
                 for question, outcome in zip(questions, outcomes, strict=True)
-                if outcome.stored.position.sequence > self._through
+                if outcome.stored.position.sequence > self._counted_through
             )
             if self._answered + new > self._records:
                 raise SiteRefusal(
@@ -76,16 +71,12 @@ class SiteResponder:
                 )
         last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
         self._answered += new
-        self._through = max(self._through, last.sequence)
+        self._counted_through = max(self._counted_through, last.sequence)
         return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
 
-    def spent(self) -> int:
-        """Records that this run has asked so far, or written off, by the ledger."""
-        return self._total()
-
     def write_off(self, records: int, through_round: int) -> None:
-        """After a restore: mark as spent what the coordinator may have been given and this ledger does not hold."""
-        lost = min(max(0, records - self.spent()), self._responder.available())
+        """After a restore: mark as spent what the coordinator may have received and this ledger does not hold."""
+        lost = min(max(0, records - self._responder.asked()), self._responder.available())
         if lost:
             self._responder.mark_spent(lost, through_round)
 
@@ -94,9 +85,9 @@ def _link(position: Position) -> Link:
     return Link(position.sequence, position.head.hex())
 
 
-def open_desk(
+def open_responder(
     invitation: Invitation,
-    policy: SiteLimits,
+    limits: SiteLimits,
     source: Source,
     ledger: Ledger,
     *,
@@ -104,9 +95,9 @@ def open_desk(
     new_people: bool = False,
     coins: Coins | None = None,
 ) -> SiteResponder:
-    """Read the source, check that the study can be answered from it, and sit down at the desk."""
+    """Read the source, check that the study can be answered from it, and reserve its records."""
     study = invitation.study
-    terms = study.clients[invitation.client]
+    agreement = study.clients[invitation.client]
     columns = shuffle(source, ledger, missing=study.missing, person_key=person_key)
     if len(columns) != 1:
         raise InputError("a site answers for one client: give one file without a client column.")
@@ -114,13 +105,13 @@ def open_desk(
     responder = Responder(
         study.run,
         column,
-        terms.mechanism,
+        agreement.mechanism,
         ledger,
         coins or OperatingSystemCoins(),
         scale=make_scale(study.scale, *study.range),
         missing=study.missing,
-        rules=SpendingRules(new_people=new_people, max_epsilon=policy.max_epsilon),
+        rules=SpendingRules(new_people=new_people, max_epsilon=limits.max_epsilon),
     )
-    desk = SiteResponder(invitation.client, study.run, responder, terms.records)
-    desk.promise()
-    return desk
+    site_responder = SiteResponder(invitation.client, study.run, responder, agreement.records)
+    site_responder.reserve()
+    return site_responder

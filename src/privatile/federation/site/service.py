@@ -1,8 +1,7 @@
-"""The client's service: connect outward, say hello, answer what the site's policy and ledger allow, for months.
+"""The client's service: connect outward, say hello, answer what the site's limits and ledger allow, for months.
 
-Whatever is lost on the way is asked again, and a question asked again gets the stored count: so every failure of the
-network, of the broker or of this process has the same cure, which is to connect, say hello and look at the last
-question.
+Whatever is lost on the way is asked again, and a question that is asked again gets the stored count. So every failure
+of the network, of the broker or of this process has the same remedy: connect, say hello, look up the last question.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
-from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
 from privatile.federation.monitoring import client_metrics
 from privatile.federation.setup.invitation import Invitation
-from privatile.federation.site.limits import SiteLimits
+from privatile.federation.site.limits import SiteLimits, check_questions
+from privatile.federation.site.responder import SiteResponder
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
@@ -34,33 +33,8 @@ End = Literal["finished", "aborted", "stopped"]
 HEARTBEAT = 15.0
 """Seconds between hellos of an idle client; also how long a question can stay unseen after a lost message."""
 
-
 AT_ONCE = 20_000
-"""Records answered without handing over to a thread: under a millisecond's work, less than the hand-over costs."""
-
-
-class Respondent(Protocol):
-    """The privacy boundary as the service sees it: questions in, counts and the ledger's link out."""
-
-    def link(self) -> Link:
-        """Where the ledger stands."""
-        ...
-
-    def confirm(self, seen: Link) -> None:
-        """Raise LedgerError where `seen` is not part of this ledger's past."""
-        ...
-
-    def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-        """Counts, durable in the ledger before they are returned."""
-        ...
-
-    def write_off(self, records: int, through_round: int) -> None:
-        """Mark records as spent, so that no more than `records` of this run are unaccounted for."""
-        ...
-
-    def release(self) -> None:
-        """Let others ask what this run had kept and did not ask."""
-        ...
+"""Records answered without the worker thread: under a millisecond of work, less than the thread would cost."""
 
 
 class ClientService:
@@ -70,8 +44,8 @@ class ClientService:
         self,
         invitation: Invitation,
         key: KeyPair,
-        policy: SiteLimits,
-        respondent: Respondent,
+        limits: SiteLimits,
+        responder: SiteResponder,
         *,
         restored: bool = False,
         heartbeat: float = HEARTBEAT,
@@ -83,8 +57,8 @@ class ClientService:
         self.metrics = client_metrics()
         self._digest = self.study.digest
         self._key = key
-        self._policy = policy
-        self._respondent = respondent
+        self._limits = limits
+        self._responder = responder
         self._instance = secrets.token_hex(16)
         self._restoring = restored
         self._restored: Link | None = None
@@ -96,8 +70,8 @@ class ClientService:
         self._welcomed = False
         self._answering = asyncio.Lock()
         self._wake = asyncio.Event()
-        # One thread owns the ledger's work, so that a large cohort does not hold up heartbeats.
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="respondent")
+        # The ledger's work is done in one thread, so that a large cohort does not delay heartbeats.
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="responder")
 
     def stop(self) -> None:
         """Finish the answer in hand and return."""
@@ -115,7 +89,7 @@ class ClientService:
         return bool(facts["connected"]) and self._welcomed, facts
 
     async def run(self) -> End:
-        """Serve until the study ends or somebody stops this client; refusals of policy or ledger are raised."""
+        """Serve until the study ends or somebody stops this client; refusals of limits or ledger are raised."""
         try:
             while self._end is None and self._failure is None and not self._stop.is_set():
                 try:
@@ -143,7 +117,7 @@ class ClientService:
 
     async def _release(self) -> None:
         try:
-            await self._in_worker(self._respondent.release)
+            await self._in_worker(self._responder.release)
         except LedgerError as error:
             # The study is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra={"facts": {"client": self.client, "reason": str(error)}})
@@ -153,7 +127,7 @@ class ClientService:
         self._welcomed = False
 
         async def on_ask(message: Msg) -> None:
-            # Only the newest question matters: rounds that have passed count no more answers.
+            # Only the newest question matters: rounds that are closed count no more answers.
             if questions.pending_msgs == 0:
                 await self._on_ask(connection, message.data)
 
@@ -173,14 +147,14 @@ class ClientService:
                 if self._stop.is_set() or connection.lost.is_set():
                     return
                 try:
-                    # Until the coordinator has welcomed this client, it asks again soon: it may not have been there.
+                    # Until the coordinator has replied, say hello again soon: it may not have been there.
                     await asyncio.wait_for(
                         self._wake.wait(), self._heartbeat if self._welcomed else min(2.0, self._heartbeat)
                     )
                 except TimeoutError:
                     await self._say_hello(connection)
                     if self._welcomed and not await self._look_up(connection):
-                        return  # a broker that keeps a question gives it: this connection only looks alive
+                        return  # a working broker would give the question that it keeps: this connection is dead
                 self._wake.clear()
         finally:
             watcher.cancel()
@@ -190,7 +164,7 @@ class ClientService:
         self._wake.set()
 
     async def _look_up(self, connection: Connection) -> bool:
-        """Answer the last question that the broker keeps; False where none could be had."""
+        """Answer the last question that the broker keeps; False where it gives none."""
         payload = await connection.last_question(self.study.identity)
         if payload is not None:
             await self._on_ask(connection, payload)
@@ -202,13 +176,13 @@ class ClientService:
     # -- hello and welcome ---------------------------------------------------------------------------------------
 
     async def _say_hello(self, connection: Connection) -> None:
-        link = await self._in_worker(self._respondent.link)
+        link = await self._in_worker(self._responder.link)
         hello = Hello(self._digest, self.client, self._instance, link, self._restored)
         with contextlib.suppress(Exception):  # a connection that is just being lost: the next one says hello again
             await connection.nc.publish(subjects.hello_subject(self.study.identity, self.client), hello.pack(self._key))
 
     async def _on_own_hello(self, connection: Connection, payload: bytes) -> None:
-        """Hear who else speaks with this key."""
+        """Stop where another process uses this client's key."""
         try:
             message = wire.read_message(payload, self._key.public.signer, wire.LARGEST_ANSWER)
         except ProtocolError:
@@ -264,11 +238,11 @@ class ClientService:
         if message.ledger is None or message.ledger == self._restored:
             return
         try:
-            self._respondent.confirm(message.ledger)
+            self._responder.confirm(message.ledger)
         except LedgerError:
             if not self._restoring or self._restored is not None:
                 raise
-            self._respondent.write_off(message.records, message.round)
+            self._responder.write_off(message.records, message.round)
             self._restored = message.ledger
             log.warning(
                 "restored ledger: unaccounted records are marked as spent",
@@ -282,7 +256,7 @@ class ClientService:
             # A question came before the welcome: the coordinator is there now.
             await self._say_hello(connection)
             return
-        # A question looked up and the same one delivered must not race for the ledger.
+        # A question that is looked up and the same one that is delivered must not compete for the ledger.
         async with self._answering:
             await self._answer(connection, payload)
 
@@ -294,10 +268,12 @@ class ClientService:
             if isinstance(message, Notice):
                 self._on_notice(message)
                 return
-            if not isinstance(message, AskMessage) or message.run != self.study.run:
-                raise ProtocolError("it belongs to another run.")
+            if not isinstance(message, AskMessage):
+                raise ProtocolError("it is neither a question nor a notice.")
             questions = message.questions(self.client)
-            self._check_terms(questions)
+            check_questions(self.study, questions)
+            for question in questions:
+                self._limits.check_length(question)
         except (ProtocolError, SiteRefusal) as error:
             self._refuse("a question", str(error))
             return
@@ -305,9 +281,9 @@ class ClientService:
             return
         try:
             if sum(question.length for question in questions) <= AT_ONCE:
-                answers, link = self._respondent.answer(questions)
+                answers, link = self._responder.answer(questions)
             else:
-                answers, link = await self._in_worker(lambda: self._respondent.answer(questions))
+                answers, link = await self._in_worker(lambda: self._responder.answer(questions))
         except Equivocation as error:
             self.metrics.add("equivocations")
             log.error("equivocation", extra={"facts": {"client": self.client, "round": message.round}})
@@ -328,19 +304,6 @@ class ClientService:
         self.metrics.set("round", message.round)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("answered", extra={"facts": {"client": self.client, "round": message.round}})
-
-    def _check_terms(self, questions: Sequence[Question]) -> None:
-        """Refuse what the agreed study does not cover, whatever the coordinator signs."""
-        low, high = self.study.range
-        asked = [question.level for question in questions]
-        if len(set(asked)) < len(asked) or not set(asked) <= set(self.study.asked_levels):
-            raise SiteRefusal("the question is about a level that the study does not ask for, or twice about one.")
-        for question in questions:
-            self._policy.check_question(question)
-            if question.round > self.study.rounds:
-                raise SiteRefusal(f"round {question.round} is beyond the study's {self.study.rounds} rounds.")
-            if not low <= question.query <= high:
-                raise SiteRefusal("the question lies outside the study's range.")
 
     def _on_notice(self, notice: Notice) -> None:
         log.info("notice", extra={"facts": {"client": self.client, "state": notice.state, "reason": notice.reason}})
