@@ -147,7 +147,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("serve", "gone", "--ops-port", 99999), "--ops-port"),
     (("enroll", "gone.json"), "no such file"),
     (("join", "data.csv", "--source", "data.csv", "--value", "pay"), "invitation"),
-    (("federation", "init", "new", "--client", "n", "--range", 0, 1, "--records", 300), "epsilon is missing"),
+    (("federation", "init", "new", "--client", "n", "--range", 0, 1, "--records", 300), "epsilon: is missing"),
     *(
         (
             ("federation", "init", "new", "--client", "n", "--epsilon", 1, "--range", 0, 1, "--records", records),

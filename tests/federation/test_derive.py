@@ -182,7 +182,7 @@ def test_what_cannot_be_derived_is_said(tmp_path: Path) -> None:
 def test_a_finished_run_leaves_too_little_and_says_so(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=10, length=4))
     asyncio.run(federation.run()).store.close()
-    with pytest.raises(InputError, match=r"site1\.records must be at least"):
+    with pytest.raises(InputError, match=r"site1\.records: must be at least"):
         derive(federation.directory, tmp_path / "new", ["site0"], proportional=True)
     made = derive(federation.directory, tmp_path / "new", ["site0"], proportional=True, records={"site1": 50})
     assert made.asked["site1"] == 40

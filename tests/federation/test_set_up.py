@@ -113,7 +113,7 @@ def test_study_with_errors_is_found_by_check(made: Federation) -> None:
     path = made.directory.study_file
     path.write_text(path.read_text().replace("level = 0.5", "level = 2").replace("rounds = 10", "rounds = 100"))
     told = "\n".join(check(made.directory).errors)
-    assert "level must lie" in told
+    assert "level: must lie" in told
     assert "site0.records" in told
 
 

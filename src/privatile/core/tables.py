@@ -27,7 +27,7 @@ import dataclasses
 import difflib
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -47,6 +47,19 @@ KINDS: dict[Any, tuple[str, str]] = {
     str: ("a text", "texts"),
 }
 """The words for a kind of value: one, several."""
+
+
+def name_of(place: Place) -> str:
+    """A place as people write it: `grid[1].level`."""
+    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part:.60}" for part in place)[1:]
+
+
+class BrokenRules(InputError):
+    """All rules that a value breaks, each with the place of what breaks it."""
+
+    def __init__(self, rules: Sequence[tuple[Place, str]]) -> None:
+        super().__init__("\n".join(f"{name_of(place)}: {rule}" if place else rule for place, rule in rules))
+        self.rules = rules
 
 
 class Document:
@@ -69,19 +82,21 @@ class Document:
 
     def add(self, place: Place, rule: str) -> None:
         """Note an error at a place: the keys and indices that lead to it, `("grid", 0, "level")`."""
-        name = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part:.60}" for part in place)[1:]
         line = nearest_line(self._lines, place)
-        text = ", ".join(part for part in (f"line {line}" if line else "", name) if part)
+        text = ", ".join(part for part in (f"line {line}" if line else "", name_of(place)) if part)
         self.errors.append((line, f"{text}: {rule}" if text else rule))
 
     def attempt(self, place: Place, make: Callable[[], T]) -> T | None:
         """What `make` returns; none, and its error noted, when it raises an `InputError`."""
         try:
             return make()
+        except BrokenRules as error:
+            for inner, rule in error.rules:
+                self.add((*place, *inner), rule)
         except InputError as error:
             for rule in str(error).splitlines():
                 self.add(place, rule)
-            return None
+        return None
 
     def finish(self, value: T | None = None) -> T:
         """The value, unless an error was noted."""
@@ -126,9 +141,10 @@ class Document:
         if dataclasses.is_dataclass(plain):
             return self.decode(cast(type, plain), given, place)
         entry_kind = next((part for part in parts if dataclasses.is_dataclass(part)), None)
-        if entry_kind is not None and isinstance(given, Mapping):
+        by_name = isinstance(get_origin(plain), type) and issubclass(get_origin(plain), Mapping)
+        if entry_kind is not None and by_name and isinstance(given, Mapping):
             return {name: self.value(entry, entry_kind, (*place, name)) for name, entry in given.items()}
-        if entry_kind is not None and isinstance(given, list):
+        if entry_kind is not None and not by_name and isinstance(given, list):
             return tuple(self.value(entry, entry_kind, (*place, index)) for index, entry in enumerate(given))
         try:
             converted = msgspec.convert(given, _without_paths(hint))

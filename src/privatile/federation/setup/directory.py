@@ -77,7 +77,7 @@ class Directory:
 
     def roster(self) -> Roster:
         """Who has been admitted."""
-        return read_json(self.roster_file, Roster, "roster (`privatile federation init` writes one)")
+        return read_json(self.roster_file, Roster, "a roster (`privatile federation init` writes one)")
 
     def save_roster(self, roster: Roster) -> None:
         """Write the roster in one piece, then the broker's configuration from it."""

@@ -20,11 +20,11 @@ def read_json(path: Path, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no {what} here.") from None
+        raise InputError(f"{path}: there is no such file; it must be {what}.") from None
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: not a valid {what}: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{path}: not {what}: {str(error).rstrip('.')}.") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({type(error).__name__}).") from None
+        raise InputError(f"{path}: cannot be read as {what} ({type(error).__name__}).") from None
 
 
 def write_json(path: Path, value: object) -> None:

@@ -108,7 +108,7 @@ def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:
 
 def read_invitation(path: Path) -> Invitation:
     """Read an invitation; anything missing, extra or inconsistent is refused."""
-    file = read_json(path, _InvitationFile, "invitation of this version of privatile")
+    file = read_json(path, _InvitationFile, "an invitation of this version of privatile")
     try:
         study = FederationStudy.from_dict(file.study)
         if study.digest != file.study_hash:
@@ -145,4 +145,4 @@ class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_enrolment(path: Path) -> Enrolment:
     """Read an enrolment and check its signature."""
-    return read_json(path, Enrolment, "enrolment of this version of privatile")
+    return read_json(path, Enrolment, "an enrolment of this version of privatile")
