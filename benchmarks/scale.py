@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
 from privatile.federation.run.running import JoinOptions, prepare_client
 from privatile.federation.setup.broker import EmbeddedBroker, free_port

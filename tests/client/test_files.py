@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from privatile.client.sources.files import FileSource
-from privatile.client.sources.source import Source, open_source
+from privatile.client.sources.opening import open_source
+from privatile.client.sources.source import Source
 from privatile.errors import DataError, InputError
 
 SECRET = "47114711"

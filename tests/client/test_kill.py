@@ -25,7 +25,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.responder import Responder, answer_all
 from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 folder, rounds, by_person = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "people"

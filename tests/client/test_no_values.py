@@ -33,7 +33,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.responder import Responder
 from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.client.ledger.statement import statement
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
@@ -120,7 +120,8 @@ def test_good_files_leave_no_value(tmp_path: Path, kind: str, person: str) -> No
     assert b"AlreadyAnswered" in told.stderr
     assert (tmp_path / "inside" / "ledger.db").exists()
     assert list((tmp_path / "inside" / "tmp").iterdir()) == []
-    assert "mkdtemp" in (tmp_path / "inside" / "trace.txt").read_text()  # it did spill
+    opened = f"open [\"'{tmp_path / 'inside' / 'tmp'}"
+    assert opened in (tmp_path / "inside" / "trace.txt").read_text()  # it did spill
     assert found_in(tmp_path, told) == []
 
 

@@ -13,7 +13,7 @@ from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import InputError, LedgerError

@@ -13,7 +13,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from privatile.client.sources.database import FETCH
-from privatile.client.sources.source import Source, numbers, open_source
+from privatile.client.sources.numbers import numbers
+from privatile.client.sources.opening import open_source
+from privatile.client.sources.source import Source
 from privatile.errors import DataError, InputError
 
 SECRET = 47114711

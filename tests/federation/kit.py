@@ -15,7 +15,7 @@ import numpy as np
 
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers

@@ -17,7 +17,7 @@ from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.ledger_file import BUSY_SECONDS
 from privatile.client.ledger.statement import statement
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control

@@ -18,7 +18,7 @@ import pytest
 from privatile.api import in_process
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, RunPaused, SiteRefusal
 from privatile.federation.coordinator.service import CoordinatorService

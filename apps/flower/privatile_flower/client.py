@@ -25,7 +25,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder, answer_all
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.core.scale import make_scale
 from privatile.errors import InputError, LedgerError, PrivatileError

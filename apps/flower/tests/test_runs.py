@@ -28,7 +28,7 @@ from grid import Grid, Prepare, furnish_data, furnish_ledgers, run_over_grid
 from known_draws import RoundCoins, counts, position, transcript
 from privatile.api import in_process
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import InputError, StoreError
 from privatile.federation.site.limits import SiteLimits

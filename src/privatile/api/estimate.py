@@ -19,7 +19,7 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.sources.source import open_source
+from privatile.client.sources.opening import open_source
 from privatile.errors import InputError, LedgerError, StoreError
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options

@@ -29,7 +29,7 @@ LITTLE_SPACE = 100_000_000
 """Bytes: a run of 100,000 rounds takes about 10 MB, a ledger of a million people about 40 MB."""
 
 
-BASE = ["numpy", "click", "rich", "duckdb"]
+BASE = ["numpy", "scipy", "msgspec", "click", "rich", "jinja2", "duckdb", "pyarrow"]
 
 
 class Check(NamedTuple):

@@ -10,7 +10,8 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder, answer_all
-from privatile.client.sources.source import Source, open_source
+from privatile.client.sources.opening import open_source
+from privatile.client.sources.source import Source
 
 __all__ = [
     "Coins",

@@ -1,9 +1,9 @@
 """Parts of a table on their way through a shuffle: rows of 64-bit words, in memory or on disk.
 
-A spill file is private: made with mode 0600 in a fresh folder of mode 0700, unlinked with its folder as soon as it
-is open, so that no name remains and the space comes back when the process ends, however it ends. Keys of rows are
-random tags or keyed hashes and lie there as they are; everything else is hidden under a key stream whose key never
-leaves memory, so that what a disk keeps of the file after a crash tells no value.
+A spill file is private: of mode 0600 and without a name (`tempfile.TemporaryFile`), so that the space comes back when
+the process ends, however it ends. Keys of rows are random tags or keyed hashes and are written as they are; everything
+else is hidden under a key stream whose key never leaves memory, so that what a disk keeps of the file after a crash
+reveals no value.
 """
 
 from __future__ import annotations
@@ -114,23 +114,16 @@ class SpillFile:
     """One private, nameless file of words."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._handle = -1
         self._end = 0
         self._key = secrets.token_bytes(KEY_BYTES)
         self._where = folder or spill_folder()
-        problem: OSError | None = None
+        problem: OSError
         try:
-            home = tempfile.mkdtemp(prefix="", dir=self._where)
-            try:
-                name = Path(home, "0")
-                self._handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                name.unlink()
-            finally:
-                Path(home).rmdir()
+            self._file = tempfile.TemporaryFile(buffering=0, dir=self._where)  # noqa: SIM115  closed by `close`
+            return
         except OSError as error:
             problem = error
-        if problem is not None:
-            raise self._failure(problem)
+        raise self._failure(problem)
 
     def _failure(self, error: OSError) -> DataError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -139,7 +132,7 @@ class SpillFile:
             why = os.strerror(error.errno).lower() if error.errno else "it cannot be used"
         return DataError(
             f"the column is shuffled through a temporary file in {self._where}, and {why} there. Nothing was answered. "
-            "Make room (16 bytes a record, 80 with a person column), or set TMPDIR to a folder with more."
+            "Make room (16 bytes per record, 80 with a person column), or set TMPDIR to a folder with more."
         )
 
     def write(self, columns: Columns) -> int:
@@ -152,7 +145,7 @@ class SpillFile:
                     column = column ^ words_at(self._key, self._end // 8, len(column))
                 view = np.ascontiguousarray(column).view(np.uint8).data
                 while view:
-                    written = os.pwrite(self._handle, view, self._end)
+                    written = os.pwrite(self._file.fileno(), view, self._end)
                     self._end += written
                     view = view[written:]
             return start
@@ -169,7 +162,7 @@ class SpillFile:
         problem: OSError
         try:
             while view:
-                got = os.preadv(self._handle, [view], offset)
+                got = os.preadv(self._file.fileno(), [view], offset)
                 if got == 0:
                     raise OSError(errno.EIO, "short read")
                 offset += got
@@ -181,9 +174,8 @@ class SpillFile:
 
     def close(self) -> None:
         """Give the space back."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        if hasattr(self, "_file"):
+            self._file.close()
 
     def __del__(self) -> None:
         self.close()

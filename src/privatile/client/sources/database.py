@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.source import ONLY_CLIENT, Batch, ClientNames, number, person_bytes, unknown_column
+from privatile.client.sources.names import ClientNames, person_bytes
+from privatile.client.sources.numbers import number
+from privatile.client.sources.source import ONLY_CLIENT, Batch, TableColumns
 from privatile.errors import DataError, InputError
 
 FETCH = 10_000
 """Rows fetched at once: a few megabytes of Python objects."""
 
 
-class DatabaseSource:
+class DatabaseSource(TableColumns):
     """A query over a DB-API connection."""
 
     def __init__(
@@ -29,10 +31,8 @@ class DatabaseSource:
             raise InputError(
                 f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor()."
             )
-        self.column = value
-        self.person = person
-        self.clients: list[str] = []
-        self._connection, self._query, self._client, self._person = connection, query, client, person
+        super().__init__(value, client, person)
+        self._connection, self._query = connection, query
 
     def batches(self) -> Iterator[Batch]:
         """All rows of the query."""
@@ -42,28 +42,21 @@ class DatabaseSource:
             available = [str(entry[0]) for entry in cursor.description or ()]
             if not available:
                 raise DataError("the query returns no rows by its nature. Give a SELECT.")
-            places = {name: available.index(name) for name in reversed(available)}
-            for name in (self.column, self._client, self._person):
-                if name is not None and name not in places:
-                    raise unknown_column(name, available)
-            if self._client is None:
+            self.check(available)
+            value, client, person = (
+                None if name is None else available.index(name) for name in (self.column, self.client, self.person)
+            )
+            if client is None:
                 self.clients.append(ONLY_CLIENT)
             names = ClientNames(self.clients)
             while rows := _safely(cursor.fetchmany, FETCH):
-                value = places[self.column]
                 yield Batch(
                     np.array([number(self.column, row[value]) for row in rows], dtype=np.float64),
-                    self._codes(names, rows, places),
-                    None if self._person is None else person_bytes([row[places[self._person]] for row in rows]),
+                    None if client is None else np.array([names.code(row[client]) for row in rows], dtype=np.uint16),
+                    None if person is None else person_bytes([row[person] for row in rows]),
                 )
         finally:
             cursor.close()
-
-    def _codes(self, names: ClientNames, rows: list[Any], places: dict[str, int]) -> np.ndarray[Any, Any] | None:
-        if self._client is None:
-            return None
-        place = places[self._client]
-        return np.array([names.code(row[place]) for row in rows], dtype=np.uint16)
 
 
 def _safely(call: Any, *arguments: object) -> Any:

@@ -18,17 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privatile.client.sources.arrow import StreamFailed, batches
-from privatile.client.sources.source import (
-    MOST_CLIENTS,
-    ONLY_CLIENT,
-    Batch,
-    ClientNames,
-    check_client,
-    not_numeric,
-    person_bytes,
-    unknown_column,
-)
+from privatile.client.sources.names import MOST_CLIENTS, ClientNames, check_client, person_bytes
+from privatile.client.sources.numbers import not_numeric
+from privatile.client.sources.source import ONLY_CLIENT, Batch, TableColumns, unknown_column
 from privatile.errors import DataError
 
 MISSING_MARKS = ("", "na", "n/a", "nan", "null", "none")
@@ -51,6 +43,7 @@ KINDS = {
 
 NUMERIC = re.compile(r'U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(.*\)|"?NULL"?')
 
+# Matched at the start of a message only: further on it quotes records.
 LINE = re.compile(
     r"(?:Invalid Input Error: )?(?:CSV Error on Line: |(?:JSON transform error|Malformed JSON) in file \".*?\", "
     r"(?:at byte \d+ )?in line )(\d+)"
@@ -65,22 +58,17 @@ class _Table(NamedTuple):
     columns: dict[str, tuple[str, str]]
 
 
-class FileSource:
+class FileSource(TableColumns):
     """A column of a file. Rows keep the order of the file."""
 
     def __init__(self, path: Path, value: str, client: str | None = None, person: str | None = None) -> None:
-        self.column = value
-        self.person = person
-        self.clients: list[str] = []
-        self._path, self._client, self._person = path, client, person
+        super().__init__(value, client, person)
+        self._path = path
         kind = kind_of(path)
         self._connection = _connect()
-        wanted = [name for name in (value, client, person) if name is not None]
         self._is_csv = kind == "csv"
-        self._table = _csv_table(path, wanted) if self._is_csv else self._described(kind)
-        for name in wanted:
-            if name not in self._table.columns:
-                raise unknown_column(name, list(self._table.columns))
+        self._table = _csv_table(path, self.wanted) if self._is_csv else self._described(kind)
+        self.check(list(self._table.columns))
         if not self._is_csv and not NUMERIC.fullmatch(self._table.columns[value][1]):
             raise not_numeric(value, self._table.columns[value][1])
 
@@ -105,26 +93,26 @@ class FileSource:
             selected = [number, f"CAST({bad} AS INTEGER)"]
         else:
             selected = [f"CAST({expression} AS DOUBLE)", "0"]
-        if self._client is None:
+        if self.client is None:
             self.clients.append(ONLY_CLIENT)
         else:
             parameters["clients"] = self._find_clients()
-            selected.append(f"CAST(coalesce(list_position($clients, {self._text(self._client)}), 0) AS INTEGER)")
-        if self._person is not None:
-            selected.append(self._text(self._person))
+            selected.append(f"CAST(coalesce(list_position($clients, {self._text(self.client)}), 0) AS INTEGER)")
+        if self.person is not None:
+            selected.append(self._text(self.person))
         rows = 0
         for columns in self._stream(f"SELECT {', '.join(selected)} FROM {self._table.sql}", parameters):
             values, bad, *rest = columns
-            self._refuse_bad(np.asarray(bad), rows)
+            self._refuse_bad(bad.to_numpy(), rows)
             rows += len(values)
             codes = people = None
-            if self._client is not None:
-                codes = np.asarray(rest.pop(0)) - 1
+            if self.client is not None:
+                codes = rest.pop(0).to_numpy() - 1
                 if (codes < 0).any():
                     raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
-            if self._person is not None:
-                people = person_bytes(rest.pop(0))
-            yield Batch(np.asarray(values, dtype=np.float64), codes, people)
+            if self.person is not None:
+                people = person_bytes(rest.pop(0).to_pylist())
+            yield Batch(values.to_numpy(zero_copy_only=False), codes, people)
 
     def _refuse_bad(self, bad: np.ndarray[Any, Any], rows: int) -> None:
         if bad.any():
@@ -135,7 +123,7 @@ class FileSource:
             )
 
     def _find_clients(self) -> list[str]:
-        text = self._text(self._client or "")
+        text = self._text(self.client or "")
         relation = self._run(
             f"SELECT DISTINCT {text} FROM {self._table.sql} LIMIT {MOST_CLIENTS + 1}", self._table.parameters
         )
@@ -158,18 +146,22 @@ class FileSource:
         return self._safely(lambda: self._connection.sql(sql, params=parameters))
 
     def _stream(self, sql: str, parameters: dict[str, object]) -> Iterator[list[Any]]:
+        """The columns of each piece of a result, as arrays of Arrow."""
+        import pyarrow  # type: ignore[import-untyped]
+
         relation = self._run(sql, parameters)
-        stream = batches(self._safely(relation.__arrow_c_stream__))
-        while (columns := self._safely(lambda: next(stream, None))) is not None:
-            yield columns
+        stream = self._safely(lambda: pyarrow.RecordBatchReader.from_stream(relation))
+        while (batch := self._safely(lambda: next(stream, None))) is not None:
+            yield batch.columns
 
     def _safely(self, call: Any) -> Any:
         """Call duckdb; on failure say what kind and which line, never what the line holds."""
         import duckdb
+        import pyarrow
 
         try:
             return call()
-        except (duckdb.Error, StreamFailed, OSError, UnicodeError) as error:
+        except (duckdb.Error, pyarrow.ArrowException, OSError, UnicodeError) as error:
             found = LINE.match(str(error))
             memory = isinstance(error, duckdb.OutOfMemoryException)
         where = f", line {found[1]}" if found else ""

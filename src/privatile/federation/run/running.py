@@ -14,7 +14,8 @@ from pathlib import Path
 from privatile.client.coins import Coins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.sources.source import Source, open_source
+from privatile.client.sources.opening import open_source
+from privatile.client.sources.source import Source
 from privatile.errors import InputError, LedgerError, SiteRefusal, StoreError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal

@@ -1,0 +1,73 @@
+"""Columns of numbers from any library, as doubles. No error here contains a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.arrays import Floats
+from privatile.errors import DataError
+
+
+def numbers(name: str, values: object) -> Floats:
+    """A column as doubles, NaN where missing; a column of anything but numbers is refused."""
+    array = _plain(values)
+    if array.ndim != 1:
+        raise DataError(f"column {name!r} must have one dimension; it has {array.ndim}.")
+    if np.ma.isMaskedArray(array):
+        mask = np.ma.getmaskarray(array)
+        return np.where(mask, np.nan, numbers(name, np.ma.getdata(array)))
+    if array.dtype.kind in "iuf":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind == "O":
+        return np.array([number(name, value) for value in array], dtype=np.float64)
+    raise not_numeric(name, str(array.dtype))
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    """A numpy array of a column, of whatever library it comes from."""
+    if isinstance(values, np.ndarray):
+        return values
+    dtype = getattr(values, "dtype", getattr(values, "type", None))  # pyarrow says type
+    if str(dtype).lower().startswith("decimal"):
+        return np.array(entries(values), dtype=object)
+    if type(values).__module__.startswith("pyarrow"):
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+    if getattr(dtype, "kind", "O") in "iuf" and not isinstance(dtype, np.dtype):  # nullable columns of pandas
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise DataError(f"a column must be a sequence of numbers; got {type(values).__name__}.")
+    return np.array(values, dtype=object)
+
+
+def entries(column: Any) -> list[Any]:
+    """A column as Python objects."""
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)
+
+
+def number(name: str, value: object) -> float:
+    """One entry of a column of Python objects, NaN where missing."""
+    if value is None or value is np.ma.masked:
+        return float("nan")
+    if isinstance(value, int | float | Decimal | np.integer | np.floating) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+    if type(value).__name__ == "NAType":
+        return float("nan")
+    raise not_numeric(name, type(value).__name__)
+
+
+def not_numeric(name: str, kind: str) -> DataError:
+    """The error for a column of something else."""
+    return DataError(f"column {name!r} must hold numbers; it holds {kind}. Name a numeric column, or convert it first.")

@@ -1,0 +1,56 @@
+"""From whatever holds the data to its source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from privatile.client.sources.database import DatabaseSource
+from privatile.client.sources.files import FileSource
+from privatile.client.sources.memory import MappingSource, TableSource
+from privatile.client.sources.source import ONLY_CLIENT, Source
+from privatile.errors import InputError
+
+
+def open_source(
+    data: object,
+    *,
+    value: str | None = None,
+    client: str | None = None,
+    person: str | None = None,
+    query: str | None = None,
+) -> Source:
+    """The source for whatever holds the data.
+
+    `data` is a path (CSV, Parquet, JSON, also gzip), a mapping of client name to column, a table or a column in
+    memory, or a DB-API connection together with `query`.
+    """
+    if query is not None:
+        return DatabaseSource(data, query, _named(value), client, person)
+    if isinstance(data, str | os.PathLike):
+        return FileSource(Path(data), _named(value), client, person)
+    # Asked of the type: a table may have a column of that name.
+    if hasattr(type(data), "collect") or hasattr(type(data), "compute"):
+        raise InputError(
+            f"a {type(data).__name__} is a query that has not run yet, and might give its rows in another order next "
+            "time. Run it (.collect() or .compute()) and give the table, or give the path of the file it reads."
+        )
+    is_table = hasattr(data, "columns") or hasattr(data, "column_names")
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        is_table = True
+    if is_table:
+        return TableSource(data, _named(value), client, person)
+    if client is not None or person is not None:
+        raise InputError("client and person name columns of a table or a file; this data has no named columns.")
+    if isinstance(data, Mapping):
+        return MappingSource(data, value or "value")
+    return MappingSource({ONLY_CLIENT: data}, value or "value")
+
+
+def _named(value: str | None) -> str:
+    if value is None:
+        raise InputError("which column? Name it with value=COLUMN.")
+    return value
