@@ -151,7 +151,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     *(
         (
             ("federation", "init", "new", "--client", "n", "--epsilon", 1, "--range", 0, 1, "--records", records),
-            "records must be a whole number",
+            "records: must be a whole number",
         )
         for records in ("nan", "inf", "300.5")
     ),
