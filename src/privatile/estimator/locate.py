@@ -14,12 +14,12 @@ Every array has a leading axis of runs, so that the study of thousands of runs e
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats
+from privatile.core.arrays import Floats, array_namespace
 
 CENTERS, SPREADS = 32, 8
 """Grid points: the zoom keeps a cell of the centre within half of the belief's own error."""
@@ -58,7 +58,8 @@ class Belief(NamedTuple):
     @property
     def weights(self) -> Floats:
         """The belief, summing to one in each run."""
-        raised = np.exp(self.logs - self.logs.max(axis=(1, 2), keepdims=True))
+        xp = array_namespace(self.logs)
+        raised = xp.exp(self.logs - self.logs.max(axis=(1, 2), keepdims=True))
         shares: Floats = raised / raised.sum(axis=(1, 2), keepdims=True)
         return shares
 
@@ -68,15 +69,17 @@ class Belief(NamedTuple):
 
     def put(self, runs: NDArray[np.int64], newer: Belief) -> Belief:
         """The same with some runs one answer further; the others get an answer that is none."""
+        xp = array_namespace(self.boxes)
         if len(runs) == len(self.boxes):
             return newer
         boxes, logs = self.boxes.copy(), self.logs.copy()
         boxes[runs], logs[runs] = newer.boxes, newer.logs
 
         def joined(name: str, absent: float) -> Floats:
-            column = np.full(len(self.boxes), absent)
+            column = xp.full(len(self.boxes), absent)
             column[runs] = getattr(newer, name)[:, -1]
-            return np.column_stack([getattr(self, name), column])
+            answers: Floats = xp.column_stack([getattr(self, name), column])
+            return answers
 
         answers = (joined("queries", 0.0), joined("residuals", 0.0), joined("variances", math.inf))
         return Belief(self.level, self.low, self.high, boxes, *answers, logs)
@@ -95,21 +98,22 @@ class Summary(NamedTuple):
     """Standard error of log s."""
 
 
-def begin(level: float, low: float, high: float, runs: int = 1) -> Belief:
-    """Anywhere in the range, at any spread."""
+def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) -> Belief:
+    """Anywhere in the range, at any spread; `xp` is the library of the arrays."""
     width = high - low
-    box = np.array([low, high, math.log(width * NARROWEST), math.log(width * WIDEST)])
-    nothing = np.zeros((runs, 0))
-    flat = np.zeros((runs, CENTERS, SPREADS))
-    return Belief(level, low, high, np.tile(box, (runs, 1)), nothing, nothing, nothing, flat)
+    box = xp.array([low, high, math.log(width * NARROWEST), math.log(width * WIDEST)])
+    nothing = xp.zeros((runs, 0))
+    flat = xp.zeros((runs, CENTERS, SPREADS))
+    return Belief(level, low, high, xp.tile(box, (runs, 1)), nothing, nothing, nothing, flat)
 
 
 def learn(belief: Belief, queries: Floats, residuals: Floats, variances: Floats) -> Belief:
     """One answer a run: y = τ − F(q) + noise of the given variance."""
+    xp = array_namespace(queries)
     added = belief._replace(
-        queries=np.column_stack([belief.queries, queries]),
-        residuals=np.column_stack([belief.residuals, residuals]),
-        variances=np.column_stack([belief.variances, variances]),
+        queries=xp.column_stack([belief.queries, queries]),
+        residuals=xp.column_stack([belief.residuals, residuals]),
+        variances=xp.column_stack([belief.variances, variances]),
         logs=belief.logs + _log_likelihood(belief.boxes, belief.level, queries, residuals, variances),
     )
     return _zoom(added)
@@ -117,55 +121,60 @@ def learn(belief: Belief, queries: Floats, residuals: Floats, variances: Floats)
 
 def _axes(boxes: Floats) -> tuple[Floats, Floats, Floats]:
     """Centres and spreads of the grid's cells, and the spreads widened by half a cell of the centre."""
+    xp = array_namespace(boxes)
     cell = (boxes[:, 1] - boxes[:, 0]) / CENTERS
-    centers = boxes[:, :1] + cell[:, None] * (np.arange(CENTERS) + 0.5)
-    spreads = np.exp(boxes[:, 2:3] + ((boxes[:, 3] - boxes[:, 2]) / SPREADS)[:, None] * (np.arange(SPREADS) + 0.5))
+    centers = boxes[:, :1] + cell[:, None] * (xp.arange(CENTERS) + 0.5)
+    spreads = xp.exp(boxes[:, 2:3] + ((boxes[:, 3] - boxes[:, 2]) / SPREADS)[:, None] * (xp.arange(SPREADS) + 0.5))
     # A cell stands for all centres inside it: a curve narrower than the cell is smeared over it.
-    return centers, spreads, np.hypot(spreads, 0.5 * cell[:, None])
+    return centers, spreads, xp.hypot(spreads, 0.5 * cell[:, None])
 
 
 def _curve(boxes: Floats, queries: Floats) -> tuple[Floats, Floats]:
     """Logits and ranks of the questions under every grid point."""
+    xp = array_namespace(boxes)
     centers, _, smeared = _axes(boxes)
     logits = (queries[:, None, None] - centers[:, :, None]) / smeared[:, None, :]
-    return logits, 0.5 * (1.0 + np.tanh(0.5 * logits))
+    return logits, 0.5 * (1.0 + xp.tanh(0.5 * logits))
 
 
 def _discrepancy(logits: Floats, ranks: Floats, level: float) -> Floats:
-    there = math.log(level / (1.0 - level))
-    result: Floats = (DISCREPANCY * ranks * (1.0 - ranks) * (logits - there)) ** 2
+    target_logit = math.log(level / (1.0 - level))
+    result: Floats = (DISCREPANCY * ranks * (1.0 - ranks) * (logits - target_logit)) ** 2
     return result
 
 
 def _log_likelihood(boxes: Floats, level: float, queries: Floats, residuals: Floats, variances: Floats) -> Floats:
-    real = np.isfinite(variances)
+    xp = array_namespace(boxes)
+    real = xp.isfinite(variances)
     if not real.any():
-        return np.zeros((len(boxes), CENTERS, SPREADS))
-    noise = np.where(real, variances, 1.0)[:, None, None]
-    logits, ranks = _curve(boxes, np.where(real, queries, 0.0))
+        nothing: Floats = xp.zeros((len(boxes), CENTERS, SPREADS))
+        return nothing
+    noise = xp.where(real, variances, 1.0)[:, None, None]
+    logits, ranks = _curve(boxes, xp.where(real, queries, 0.0))
     variance = noise + _discrepancy(logits, ranks, level)
     gap = residuals[:, None, None] - (level - ranks)
-    logs: Floats = np.where(real[:, None, None], -0.5 * (gap * gap / variance + np.log(variance / noise)), 0.0)
+    logs: Floats = xp.where(real[:, None, None], -0.5 * (gap * gap / variance + xp.log(variance / noise)), 0.0)
     return logs
 
 
 def _zoom(belief: Belief) -> Belief:
     """Move the grid of the runs that fill too little of it, or lean on an edge, and weigh all answers anew there."""
+    xp = array_namespace(belief.boxes)
     weights, boxes = belief.weights, belief.boxes
     width = belief.high - belief.low
     center_box, center_moves = _fitted(weights.sum(axis=2), boxes[:, :2], belief.low, belief.high)
     ends = math.log(width * NARROWEST), math.log(width * WIDEST)
     spread_box, spread_moves = _fitted(weights.sum(axis=1), boxes[:, 2:], *ends)
-    chosen = np.flatnonzero(center_moves | spread_moves)
+    chosen = xp.flatnonzero(center_moves | spread_moves)
     if not len(chosen):
         return belief
     new_boxes, logs = boxes.copy(), belief.logs.copy()
-    new_boxes[chosen] = np.column_stack([center_box, spread_box])[chosen]
-    there = new_boxes[chosen]
-    total = np.zeros((len(chosen), CENTERS, SPREADS))
+    new_boxes[chosen] = xp.column_stack([center_box, spread_box])[chosen]
+    chosen_boxes = new_boxes[chosen]
+    total = xp.zeros((len(chosen), CENTERS, SPREADS))
     for m in range(belief.queries.shape[1]):
         answers = (belief.queries[chosen, m], belief.residuals[chosen, m], belief.variances[chosen, m])
-        total += _log_likelihood(there, belief.level, *answers)
+        total += _log_likelihood(chosen_boxes, belief.level, *answers)
     logs[chosen] = total
     return belief._replace(boxes=new_boxes, logs=logs)
 
@@ -175,20 +184,21 @@ def _fitted(weights: Floats, box: Floats, low: float, high: float) -> tuple[Floa
 
     It moves when the belief fills less than 40% of it, or when an edge short of the range's end holds more than EDGE.
     """
+    xp = array_namespace(box)
     size = weights.shape[1]
     over = weights.cumsum(axis=1)
-    first, last = (over < TAIL).sum(axis=1), np.minimum((over < 1.0 - TAIL).sum(axis=1), size - 1)
+    first, last = (over < TAIL).sum(axis=1), xp.minimum((over < 1.0 - TAIL).sum(axis=1), size - 1)
     cell = (box[:, 1] - box[:, 0]) / size
     filled = last - first + 1
     inside = 1e-9 * (high - low)
     lean_low = (weights[:, 0] > EDGE) & (box[:, 0] > low + inside)
     lean_high = (weights[:, -1] > EDGE) & (box[:, 1] < high - inside)
     margin = 1.0 + 0.4 * filled
-    start = np.maximum(box[:, 0] + cell * (first - margin - np.where(lean_low, size, 0)), low)
-    end = np.minimum(box[:, 0] + cell * (last + 1 + margin + np.where(lean_high, size, 0)), high)
+    start = xp.maximum(box[:, 0] + cell * (first - margin - xp.where(lean_low, size, 0)), low)
+    end = xp.minimum(box[:, 0] + cell * (last + 1 + margin + xp.where(lean_high, size, 0)), high)
     # Weighing all answers anew costs a pass over them: not for less than a tenth of the box.
     worth = (end - start < 0.9 * (box[:, 1] - box[:, 0])) & (filled <= 0.4 * size)
-    return np.column_stack([start, end]), worth | lean_low | lean_high
+    return xp.column_stack([start, end]), worth | lean_low | lean_high
 
 
 def summarize(belief: Belief) -> Summary:
@@ -197,17 +207,18 @@ def summarize(belief: Belief) -> Summary:
     The spread's plain mean: while it is hardly known, the geometric one follows the narrow spreads, which nothing has
     spoken against yet, and questions placed by it would learn nothing.
     """
+    xp = array_namespace(belief.boxes)
     weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
-    there = math.log(belief.level / (1.0 - belief.level))
-    quantiles = centers[:, :, None] + spreads[:, None, :] * there
+    target_logit = math.log(belief.level / (1.0 - belief.level))
+    quantiles = centers[:, :, None] + spreads[:, None, :] * target_logit
     mean = (weights * quantiles).sum(axis=(1, 2))
     variance = (weights * (quantiles - mean[:, None, None]) ** 2).sum(axis=(1, 2))
     cell = (belief.boxes[:, 1] - belief.boxes[:, 0]) / CENTERS
-    logs, by_spread = np.log(spreads), weights.sum(axis=1)
+    logs, by_spread = xp.log(spreads), weights.sum(axis=1)
     center = (by_spread * logs).sum(axis=1)
     spread_variance = (by_spread * (logs - center[:, None]) ** 2).sum(axis=1)
     typical = (by_spread * spreads).sum(axis=1)
-    return Summary(mean, np.sqrt(variance + cell * cell / 12.0), typical, np.sqrt(spread_variance))
+    return Summary(mean, xp.sqrt(variance + cell * cell / 12.0), typical, xp.sqrt(spread_variance))
 
 
 def best_question(belief: Belief, variance: float) -> tuple[Floats, Floats]:
@@ -215,35 +226,37 @@ def best_question(belief: Belief, variance: float) -> tuple[Floats, Floats]:
 
     A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise).
     """
+    xp = array_namespace(belief.boxes)
     weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
-    there = math.log(belief.level / (1.0 - belief.level))
-    quantiles = centers[:, :, None] + spreads[:, None, :] * there
+    target_logit = math.log(belief.level / (1.0 - belief.level))
+    quantiles = centers[:, :, None] + spreads[:, None, :] * target_logit
     mean = (weights * quantiles).sum(axis=(1, 2))
     off = quantiles - mean[:, None, None]
-    error = np.sqrt((weights * off * off).sum(axis=(1, 2)))
+    error = xp.sqrt((weights * off * off).sum(axis=(1, 2)))
     over = weights.sum(axis=2).cumsum(axis=1)
     candidates = [_quantile(belief.boxes, over, share) for share in CANDIDATES]
     candidates += [mean, mean - error, mean + error]
-    best, query, rank_variance = np.full(len(mean), -1.0), mean, np.zeros(len(mean))
+    best, query, rank_variance = xp.full(len(mean), -1.0), mean, xp.zeros(len(mean))
     for candidate in candidates:
-        asked = np.clip(candidate, belief.low, belief.high)
+        asked = xp.clip(candidate, belief.low, belief.high)
         logits, ranks = _curve(belief.boxes, asked)
         average = (weights * ranks).sum(axis=(1, 2))
-        spread = np.maximum((weights * ranks * ranks).sum(axis=(1, 2)) - average**2, 0.0)
+        spread = xp.maximum((weights * ranks * ranks).sum(axis=(1, 2)) - average**2, 0.0)
         doubt = (weights * _discrepancy(logits, ranks, belief.level)).sum(axis=(1, 2))
-        gain = (weights * ranks * off).sum(axis=(1, 2)) ** 2 / (spread + doubt + np.maximum(variance, spread / 1.2))
+        gain = (weights * ranks * off).sum(axis=(1, 2)) ** 2 / (spread + doubt + xp.maximum(variance, spread / 1.2))
         better = gain > best * 1.0001
-        best, query = np.where(better, gain, best), np.where(better, asked, query)
-        rank_variance = np.where(better, spread, rank_variance)
+        best, query = xp.where(better, gain, best), xp.where(better, asked, query)
+        rank_variance = xp.where(better, spread, rank_variance)
     return query, rank_variance
 
 
 def _quantile(boxes: Floats, over: Floats, share: float) -> Floats:
     """A quantile of the belief about c, linear inside a cell."""
-    runs = np.arange(len(boxes))
+    xp = array_namespace(boxes)
+    runs = xp.arange(len(boxes))
     cell = (boxes[:, 1] - boxes[:, 0]) / CENTERS
-    k = np.minimum((over < share).sum(axis=1), CENTERS - 1)
-    below = np.where(k > 0, over[runs, np.maximum(k - 1, 0)], 0.0)
-    inside = (share - below) / np.maximum(over[runs, k] - below, 1e-12)
-    result: Floats = boxes[:, 0] + cell * (k + np.clip(inside, 0.0, 1.0))
+    k = xp.minimum((over < share).sum(axis=1), CENTERS - 1)
+    below = xp.where(k > 0, over[runs, xp.maximum(k - 1, 0)], 0.0)
+    inside = (share - below) / xp.maximum(over[runs, k] - below, 1e-12)
+    result: Floats = boxes[:, 0] + cell * (k + xp.clip(inside, 0.0, 1.0))
     return result

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats
+from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator import locate
 from privatile.estimator.locate import Belief
 
@@ -109,42 +109,44 @@ class QuestionPolicy:
         least = max(6.0 * self.noise, 0.0005)
         return least, max(least, 0.003, 0.6 / self.rounds)
 
-    def begin(self, runs: int = 1) -> Tuning:
-        """Before the first round."""
-        none, whole = np.full(runs, math.nan), np.zeros(runs, dtype=np.int64)
+    def begin(self, runs: int = 1, xp: Any = np) -> Tuning:
+        """Before the first round; `xp` is the library of the arrays."""
+        none, whole = xp.full(runs, math.nan), xp.zeros(runs, dtype=xp.int64)
         tuning = Tuning(
-            locate.begin(self.level, self.low, self.high, runs),
+            locate.begin(self.level, self.low, self.high, runs, xp),
             *(whole, whole, whole, whole),
             *(none, none, none, none, none),
-            np.zeros(runs),
-            np.zeros(runs, dtype=np.bool_),
+            xp.zeros(runs),
+            xp.zeros(runs, dtype=xp.bool_),
         )
         return self._ask(tuning)
 
     def learn(self, tuning: Tuning, residuals: Floats, variances: Floats) -> Tuning:
         """Answers to the questions asked: y = Σp_k·y_k − (1 − τ) and their variances; then the next questions."""
+        xp = array_namespace(residuals)
         searching, probing = tuning.stage == SEARCH, tuning.stage == PROBE
         averaging = tuning.stage == AVERAGE
         belief = tuning.belief
-        active = np.flatnonzero(~averaging)
+        active = xp.flatnonzero(~averaging)
         if len(active):
             newer = locate.learn(belief.take(active), tuning.query[active], residuals[active], variances[active])
             belief = belief.put(active, newer)
-        moved = np.clip(tuning.query + np.where(averaging, tuning.step, 0.0) * residuals, self.low, self.high)
+        moved = xp.clip(tuning.query + xp.where(averaging, tuning.step, 0.0) * residuals, self.low, self.high)
         return self._ask(
             tuning._replace(
                 belief=belief,
                 done=tuning.done + 1,
                 searched=tuning.searched + searching,
                 probed=tuning.probed + probing,
-                query=np.where(averaging, moved, tuning.query),
-                spent=tuning.spent + np.where(searching, tuning.share, 0.0),
+                query=xp.where(averaging, moved, tuning.query),
+                spent=tuning.spent + xp.where(searching, tuning.share, 0.0),
             )
         )
 
     def _ask(self, tuning: Tuning) -> Tuning:
         """Decide stage, question and share of the next round, for the runs that are not yet averaging."""
-        runs = np.flatnonzero(tuning.stage != AVERAGE)
+        xp = array_namespace(tuning.query)
+        runs = xp.flatnonzero(tuning.stage != AVERAGE)
         if not len(runs):
             return tuning
         belief = tuning.belief.take(runs)
@@ -155,25 +157,25 @@ class QuestionPolicy:
             tuning.spent[runs] >= LARGEST_SEARCH_SHARE
         )
         stage, probed = tuning.stage[runs], tuning.probed[runs]
-        stage = np.where((stage == SEARCH) & (found | out), PROBE, stage)
-        stage = np.where((stage == PROBE) & (probed >= self.probes), AVERAGE, stage)
+        stage = xp.where((stage == SEARCH) & (found | out), PROBE, stage)
+        stage = xp.where((stage == PROBE) & (probed >= self.probes), AVERAGE, stage)
 
-        reach = np.minimum(PROBE_REACH * known.spread, PROBE_ERRORS * math.sqrt(self.noise) / slope)
+        reach = xp.minimum(PROBE_REACH * known.spread, PROBE_ERRORS * math.sqrt(self.noise) / slope)
         above = probed % 2 == 0
-        center = np.where(above, known.quantile, tuning.center[runs])
-        query = np.where(stage == PROBE, center + np.where(above, reach, -reach), known.quantile)
-        share = np.where(stage == PROBE, PROBE_SHARE / self.probes, math.nan)
-        seeking = np.flatnonzero(stage == SEARCH)
+        center = xp.where(above, known.quantile, tuning.center[runs])
+        query = xp.where(stage == PROBE, center + xp.where(above, reach, -reach), known.quantile)
+        share = xp.where(stage == PROBE, PROBE_SHARE / self.probes, math.nan)
+        seeking = xp.flatnonzero(stage == SEARCH)
         if len(seeking):
             least, most = self.shares
             query[seeking], doubt = locate.best_question(belief.take(seeking), self.noise / most)
-            share[seeking] = np.clip(1.2 * self.noise / np.maximum(doubt, 1e-12), least, most)
-        left = np.maximum(self.rounds - tuning.done[runs], 1)
-        step = np.where(stage == AVERAGE, np.minimum(self.relaxations / left, STABLE) / slope, math.nan)
+            share[seeking] = xp.clip(1.2 * self.noise / xp.maximum(doubt, 1e-12), least, most)
+        left = xp.maximum(self.rounds - tuning.done[runs], 1)
+        step = xp.where(stage == AVERAGE, xp.minimum(self.relaxations / left, STABLE) / slope, math.nan)
         return tuning._replace(
             stage=_put(tuning.stage, runs, stage),
             center=_put(tuning.center, runs, center),
-            query=_put(tuning.query, runs, np.clip(query, self.low, self.high)),
+            query=_put(tuning.query, runs, xp.clip(query, self.low, self.high)),
             share=_put(tuning.share, runs, share),
             step=_put(tuning.step, runs, step),
             slope=_put(tuning.slope, runs, slope),
@@ -182,11 +184,13 @@ class QuestionPolicy:
 
     def lengths(self, tuning: Tuning, records: Ints, left: Ints) -> Ints:
         """Records to ask of every client (runs × clients), at least one, leaving one for every later round."""
+        xp = array_namespace(left)
         rest = (self.rounds - tuning.done)[:, None]
-        even = left // np.maximum(rest, 1)
-        share = np.where(np.isnan(tuning.share), 0.0, tuning.share)[:, None]
-        short = np.clip(np.rint(share * records).astype(np.int64), 1, np.maximum(left - (rest - 1), 1))
-        return np.where((tuning.stage == AVERAGE)[:, None], even, short)
+        even = left // xp.maximum(rest, 1)
+        share = xp.where(xp.isnan(tuning.share), 0.0, tuning.share)[:, None]
+        short = xp.clip(xp.rint(share * records).astype(xp.int64), 1, xp.maximum(left - (rest - 1), 1))
+        lengths: Ints = xp.where((tuning.stage == AVERAGE)[:, None], even, short)
+        return lengths
 
 
 def probe_reach(level: float, noise: float, slope: float) -> float:

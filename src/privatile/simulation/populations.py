@@ -12,7 +12,6 @@ GPU (CuPy) gives an array there.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,24 +21,19 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from privatile.core.arrays import Floats
+from privatile.core.arrays import Floats, array_namespace, special_functions
 from privatile.errors import InputError
 
 _ROUNDS_OF_BISECTION = 200
 """Enough to halve the widest double interval down to neighbouring numbers near its root (2⁻²⁰⁰)."""
 
 
-def _libraries(values: object) -> tuple[Any, Any]:
-    """numpy and scipy.special; for an array on a GPU their equivalents in CuPy."""
-    if type(values).__module__.partition(".")[0] == "cupy":
-        return importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.special")
-    return np, scipy.special
-
-
 def as_floats(values: object) -> Floats:
     """An array of doubles, where the values are."""
-    array: Floats = _libraries(values)[0].asarray(values, dtype=np.float64)
-    return array
+    if hasattr(values, "__array_ufunc__"):
+        array: Floats = array_namespace(values).asarray(values, dtype=float)
+        return array
+    return np.asarray(values, dtype=np.float64)
 
 
 def _as_given(values: Floats) -> Any:
@@ -115,6 +109,12 @@ def bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
     return high
 
 
+def _two_tails(z: Floats, tail: Floats) -> Floats:
+    """The CDF of a symmetric law from its lower tail at −|z|."""
+    ranks: Floats = array_namespace(z).where(z < 0.0, tail, 1.0 - tail)
+    return ranks
+
+
 @dataclass(frozen=True)
 class _LocationScale(Population):
     """A family location + scale·Z; subclasses give the standard law of Z."""
@@ -161,14 +161,13 @@ class Normal(_LocationScale):
     """
 
     def _standard_cdf(self, z: Floats) -> Floats:
-        special = _libraries(z)[1]
-        return as_floats(0.5 * special.erfc(-z / math.sqrt(2.0)))
+        return as_floats(0.5 * special_functions(z).erfc(-z / math.sqrt(2.0)))
 
     def _standard_density(self, z: Floats) -> Floats:
         return np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
 
     def _standard_quantile(self, p: Floats) -> Floats:
-        return as_floats(_libraries(p)[1].ndtri(p))
+        return as_floats(special_functions(p).ndtri(p))
 
     def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.standard_normal(size)
@@ -192,7 +191,8 @@ class Uniform(Population):
             raise InputError(f"low must lie below high; got {self.low!r} and {self.high!r}.")
 
     def _cdf(self, x: Floats) -> Floats:
-        return np.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
+        ranks: Floats = array_namespace(x).clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
+        return ranks
 
     def _density(self, x: Floats) -> Floats:
         return np.where((x >= self.low) & (x < self.high), 1.0 / (self.high - self.low), 0.0)
@@ -206,7 +206,8 @@ class Cauchy(_LocationScale):
     """Cauchy(location, scale), which has no mean; its quantiles are estimated like any other's."""
 
     def _standard_cdf(self, z: Floats) -> Floats:
-        return 0.5 + np.arctan(z) / math.pi
+        ranks: Floats = 0.5 + array_namespace(z).arctan(z) / math.pi
+        return ranks
 
     def _standard_density(self, z: Floats) -> Floats:
         return 1.0 / (math.pi * (1.0 + z**2))
@@ -223,8 +224,7 @@ class Laplace(_LocationScale):
     """Laplace(location, scale)."""
 
     def _standard_cdf(self, z: Floats) -> Floats:
-        tail = 0.5 * np.exp(-np.abs(z))
-        return np.where(z < 0.0, tail, 1.0 - tail)
+        return _two_tails(z, 0.5 * array_namespace(z).exp(-abs(z)))
 
     def _standard_density(self, z: Floats) -> Floats:
         return 0.5 * np.exp(-np.abs(z))
@@ -242,7 +242,9 @@ class LogNormal(_LocationScale):
         return Normal(self.location, self.scale)
 
     def _cdf(self, x: Floats) -> Floats:
-        return np.where(x > 0.0, self._logarithm._cdf(np.log(np.where(x > 0.0, x, 1.0))), 0.0)
+        xp = array_namespace(x)
+        ranks: Floats = xp.where(x > 0.0, self._logarithm._cdf(xp.log(xp.where(x > 0.0, x, 1.0))), 0.0)
+        return ranks
 
     def _density(self, x: Floats) -> Floats:
         positive = np.where(x > 0.0, x, 1.0)
@@ -271,9 +273,8 @@ class StudentT(_LocationScale):
         check_positive("degrees", self.degrees)
 
     def _standard_cdf(self, z: Floats) -> Floats:
-        special = _libraries(z)[1]
-        tail = as_floats(0.5 * special.betainc(0.5 * self.degrees, 0.5, self.degrees / (self.degrees + z * z)))
-        return np.where(z < 0.0, tail, 1.0 - tail)
+        shape = 0.5 * self.degrees
+        return _two_tails(z, 0.5 * special_functions(z).betainc(shape, 0.5, self.degrees / (self.degrees + z * z)))
 
     def _standard_density(self, z: Floats) -> Floats:
         nu = self.degrees
@@ -322,7 +323,7 @@ class Mixture(Population):
         return self._blend([part._density(x) for part in self.parts])
 
     def _blend(self, values: Sequence[Floats]) -> Floats:
-        total = np.zeros_like(values[0])
+        total: Floats = array_namespace(values[0]).zeros_like(values[0])
         for weight, value in zip(self.weights, values, strict=True):
             total = total + weight * value
         return total
