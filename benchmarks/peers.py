@@ -33,12 +33,13 @@ from benchmarks.peer_methods import (
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.schedule import Constant, Design
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
-from privatile.inference.inference import Trajectory
-from privatile.inference.plug_in import plug_in
+from privatile.inference.choice import choose_interval, gather_evidence
+from privatile.inference.trajectory import Trajectory
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
 from privatile.simulation.populations import Laplace, Mixture, Normal, Population, Uniform
@@ -87,8 +88,8 @@ def auto(records: Floats, level: float, epsilon: float, low: float, high: float,
             ones.append(int(mechanism.respond(truths, coins).sum()))
         state = step(state, ask, ones, plan)
         trajectory.record(ask, state, plan)
-    curve = plug_in(state, trajectory, plan, guess=float(memory_of(state).tuning.slope[0]))
-    return curve.inference.center if curve.holds else state.averages.estimate
+    settings = ReportSettings("records", (plan.level,))
+    return choose_interval(settings, gather_evidence(settings, plan, state, trajectory)).center
 
 
 def by_records(method: OneRun) -> Callable[[Setting, int], tuple[Floats, float]]:

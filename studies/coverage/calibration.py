@@ -18,6 +18,7 @@ import numpy as np
 
 from privatile.errors import InputError
 from privatile.inference.curve import DRIFT_BIAS
+from privatile.laws.fieller import fieller_reach
 from privatile.laws.normal import two_sided_z
 
 RELAXATIONS = (12, 19, 27, 35, 50, 72, 90)
@@ -76,10 +77,8 @@ def _block(
     slope = np.maximum(-(x * answers).sum(axis=1) / squares, 1e-6)
     plain = np.abs(mean) * slope
     center, variance = mean + answer / slope, rounds / (squares * slope**2)
-    z = two_sided_z(confidence_level)
-    rest = 1.0 - z * z * variance
     unbiased = slope * np.maximum(1.0 - DRIFT_BIAS * variance, 0.1)
-    reach = np.where(rest > 0.0, z / unbiased / np.sqrt(np.maximum(rest, 1e-12)), np.inf)
+    reach = fieller_reach(two_sided_z(confidence_level), np.sqrt(variance)) / unbiased
     return plain, np.abs(center) <= reach
 
 

@@ -17,21 +17,21 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from studies.coverage import gpu
 from studies.coverage.coverage import FAMILIES, make_cell
-from studies.coverage.displayed_intervals import self_normalized, shown
-from studies.coverage.dithered import DitheredLog
 from studies.coverage.dropout import silent_runs
-from studies.coverage.rounded import Rounded
-from studies.coverage.scores import Simulate, on_processor, warnings
+from studies.coverage.heaped import LogOf, Rounded
+from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor, warnings
 from studies.coverage.stopping import Stopped, stopping
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.schedule import PRESETS
+from privatile.laws.normal import two_sided_z
 from privatile.paper.salary import STATED_RANGE, read_salaries
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
+from privatile.result.compare import difference_ends
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Empirical
+from privatile.simulation.columns import Dithered, Empirical
+from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
 from privatile.simulation.engine import run_cell
 from privatile.simulation.populations import Mixture, Normal
 
@@ -41,11 +41,19 @@ BLOCK = 1000
 Rows = Iterator[tuple[str, str, str, float]]
 
 
-def blocks(cell: AutoCell, runs: int, seed: int, simulated: Simulate) -> Iterator[AutoRuns]:
+def simulated_blocks(cell: AutoCell, runs: int, seed: int, simulated: Simulate) -> Iterator[AutoRuns]:
     """All runs of a cell, some at a time on a processor, at once on a GPU."""
-    size = runs if simulated is gpu.simulate else BLOCK
-    for block, first in enumerate(range(0, runs, size)):
-        yield simulated(cell, min(size, runs - first), seed * 1000 + block)
+    return blocks(cell, runs, seed * 1000, simulated, runs if simulated is on_gpu else BLOCK)
+
+
+def displayed(
+    cell: AutoCell, runs: int, seed: int, simulated: Simulate, confidence_level: float = 0.95
+) -> DisplayedIntervals:
+    """What the results of all runs of a cell show."""
+    parts = simulated_blocks(cell, runs, seed, simulated)
+    return DisplayedIntervals.joined(
+        [displayed_intervals(cell, part.on_host(), (confidence_level,))[0] for part in parts]
+    )
 
 
 def widths(runs: int, simulated: Simulate) -> Rows:
@@ -53,18 +61,14 @@ def widths(runs: int, simulated: Simulate) -> Rows:
     for family, level, info in (("normal", 0.5, 6000), ("log-normal", 0.8, 6000), ("hete-d", 0.5, 3000)):
         cell = make_cell("stop", family=family, clients=10, truth_rate=0.5, level=level, information=info)
         for errors in (4.0, 6.0):
-            found = watched(cell, runs, errors * cell.bound, simulated)
-            for name, value in found._asdict().items():
-                yield "until-width", f"{family} τ={level:g} I={info} W={2 * errors:g} s.e.", name, value
-
-
-def watched(cell: AutoCell, runs: int, half_width: float, simulated: Simulate) -> Stopped:
-    """`stopping` on the GPU where the runs are simulated there."""
-    if simulated is gpu.simulate:
-        with gpu.gpu_arrays() as cupy:
-            return stopping(cell, simulate(cell, runs, cupy.random.default_rng(31)), half_width)
-    parts = [stopping(cell, got, half_width) for got in blocks(cell, runs, 31, simulated)]
-    return Stopped(*(float(np.mean(column)) for column in zip(*parts, strict=True)))
+            parts = [stopping(cell, part, errors * cell.bound) for part in simulated_blocks(cell, runs, 31, simulated)]
+            for name, column in zip(Stopped._fields, zip(*parts, strict=True), strict=True):
+                yield (
+                    "until-width",
+                    f"{family} τ={level:g} I={info} W={2 * errors:g} s.e.",
+                    name,
+                    float(np.mean(column)),
+                )
 
 
 def joint(runs: int, simulated: Simulate) -> Rows:
@@ -78,11 +82,7 @@ def joint(runs: int, simulated: Simulate) -> Rows:
             cell = make_cell("joint", family=family, clients=10, truth_rate=0.5, level=0.1, information=2500)
             cell = AutoCell(cell.populations, cell.truth_rates, cell.records, float(level))
             confidence = 0.95 ** (1 / len(levels))
-            parts = [
-                shown(cell, got, (confidence,))[0].covers(cell.truth)
-                for got in blocks(cell, runs, 41 + place, simulated)
-            ]
-            every &= np.concatenate(parts)
+            every &= displayed(cell, runs, 41 + place, simulated, confidence).covers(cell.truth)
         yield "levels at once", f"{family}, {len(levels)} levels", "joint coverage", float(every.mean())
 
 
@@ -97,30 +97,28 @@ def differences(runs: int, simulated: Simulate) -> Rows:
     for first, second, level, have, other in settings:
         one = make_cell("a", family=first, clients=10, truth_rate=0.5, level=level, information=have)
         two = make_cell("b", family=second, clients=1, truth_rate=0.5, level=level, information=other)
-        covered = []
-        pairs = zip(blocks(one, runs, 71, simulated), blocks(two, runs, 72, simulated), strict=True)
-        for a, b in ((shown(one, a)[0], shown(two, b)[0]) for a, b in pairs):
-            difference, truth = a.center - b.center, one.truth - two.truth
-            low = difference - np.hypot(a.center - a.low, b.high - b.center)
-            high = difference + np.hypot(a.high - a.center, b.center - b.low)
-            covered.append((low <= truth) & (truth <= high))
+        ends = difference_ends(displayed(one, runs, 71, simulated), displayed(two, runs, 72, simulated))
+        truth = one.truth - two.truth
         setting = f"{first} I={have} − {second} I={other} τ={level:g}"
-        yield "comparisons", setting, "coverage", float(np.concatenate(covered).mean())
+        yield "comparisons", setting, "coverage", float(((ends[0] <= truth) & (truth <= ends[1])).mean())
 
 
 def others(runs: int, simulated: Simulate) -> Rows:
     """The self-normalised interval with v(N̂) under design auto, where the plug-in's diagnostics hold."""
     for family, clients, level in (("normal", 10, 0.5), ("log-normal", 1, 0.5), ("hete-l", 10, 0.8), ("t3", 100, 0.3)):
         cell = make_cell("self", family=family, clients=clients, truth_rate=0.5, level=level, information=3000)
-        parts = [self_normalized(got) for got in blocks(cell, runs, 81, simulated)]
-        center, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-        usable = np.isfinite(center)
-        covered = (low <= cell.truth) & (cell.truth <= high)
+        parts, holds = [], []
+        for block in simulated_blocks(cell, runs, 81, simulated):
+            found = block.on_host()
+            parts += displayed_intervals(cell, found, interval="self-normalized")
+            holds.append(found.fit.holds)
+        usable = np.concatenate(holds)
+        intervals = DisplayedIntervals(*(column[usable] for column in DisplayedIntervals.joined(parts)))
         setting = f"{family} K={clients} τ={level:g} I=3000"
-        z = 1.959964 * cell.bound
-        yield "self-normalized", setting, "coverage", float(covered[usable].mean())
-        yield "self-normalized", setting, "width / Wald", float(((high - low) / 2)[usable].mean() / z)
-        error = float(np.abs(center - cell.truth)[usable].mean()) / (math.sqrt(2 / math.pi) * cell.bound)
+        yield "self-normalized", setting, "coverage", float(intervals.covers(cell.truth).mean())
+        width = float(intervals.half_width.mean()) / (two_sided_z(0.95) * cell.bound)
+        yield "self-normalized", setting, "width / Wald", width
+        error = float(np.abs(intervals.center - cell.truth).mean()) / (math.sqrt(2 / math.pi) * cell.bound)
         yield "self-normalized", setting, "error / bound", error
 
 
@@ -137,15 +135,16 @@ def steps(runs: int, simulated: Simulate) -> Rows:
     for (name, (law, level)), info in itertools.product(laws.items(), (2500, 6000, 60_000, 600_000)):
         records = math.ceil(info / 10 / (level * (1 - level)) ** 2)  # I = (τ(1 − τ))²·4r²·Kn, r = ½, K = 10
         cell = AutoCell((law,) * 10, (0.5,) * 10, (records,) * 10, level, low=0.0, high=120.0)
-        alone, covered, warned = [], [], []
-        for got in blocks(cell, runs, 101, simulated):
-            alone.append(np.abs(got.fit.center - cell.truth) <= got.reach())
-            covered.append(shown(cell, got)[0].covers(cell.truth))
-            warned.append(warnings(cell, got))
-        for what, column in (("curve alone", alone), ("shown", covered), ("warned", warned)):
-            yield "steps and gaps", f"{name} τ={level:g} I={info}", what, float(np.concatenate(column).mean())
-        silently = np.concatenate(warned) | np.concatenate(covered)
-        yield "steps and gaps", f"{name} τ={level:g} I={info}", "missed without a warning", 1.0 - float(silently.mean())
+        parts = []
+        for block in simulated_blocks(cell, runs, 101, simulated):
+            found = block.on_host()
+            alone, shown = (displayed_intervals(cell, found, interval=kind)[0] for kind in ("plug-in", "default"))
+            parts.append([alone.covers(cell.truth), shown.covers(cell.truth), warnings(cell, found)])
+        alone_covers, covered, warned = (np.concatenate(column) for column in zip(*parts, strict=True))
+        columns = {"curve alone": alone_covers, "shown": covered, "warned": warned}
+        columns["missed without a warning"] = ~(warned | covered)
+        for what, column in columns.items():
+            yield "steps and gaps", f"{name} τ={level:g} I={info}", what, float(column.mean())
 
 
 NAMES = ("coverage", "width / Wald", "error / bound", "warned")
@@ -176,11 +175,10 @@ def table2(runs: int, simulated: Simulate) -> Rows:
     for records, level, name in itertools.product((10_000, 50_000), (0.3, 0.5, 0.8), rates):
         laws, setting = FAMILIES["hete-l"](10), f"t_T={records} τ={level:g} r={name}"
         cell = AutoCell(laws, rates[name], (records,) * 10, level)
-        parts = [shown(cell, got)[0] for got in blocks(cell, runs, 51, simulated)]
-        center, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-        yield "table 2", setting, "auto error", float(np.abs(center - cell.truth).mean())
-        yield "table 2", setting, "auto half-width", float(((high - low) / 2).mean())
-        yield "table 2", setting, "auto coverage", float(((low <= cell.truth) & (cell.truth <= high)).mean())
+        shown = displayed(cell, runs, 51, simulated)
+        yield "table 2", setting, "auto error", float(np.abs(shown.center - cell.truth).mean())
+        yield "table 2", setting, "auto half-width", float(shown.half_width.mean())
+        yield "table 2", setting, "auto coverage", float(shown.covers(cell.truth).mean())
         for label, preset in (("C5", "paper-c5"), ("Log", "paper-log")):
             theirs = Cell(laws, (level,) * 10, rates[name], (0.1,) * 10, PRESETS[preset], (records,) * 10)
             found = run_cell(theirs, runs, seed=52)
@@ -198,18 +196,17 @@ def salaries(runs: int, path: Path) -> Rows:
     records = tuple(len(values) for values in table.values())
     raw = Mixture(tuple(Empirical(values) for values in table.values()), (1 / len(table),) * len(table))
     for width, level in itertools.product((5000.0, 1.0), (0.3, 0.5, 0.8)):
-        laws = tuple(DitheredLog(values, width) for values in table.values())
+        laws = tuple(LogOf(Dithered(values, width)) for values in table.values())
         ends = [math.log(end) for end in STATED_RANGE]
         cell = AutoCell(laws, (rate,) * len(table), records, level, low=ends[0], high=ends[1])
-        parts = [shown(cell, got)[0] for got in blocks(cell, runs, 61, on_processor)]
-        _, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-        there = math.log(float(raw.quantile(level)))
+        shown = displayed(cell, runs, 61, on_processor)
+        raw_quantile = math.log(float(raw.quantile(level)))
         setting = f"τ={level:g} dithered by {width:g}"
         yield "salaries", setting, "quantile", math.exp(cell.truth)
-        yield "salaries", setting, "raw quantile", math.exp(there)
-        yield "salaries", setting, "coverage", float(((low <= cell.truth) & (cell.truth <= high)).mean())
-        yield "salaries", setting, "coverage of the raw one", float(((low <= there) & (there <= high)).mean())
-        yield "salaries", setting, "half-width, dollars", math.exp(cell.truth) * float(np.median(high - low) / 2)
+        yield "salaries", setting, "raw quantile", math.exp(raw_quantile)
+        yield "salaries", setting, "coverage", float(shown.covers(cell.truth).mean())
+        yield "salaries", setting, "coverage of the raw one", float(shown.covers(raw_quantile).mean())
+        yield "salaries", setting, "half-width, dollars", math.exp(cell.truth) * float(np.median(shown.half_width))
 
 
 PARTS: dict[str, Callable[[int, Simulate], Rows]] = {
@@ -251,7 +248,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the salary table; without it that part is left out")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
-    simulated = gpu.simulate if chosen.device == "cuda" else on_processor
+    simulated = on_gpu if chosen.device == "cuda" else on_processor
     parts = [name for name in chosen.parts if name != "salaries" or chosen.data is not None]
     before = kept(chosen.results, parts)
     with chosen.results.open("w", newline="", encoding="utf-8") as stream:

@@ -11,7 +11,6 @@ import argparse
 import csv
 from pathlib import Path
 
-from studies.coverage import gpu
 from studies.coverage.calibration import read_table
 from studies.coverage.coverage import read_cells, run_cells, scored
 from studies.coverage.page import calibrations, extras, filled, picture, tables, verdict
@@ -52,7 +51,7 @@ def main() -> None:
             shown=show,
             part=(first, step),
             block_size=chosen.runs if on_gpu else BLOCK,
-            simulated=gpu.simulate if on_gpu else on_processor,
+            simulated=on_gpu if on_gpu else on_processor,
         )
     if step == 1 and chosen.results == HERE / "results.csv":
         known = scored(chosen.results)

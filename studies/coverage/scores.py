@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from studies.coverage.displayed_intervals import shown
 
+from privatile.errors import require
 from privatile.laws.normal import two_sided_z
-from privatile.result.diagnostics import troubled
+from privatile.result.diagnostics import warned
 from privatile.simulation.auto_simulation import BLOCK, AutoCell, AutoRuns, simulate
+from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
 
 LEVELS = (0.90, 0.95, 0.99)
 
 Simulate = Callable[[AutoCell, int, int], AutoRuns]
-"""Cell, runs and seed: on the processor, or `gpu.simulate`."""
+"""Cell, runs and seed: `on_processor` or `on_gpu`."""
 
 
 def on_processor(cell: AutoCell, runs: int, seed: int) -> AutoRuns:
-    """`tuned.simulate` with numpy's draws."""
+    """`simulate` with numpy's arrays and draws."""
     return simulate(cell, runs, np.random.default_rng(seed))
+
+
+def on_gpu(cell: AutoCell, runs: int, seed: int) -> AutoRuns:
+    """`simulate` with CuPy's arrays and draws, another stream than numpy's."""
+    cupy: Any = require("cupy", "gpu")
+    return simulate(cell, runs, cupy.random.default_rng(seed), cupy)
+
+
+def blocks(cell: AutoCell, runs: int, seed: int, simulated: Simulate, size: int) -> Iterator[AutoRuns]:
+    """All runs of a cell, `size` at a time; each block has a seed of its own."""
+    for block, first in enumerate(range(0, runs, size)):
+        yield simulated(cell, min(size, runs - first), seed + block)
 
 
 class Score(NamedTuple):
@@ -50,42 +63,39 @@ class Score(NamedTuple):
 
 def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK, simulated: Simulate = on_processor) -> Score:
     """Run a cell in blocks and sum it up."""
-    tables = []
-    warned = []
-    # Long runs in smaller blocks: a block keeps six numbers a round.
+    shown: list[list[DisplayedIntervals]] = []
+    facts = []
+    # Long runs in smaller blocks: a block keeps six numbers per round.
     size = max(20, min(block_size, block_size * 1000 // cell.policy.rounds))
-    for block, first in enumerate(range(0, runs, size)):
-        got = simulated(cell, min(size, runs - first), seed + block)
-        intervals = shown(cell, got, LEVELS)
-        covered = [interval.covers(cell.truth) for interval in intervals]
-        off, reach = intervals[1].center - cell.truth, intervals[1].half_width
-        tables.append(
-            np.stack([off, *covered, reach, got.fit.slope_error, got.tuning.searched, got.tuning.spent], axis=1)
-        )
-        warned.append(warnings(cell, got))
-    table = np.concatenate(tables)
-    off, reach = table[:, 0], table[:, 4]
-    bounded = np.isfinite(reach)
-    z = two_sided_z(0.95)
+    for block in blocks(cell, runs, seed, simulated, size):
+        found = block.on_host()
+        shown.append(displayed_intervals(cell, found, LEVELS))
+        tuning = found.tuning
+        facts.append([found.fit.slope_error, tuning.searched, tuning.spent, warnings(cell, found)])
+    slope_error, searched, spent, warns = (np.concatenate(column) for column in zip(*facts, strict=True))
+    covered = [DisplayedIntervals.joined(column).covers(cell.truth).mean() for column in zip(*shown, strict=True)]
+    usual = DisplayedIntervals.joined([intervals[1] for intervals in shown])
+    bounded = np.isfinite(usual.half_width)
+    off = usual.center - cell.truth
+    wald = two_sided_z(0.95) * cell.bound
     return Score(
         cell.name,
         cell.information,
         runs,
-        coverage=float(table[:, 2].mean()),
-        coverage_90=float(table[:, 1].mean()),
-        coverage_99=float(table[:, 3].mean()),
+        coverage=float(covered[1]),
+        coverage_90=float(covered[0]),
+        coverage_99=float(covered[2]),
         error=float(np.abs(off).mean()) / (math.sqrt(2 / math.pi) * cell.bound),
-        width=float(reach[bounded].mean()) / (z * cell.bound) if bounded.any() else math.inf,
+        width=float(usual.half_width[bounded].mean()) / wald if bounded.any() else math.inf,
         bias=float(off.mean()) / cell.bound,
-        slope_error=float(np.median(table[:, 5])),
-        search_rounds=float(table[:, 6].mean()),
-        search_share=float(table[:, 7].mean()),
-        warned=float(np.concatenate(warned).mean()),
+        slope_error=float(np.median(slope_error)),
+        search_rounds=float(searched.mean()),
+        search_share=float(spent.mean()),
+        warned=float(warns.mean()),
         unbounded=float(1.0 - bounded.mean()),
     )
 
 
 def warnings(cell: AutoCell, runs: AutoRuns) -> NDArray[np.bool_]:
-    """Which runs' results would warn; the rules of `diagnostics`."""
-    fit = runs.fit
-    return troubled(cell.information, fit.slope_error, fit.bend_share, fit.held, runs.tuning.gave_up, fit.suspect)
+    """Which runs' results would warn."""
+    return warned(cell.information, runs.fit, runs.tuning.gave_up)

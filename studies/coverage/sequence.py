@@ -1,7 +1,7 @@
-"""How often a run that is watched to its end reaches a threshold: the table of `privatile.inference.sequence.REACHED`.
+"""How often a run reaches a threshold at any look until its end: the table of `privatile.inference.anytime.REACHED`.
 
-Under the mixture (a drift drawn from N(0, ρ²)) the chance that log M has reached x by t = 1, continuous monitoring
-approached by 2,000 looks: python -m studies.coverage.sequence [--paths N] prints it with its Monte Carlo error.
+Under the mixture (a drift drawn from N(0, ρ²)) the chance that log M has reached x by t = 1, all looks
+approximated by 2,000 looks: python -m studies.coverage.sequence [--paths N] prints it with its Monte Carlo error.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ import math
 
 import numpy as np
 
-from privatile.inference.sequence import RATE, REACHED
+from privatile.core.arrays import Floats
+from privatile.inference.anytime import RATE, REACHED, log_mixture
 
-LOOKS = 2000
-EARLIEST = 1e-3
-"""Before this share of the records no path is looked at; log M ≥ 1 has a chance below 1e-3 there."""
+TIMES = np.geomspace(1e-3, 1.0, 2000)
+"""Shares of the records at which a path is looked at; before the first, log M ≥ 1 has a chance below 1e-3."""
 
 
-def reached(paths: int, seed: int) -> np.ndarray:
-    """sup log M over (0, 1] of every path, drifts drawn from N(0, ρ²)."""
+def reached(paths: int, seed: int, times: Floats = TIMES) -> Floats:
+    """The largest log M at any of the times, for paths whose drifts are drawn from N(0, ρ²)."""
     rng = np.random.default_rng(seed)
     drift = math.sqrt(RATE) * rng.standard_normal(paths)
-    times = np.geomspace(EARLIEST, 1.0, LOOKS)
     place, best, before = np.zeros(paths), np.full(paths, -math.inf), 0.0
     for time in times.tolist():
         place += drift * (time - before) + math.sqrt(time - before) * rng.standard_normal(paths)
-        grown = 1.0 + RATE * time
-        np.maximum(best, 0.5 * RATE * place**2 / grown - 0.5 * math.log(grown), out=best)
+        np.maximum(best, log_mixture(place / math.sqrt(time), time), out=best)
         before = time
     return best
 

@@ -12,8 +12,8 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import RoundState
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
 from privatile.estimator.step import begin, replay, step
-from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in
+from privatile.inference.trajectory import Trajectory
 
 
 def make_plan(records: tuple[int, ...] = (4000, 9000), level: float = 0.5, wanted: int | None = None) -> AutoPlan:
@@ -69,8 +69,8 @@ def test_a_run_replays_from_its_counts() -> None:
 def test_the_recursion_stays_stable_when_rounds_are_few() -> None:
     plan = make_plan(wanted=25)
     _, trajectory, _, _ = run(plan, np.random.default_rng(4))
-    fit = plug_in(*run(plan, np.random.default_rng(4))[:2], plan)
-    assert float(trajectory.steps.max()) * fit.slope < 1.0
+    curve = plug_in(*run(plan, np.random.default_rng(4))[:2], plan)
+    assert float(trajectory.steps.max()) * curve.fit.slope < 1.0
 
 
 def test_rounds_are_refused_with_the_way_out() -> None:
@@ -116,7 +116,7 @@ def test_silence_keeps_the_estimand_and_renormalised_weights_do_not() -> None:
         estimates.append(fit.inference.center)
         low, high = fit.inference.interval(0.95)
         misses += not low <= 1.0 <= high
-        assert fit.inference.unit > 0
+        assert fit.inference.error_scale > 0
     error = float(np.std(estimates) / math.sqrt(len(estimates)))
     assert float(np.mean(estimates)) == pytest.approx(1.0, abs=4 * error + 0.002)
     assert misses <= 5  # 20 intervals of 95%: more than 5 misses have probability 3e-4
@@ -126,7 +126,7 @@ def test_silence_keeps_the_estimand_and_renormalised_weights_do_not() -> None:
 def test_reused_answers_widen_the_interval() -> None:
     plan = make_plan()
     state, trajectory, counts, _ = run(plan, np.random.default_rng(7))
-    whole = plug_in(state, trajectory, plan).inference.unit
+    whole = plug_in(state, trajectory, plan).inference.error_scale
     state, trajectory = begin(plan), Trajectory()
     for number, ones in enumerate(counts):
         ask = plan.ask(state)
@@ -138,7 +138,7 @@ def test_reused_answers_widen_the_interval() -> None:
         state = step(state, ask, given, plan)
         trajectory.record(ask, state, plan)
     assert float(trajectory.weights.sum()) > 1.2 * float(trajectory.answers[2][-len(trajectory.weights) :].sum())
-    assert plug_in(state, trajectory, plan).inference.unit > whole
+    assert plug_in(state, trajectory, plan).inference.error_scale > whole
 
 
 def test_noise_counts_weights_rates_and_records() -> None:
@@ -155,7 +155,7 @@ def test_a_range_of_six_decades_is_searched_within_the_rounds() -> None:
     assert not bool(tuning.gave_up[0])
     assert float(tuning.spent[0]) < 0.05
     fit = plug_in(state, trajectory, plan)
-    assert abs(fit.inference.center - 1.0) < 5 * fit.inference.unit
+    assert abs(fit.inference.center - 1.0) < 5 * fit.inference.error_scale
 
 
 def test_policy_gives_up_rather_than_search_for_ever() -> None:

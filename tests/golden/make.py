@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from click.testing import CliRunner
 from studies.coverage.coverage import SEED, cell_seed, make_cell
-from studies.coverage.displayed_intervals import shown
 from studies.coverage.scores import on_processor, score
 
 from privatile import QuantileResult, RandomizedResponse, estimate
@@ -32,6 +31,7 @@ from privatile.federation.record.release import release, verify_record
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
 from privatile.paper.tables import compare, paper_experiment
+from privatile.simulation.displayed_intervals import displayed_intervals
 from privatile.simulation.experiment import Protocol
 from privatile.simulation.runner import run_experiment
 from privatile.simulation.store import ExperimentStore
@@ -229,7 +229,7 @@ def coverage_rows() -> dict[str, object]:
     found: dict[str, object] = {}
     for cell in cells:
         seed = cell_seed(cell, SEED)
-        intervals = shown(cell, on_processor(cell, 5, seed))[0]._asdict()
+        intervals = displayed_intervals(cell, on_processor(cell, 5, seed))[0]._asdict()
         rows = {name: values.tolist() for name, values in intervals.items()}
         found[cell.name] = {"score": score(cell, 40, seed)._asdict(), "seed": seed, "shown": rows}
     return found

@@ -13,9 +13,11 @@ from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.step import begin, step
-from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import plug_in, variance_share
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns, fieller_reach, fit_runs, simulate
+from privatile.inference.trajectory import Trajectory
+from privatile.laws.fieller import fieller_reach
+from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
+from privatile.simulation.displayed_intervals import displayed_intervals
 from privatile.simulation.populations import Normal
 
 pytestmark = pytest.mark.statistical
@@ -38,13 +40,15 @@ def runs(cell: AutoCell) -> AutoRuns:
 
 
 def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: AutoCell, runs: AutoRuns) -> None:
-    off = np.abs(runs.fit.center - cell.truth)
-    for level in (0.90, 0.95, 0.99):
-        assert float((off <= runs.reach(level)).mean()) == pytest.approx(level, abs=error_of(level) + 0.01)
+    levels = (0.90, 0.95, 0.99)
+    shown = displayed_intervals(cell, runs, levels)
+    for level, intervals in zip(levels, shown, strict=True):
+        assert float(intervals.covers(cell.truth).mean()) == pytest.approx(level, abs=error_of(level) + 0.01)
+    off = np.abs(shown[1].center - cell.truth)
     # The mean of |normal| draws is known within 0.756/√runs of itself.
     error = float(off.mean()) / (math.sqrt(2 / math.pi) * cell.bound)
     assert error <= 1.12 + 4 * 0.756 / math.sqrt(RUNS)
-    assert float(runs.reach().mean()) / (1.959964 * cell.bound) <= 1.20
+    assert float(shown[1].half_width.mean()) / (1.959964 * cell.bound) <= 1.20
 
 
 def test_the_laboratory_runs_the_code_of_real_runs() -> None:
@@ -73,9 +77,11 @@ def test_the_laboratory_runs_the_code_of_real_runs() -> None:
     _, drifts, noise = trajectory.answers
     real = plug_in(state, trajectory, plan, guess=float(tuning.slope[0]))
     share = np.array([variance_share(state, plan)])
-    fit = fit_runs(cell, np.array([queries]), drifts[None], noise[None], np.array([averaged]), share, tuning)
+    asked = np.array([queries])
+    runs = AutoRuns(0.75, asked, drifts[None], noise[None], np.array([averaged]), asked, asked, share, tuning)
+    fit = runs.fit
     assert real.inference.center == pytest.approx(float(fit.center[0]), abs=1e-12)
-    assert real.inference.unit == pytest.approx(float(fit.error[0]), rel=1e-12)
+    assert real.inference.error_scale == pytest.approx(float(fit.error[0]), rel=1e-12)
 
 
 def test_a_forgotten_debiasing_shows() -> None:
@@ -84,8 +90,8 @@ def test_a_forgotten_debiasing_shows() -> None:
     cell = make_cell("test", family="hete-l", clients=10, truth_rate=rate, level=0.8, information=2500)
     runs = simulate(cell, RUNS // 3, np.random.default_rng(14))
     wrong = rate * runs.residuals + (1 - rate) * (cell.level - 0.5)
-    fit = fit_runs(cell, runs.queries, wrong, runs.noise * rate**2, runs.averaged, runs.share, runs.tuning)
-    covered = float((np.abs(fit.center - cell.truth) <= fieller_reach(fit, 1.96)).mean())
+    wrongly = replace(runs, residuals=wrong, noise=runs.noise * rate**2)
+    covered = float(displayed_intervals(cell, wrongly, interval="plug-in")[0].covers(cell.truth).mean())
     assert covered < 0.5
 
 
@@ -97,9 +103,9 @@ def test_noise_that_counts_dropped_records_shows(cell: AutoCell, runs: AutoRuns)
     window = runs.averaged & kept
     covered = {}
     for name, share in (("honest", 1.0), ("counted", 0.5)):
-        fit = fit_runs(cell, runs.queries, runs.residuals, honest, window, runs.share, runs.tuning)
-        wrong = fit._replace(error=fit.error * math.sqrt(share))
-        covered[name] = float((np.abs(fit.center - cell.truth) <= fieller_reach(wrong, 1.96)).mean())
+        fit = replace(runs, noise=honest, averaged=window).fit
+        reach = math.sqrt(share) * fit.error * fieller_reach(1.96, fit.slope_error)
+        covered[name] = float((np.abs(fit.center - cell.truth) <= reach).mean())
     assert covered["honest"] == pytest.approx(0.95, abs=error_of(0.95) + 0.02)
     assert covered["counted"] < 0.95 - 2 * error_of(0.95)
 
@@ -128,9 +134,9 @@ def test_far_starts_and_wide_ranges_change_nothing() -> None:
     errors = []
     for cell in (near, wide):
         got = simulate(cell, RUNS, np.random.default_rng(16))
-        off = np.abs(got.fit.center - cell.truth)
-        errors.append(float(off.mean()))
-        assert float((off <= got.reach()).mean()) == pytest.approx(0.95, abs=error_of(0.95) + 0.01)
+        shown = displayed_intervals(cell, got)[0]
+        errors.append(float(np.abs(shown.center - cell.truth).mean()))
+        assert float(shown.covers(cell.truth).mean()) == pytest.approx(0.95, abs=error_of(0.95) + 0.01)
         assert not got.tuning.gave_up.any()
     assert errors[1] / errors[0] <= 1.02 + 4 * 0.756 * math.sqrt(2 / RUNS)
 
@@ -141,7 +147,7 @@ def test_three_levels_hold_jointly() -> None:
     for index, level in enumerate((0.3, 0.5, 0.8)):
         cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (8000,) * 4, level)
         got = simulate(cell, RUNS, np.random.default_rng([17, index]))
-        joint &= np.abs(got.fit.center - cell.truth) <= got.reach(0.95 ** (1 / 3))
+        joint &= displayed_intervals(cell, got, (0.95 ** (1 / 3),))[0].covers(cell.truth)
     assert float(joint.mean()) >= 0.94 - error_of(0.95)
 
 

@@ -13,7 +13,7 @@ from privatile.estimator.clients import Client, check_clients, check_level, shar
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
-from privatile.inference.inference import Trajectory
+from privatile.inference.trajectory import Trajectory
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 

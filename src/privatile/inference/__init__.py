@@ -1,0 +1,20 @@
+"""From answers to an estimate with an interval.
+
+A run's answers allow several intervals: the curve through all of them (`plug_in`), the average of the path with its own
+spread (`self_normalized`), the questions that bracket the quantile (`bracket`) and the confidence sequence (`anytime`).
+`choice.choose_interval` is the one rule that decides which of them a result shows.
+"""
+
+from privatile.inference.choice import Evidence, as_displayed, choose_interval, gather_evidence
+from privatile.inference.inference import Inference, IntervalInference
+from privatile.inference.trajectory import Trajectory
+
+__all__ = [
+    "Evidence",
+    "Inference",
+    "IntervalInference",
+    "Trajectory",
+    "as_displayed",
+    "choose_interval",
+    "gather_evidence",
+]

@@ -1,113 +1,121 @@
-"""Reading the answers: which interval a run is given, and the law behind it.
+"""Which interval a run is given: one rule for live runs, for pages and for simulations.
 
-The same counts may be read at another confidence level, with another interval or for another target; no question
+The same counts may be reported at another confidence level, with another interval or for another target; no question
 depends on it.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from privatile.core.scale import clip, working_range
+from privatile.core.scale import Scale
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.clients import pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
-from privatile.inference.inference import (
-    Inference,
-    IntervalInference,
-    Trajectory,
+from privatile.inference.anytime import AnytimeLaw
+from privatile.inference.inference import Inference, clip_to_range, hull, simultaneous
+from privatile.inference.plug_in import Curve, plug_in
+from privatile.inference.self_normalized import (
+    AveragedPath,
+    averaged_path,
     endpoint_variance,
     finite_self_normalized,
-    hull,
     self_normalized,
 )
-from privatile.inference.plug_in import Curve, plug_in
-from privatile.inference.sequence import SequenceLaw
+from privatile.inference.trajectory import Trajectory
 
 NOTHING_KNOWN = 25.0
 """Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
 local spread, so the path has not settled anywhere. `--interval self-normalized` shows the asymptotic interval still."""
 
 
-def read(
-    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory
-) -> tuple[Inference, Curve | None]:
-    """The inference asked for: by default the plug-in one where its diagnostics hold, else the hull of both.
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the interval of one run is chosen from."""
 
-    Self-normalisation alone does not stand in: where the slope is hardly known the path has had few relaxations, and
-    its law is then too narrow. A slope that may be zero leaves the whole range.
-    """
+    curve: Curve | None
+    """The curve through all answers; none in local mode and before two averaged rounds."""
+    path: Callable[[], AveragedPath]
+    """The averaged rounds; called only where an interval needs them."""
+    information: float
+    asked_share: float
+    """Share of all records asked so far."""
+
+
+def gather_evidence(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> Evidence:
+    """The evidence of a run as it stands after any round."""
     file = settings.target == "file"
     curve = None
     if plan.mode == "cohort" and state.averages.rounds >= 2:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = plug_in(state, trajectory, plan, guess=guess, file=file)
+
+    def path() -> AveragedPath:
+        share = endpoint_variance(state, plan, trajectory) if file else 1.0
+        return averaged_path(state, trajectory, share)
+
+    asked = sum(state.asked) / sum(client.records for client in plan.clients)
+    return Evidence(curve, path, information(plan.level, pooled_noise(plan.clients)), min(asked, 1.0))
+
+
+def choose_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
+    """The interval asked for; by default the plug-in one where its diagnostics hold, else the hull of several."""
+    curve = evidence.curve
     if settings.until_width is not None:
         if curve is None:
             raise InputError("a run that stops by its width needs cohort mode; leave out --mode local.")
-        return anytime_inference(curve, plan, state), curve
-    chosen = settings.interval
-    if chosen == "default":
-        usable = curve is not None and curve.holds and settings.normalizer == "l2"
-        chosen = "plug-in" if usable else "self-normalized"
-        if curve is not None and not curve.holds and settings.normalizer == "l2":
-            share = endpoint_variance(state, plan, trajectory) if file else 1.0
-            other = self_normalized(state, trajectory, variance_share=share)
-            center = other.center if curve.held else curve.inference.center
-            if curve.smooth and not curve.held:
-                return hull(center, (curve.inference, other), "wider of plug-in and self-normalized"), curve
-            every = (curve.inference, other, curve.bracket)
-            return hull(center, every, "bracketing questions, plug-in and self-normalized: the widest"), curve
-        if curve is None and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN:
-            path = self_normalized(state, trajectory, settings.normalizer)
-            return replace(path, quantile=lambda level: math.inf, tail=lambda distance: 1.0), None
-    if chosen == "plug-in":
+        return anytime_inference(curve, evidence)
+    if settings.interval == "default":
+        return _default_interval(settings, evidence)
+    if settings.interval == "plug-in":
         if curve is None:
             raise InputError(
                 "the plug-in interval needs cohort mode and two averaged rounds; take --interval self-normalized."
             )
-        return curve.inference, curve
-    share = endpoint_variance(state, plan, trajectory) if file else 1.0
-    if chosen == "self-normalized" and curve is not None and curve.holds and settings.normalizer == "l2" and not file:
-        return finite_self_normalized(state, trajectory, curve.slope), curve
-    return self_normalized(state, trajectory, settings.normalizer, share), curve
+        return curve.inference
+    usual = settings.interval == "self-normalized" and settings.normalizer == "l2" and settings.target != "file"
+    if usual and curve is not None and curve.fit.holds:
+        return finite_self_normalized(evidence.path(), float(curve.fit.slope))
+    return self_normalized(evidence.path(), settings.normalizer)
 
 
-def anytime_inference(curve: Curve, plan: Plan, state: RoundState) -> Inference:
-    """The confidence sequence at this look: honest however often it is looked at, and wherever the run stops."""
-    time = sum(state.asked) / sum(client.records for client in plan.clients)
-    law = SequenceLaw(min(time, 1.0), curve.slope_error)
+def _default_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
+    """The plug-in interval where it holds; elsewhere it is widened.
+
+    The self-normalised interval alone does not replace it: where the slope is hardly known the path has had few
+    relaxations, and its law is then too narrow. A slope that may be zero leaves the whole range.
+    """
+    curve = evidence.curve
+    if curve is not None and settings.normalizer == "l2" and curve.fit.holds:
+        return curve.inference
+    path = self_normalized(evidence.path(), settings.normalizer)
+    if curve is None:
+        return path.unbounded() if evidence.information < NOTHING_KNOWN else path
+    if settings.normalizer != "l2":
+        return path
+    if curve.fit.slope_clipped or not curve.fit.smooth:
+        center = path.center if curve.fit.slope_clipped else curve.inference.center
+        members = (curve.inference, path, curve.bracket)
+        return hull(center, members, "bracketing questions, plug-in and self-normalized: the widest")
+    return hull(curve.inference.center, (curve.inference, path), "wider of plug-in and self-normalized")
+
+
+def anytime_inference(curve: Curve, evidence: Evidence) -> Inference:
+    """The confidence sequence at this look: valid however often it is looked at, and wherever the run stops."""
+    law = AnytimeLaw(evidence.asked_share, float(curve.fit.slope_error))
     # A file as the target narrows the end of a run more than its beginning: the sequence keeps a population's noise.
-    unit = curve.inference.unit / math.sqrt(curve.file_share)
-    sequence = Inference("anytime", curve.inference.center, unit, law.quantile, law.tail)
-    if not curve.suspect and not curve.held:
+    error_scale = curve.inference.error_scale / curve.file_share**0.5
+    sequence = Inference("anytime", curve.inference.center, error_scale, law.quantile, law.tail)
+    if not curve.fit.suspect and not curve.fit.slope_clipped:
         return sequence
-    center = state.averages.estimate if curve.held else sequence.center
+    center = evidence.path().center if curve.fit.slope_clipped else sequence.center
     return hull(center, (sequence, curve.bracket), "anytime")
 
 
-def clip_to_range(inference: Inference, plan: Plan) -> Inference:
-    """The same about a centre inside the range, where the estimand is known to lie: no interval shrinks to an end.
-
-    A centre beyond an end stands for "at or beyond": moved there with its reach. A path that stood still at an end has
-    no spread to measure, so nothing bounds it.
-    """
-    low, high = working_range(plan.scale)
-    center = clip(plan.scale, inference.center)
-    if inference.unit == 0.0 and center in (low, high):
-        return replace(inference, center=center, unit=1.0, quantile=lambda level: math.inf, tail=lambda distance: 1.0)
-    if center == inference.center:
-        return inference
-    if isinstance(inference, IntervalInference):
-        ends, shift = inference.ends, center - inference.center
-
-        def moved(level: float) -> tuple[float, float]:
-            first, last = ends(level)
-            return first + shift, last + shift
-
-        return IntervalInference.of(inference.method, center, inference.unit, moved)
-    return replace(inference, center=center)
+def as_displayed(inference: Inference, settings: ReportSettings, scale: Scale) -> Inference:
+    """The inference as a result shows it: adjusted for simultaneous levels, its centre inside the range."""
+    return clip_to_range(simultaneous(inference, settings.joint), scale)

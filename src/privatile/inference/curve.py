@@ -10,25 +10,18 @@ What the answers cannot tell about the bend is thereby part of the interval. Giv
 efficient whatever path the questions took, no relaxation needed, and an error of the slope enters only multiplied by
 the small distance between the questions' mean and Q.
 
-The interval is Fieller's. Q̂ = q̄ + ȳ/f̂ with relative error ρ of the slope; the Q with |ȳ − f̂(Q − q̄)| ≤ z·s.e. are
-
-    Q̂ ± z·se/√(1 − z²ρ²)
-
-which needs no table, holds for any level, and is unbounded, honestly, when the slope could be zero (zρ ≥ 1).
+The interval is `laws.fieller`'s, with ρ the relative error of the slope.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats
-from privatile.laws.normal import two_sided_z
+from privatile.core.arrays import Floats, array_namespace
 
 BEND = 0.3
 """Prior standard deviation of κ."""
@@ -51,6 +44,9 @@ AR(1)), N/2 being its share of the slope's precision 1/ρ². Half of that is tak
 rest: in the linear model it then covers .949 to .950 from 27 relaxations on (`studies/coverage/calibrate.py`), with all
 of it off .954 to .958, and 2% wider."""
 
+LARGEST_SLOPE_ERROR = 0.35
+"""Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
+
 GROUPS = 8
 SUSPECT_MISFIT, LARGEST_MISFIT = 15.5, 22.0
 """Near rounds in eight groups by their question, equal in precision; the squared standardised residuals of the groups
@@ -69,18 +65,12 @@ LARGEST_LEAN = (-3.5, 5.0)
 Smooth runs of 200 rounds keep within (−2.2, 3.3); above stands a step that the path sits on, below a place where the
 path found nothing to hold it."""
 
-CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
-"""Shares of the precision at which `Bracket` cuts the sorted questions, …"""
-
-FAR_CUTS = (0.2, 0.7, 1.5, 6.0, 40.0)
-"""… and distances from the estimate at which it does, in reaches of the probes: all probes of a side in one group."""
-
 STEPS = 8
 """Gauss–Newton steps: quadratic convergence from a start within a spread needs five."""
 
 
 class CurveFit(NamedTuple):
-    """The fitted curve, one entry a run; all on the working scale."""
+    """The fitted curves, one entry per run; all on the working scale."""
 
     center: Floats
     """Q̂."""
@@ -96,14 +86,24 @@ class CurveFit(NamedTuple):
     """Share of the error's square that stems from not knowing the bend."""
     used: Floats
     """Share of the offered precision that lay near enough."""
-    held: NDArray[np.bool_]
-    """Whether the slope had to be held at the edge of what the start allows: the fit is then no estimate."""
+    slope_clipped: NDArray[np.bool_]
+    """Whether the slope was clipped at the edge of what its first guess allows: the fit is then no estimate."""
     misfit: Floats
     """χ² of the near rounds about the curve; see `LARGEST_MISFIT`."""
-    kept: Floats
+    slope_ratio: Floats
     """f̂ as a share of its first guess; see `LEAST_SLOPE`."""
     lean: Floats
     """Standard errors between the window's own slope and the curve's; see `LARGEST_LEAN`."""
+
+    def of_run(self, run: int) -> CurveFit:
+        """The fit of one run: the same fields, as numbers."""
+        return CurveFit(*(values[run] for values in self))
+
+    @property
+    def holds(self) -> NDArray[np.bool_]:
+        """Whether the diagnostics allow the plug-in interval as it is; elsewhere the default interval is wider."""
+        known = (self.slope_error <= LARGEST_SLOPE_ERROR) & (self.error < math.inf)
+        return known & ~self.slope_clipped & self.smooth
 
     @property
     def smooth(self) -> NDArray[np.bool_]:
@@ -115,7 +115,7 @@ class CurveFit(NamedTuple):
     @property
     def suspect(self) -> NDArray[np.bool_]:
         """Whether an atom or a gap may be there: the result warns."""
-        return ~self.smooth | (self.misfit > SUSPECT_MISFIT) | (self.kept < LEAST_SLOPE)
+        return ~self.smooth | (self.misfit > SUSPECT_MISFIT) | (self.slope_ratio < LEAST_SLOPE)
 
 
 def fit_curve(
@@ -140,68 +140,77 @@ def fit_curve(
     >>> [round(float(value[0]), 2) for value in (fit.center, fit.slope, fit.slope_error, fit.bend)]
     [0.1, 0.99, 0.11, 0.0]
     """
+    xp = array_namespace(queries)
     scale = level * (1.0 - level)
-    there = math.log(level / (1.0 - level))
     first = slope / scale
-    center, steep, bend = start.astype(np.float64), first.astype(np.float64), np.zeros(len(start))
-    precision = np.where(np.isfinite(variances), 1.0 / variances, 0.0)
+    center, steep, bend = start.astype(float), first.astype(float), xp.zeros(len(start))
+    precision = xp.where(xp.isfinite(variances), 1.0 / variances, 0.0)
     offered = precision.sum(axis=1)
     weights = precision
-    near = np.minimum(NEAR, np.maximum(NEAR_LEAST, NEAR_ERRORS / (scale * np.sqrt(offered))))
-    prior = np.diag([0.0, 0.0, BEND**-2])
-    held = np.zeros(len(start), dtype=np.bool_)
-    matrix = np.zeros((len(start), 3, 3))
+    near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, NEAR_ERRORS / (scale * xp.sqrt(offered))))
+    prior = xp.diag([0.0, 0.0, BEND**-2])
+    slope_clipped = xp.zeros(len(start), dtype=xp.bool_)
+    matrix = xp.zeros((len(start), 3, 3))
     for turn in range(STEPS):
         x = steep[:, None] * (queries - center[:, None])
         if turn >= 2:
             # Which rounds are near is settled after two steps, then kept: a moving choice need not converge.
-            weights = precision * (np.abs(x) <= near[:, None]) if turn == 2 else weights
-        x = np.clip(x, -2.0, 2.0)
-        ranks = 0.5 * (1.0 + np.tanh(0.5 * (there + x + bend[:, None] * x**2)))
+            weights = precision * (xp.abs(x) <= near[:, None]) if turn == 2 else weights
+        x = xp.clip(x, -2.0, 2.0)
+        ranks = _ranks(level, x, bend)
         gap = residuals - (level - ranks)
         density = ranks * (1.0 - ranks)
         along = density * (1.0 + 2.0 * bend[:, None] * x)
         # In unit-free unknowns βQ, log β and κ, so that the matrix is well scaled.
-        slopes = np.stack([along, -along * x, -density * x**2], axis=-1)
+        slopes = xp.stack([along, -along * x, -density * x**2], axis=-1)
         weighted = weights[..., None] * slopes
-        matrix = np.einsum("rmi,rmj->rij", weighted, slopes) + prior
-        gradient = np.einsum("rmi,rm->ri", weighted, gap)
+        matrix = xp.einsum("rmi,rmj->rij", weighted, slopes) + prior
+        gradient = xp.einsum("rmi,rm->ri", weighted, gap)
         gradient[:, 2] -= bend / BEND**2
-        ridge = 1e-12 * np.trace(matrix, axis1=1, axis2=2)[:, None, None] * np.eye(3)
-        change = np.linalg.solve(matrix + ridge, gradient[..., None])[..., 0]
-        center = center + np.clip(change[:, 0], -2.0, 2.0) / steep
-        wanted = steep * np.exp(np.clip(change[:, 1], -1.0, 1.0))
-        steep = np.clip(wanted, first / 8.0, first * 8.0)
-        held = wanted != steep
-        bend = np.clip(bend + change[:, 2], -0.6, 0.6)
-    spread = np.linalg.inv(matrix + 1e-12 * np.trace(matrix, axis1=1, axis2=2)[:, None, None] * np.eye(3))
-    relative = np.sqrt(spread[:, 1, 1])
+        ridge = 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * xp.eye(3)
+        change = xp.linalg.solve(matrix + ridge, gradient[..., None])[..., 0]
+        center = center + xp.clip(change[:, 0], -2.0, 2.0) / steep
+        wanted = steep * xp.exp(xp.clip(change[:, 1], -1.0, 1.0))
+        steep = xp.clip(wanted, first / 8.0, first * 8.0)
+        slope_clipped = wanted != steep
+        bend = xp.clip(bend + change[:, 2], -0.6, 0.6)
+    spread = xp.linalg.inv(matrix + 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * xp.eye(3))
+    relative = xp.sqrt(spread[:, 1, 1])
     pair = matrix[:, :2, :2]
     straight = pair[:, 1, 1] / (pair[:, 0, 0] * pair[:, 1, 1] - pair[:, 0, 1] ** 2 + 1e-300)
-    unbiased = np.maximum(1.0 - DRIFT_BIAS * relative**2, 0.1)
+    unbiased = xp.maximum(1.0 - DRIFT_BIAS * relative**2, 0.1)
     return CurveFit(
         center,
-        np.sqrt(spread[:, 0, 0]) / (steep * unbiased),
+        xp.sqrt(spread[:, 0, 0]) / (steep * unbiased),
         scale * steep * unbiased,
         relative,
         bend,
-        np.sqrt(spread[:, 2, 2]),
-        np.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0),
+        xp.sqrt(spread[:, 2, 2]),
+        xp.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0),
         weights.sum(axis=1) / offered,
-        held,
+        slope_clipped,
         lack_of_fit(queries, residuals, weights, level, center, steep, bend),
         steep * unbiased / first,
-        window_lean(queries, residuals, np.where(window, weights, 0.0), scale * steep),
+        window_lean(queries, residuals, xp.where(window, weights, 0.0), scale * steep),
     )
+
+
+def _ranks(level: float, x: Floats, bend: Floats) -> Floats:
+    """F = L(logit τ + x + κx²)."""
+    target_logit = math.log(level / (1.0 - level))
+    ranks: Floats = 0.5 * (1.0 + array_namespace(x).tanh(0.5 * (target_logit + x + bend[:, None] * x**2)))
+    return ranks
 
 
 def window_lean(queries: Floats, residuals: Floats, weights: Floats, slope: Floats) -> Floats:
     """(f_w − f)/s.e., f_w minus the slope of the answers on the questions of the window alone; 0 where it has none."""
-    total = np.maximum(weights.sum(axis=1), 1e-300)[:, None]
+    xp = array_namespace(queries)
+    total = xp.maximum(weights.sum(axis=1), 1e-300)[:, None]
     off = queries - (weights * queries).sum(axis=1)[:, None] / total
     precision = (weights * off**2).sum(axis=1)
     drop = -(weights * off * residuals).sum(axis=1)
-    return np.where(precision > 0.0, (drop - slope * precision) / np.sqrt(np.maximum(precision, 1e-300)), 0.0)
+    lean: Floats = xp.where(precision > 0.0, (drop - slope * precision) / xp.sqrt(xp.maximum(precision, 1e-300)), 0.0)
+    return lean
 
 
 def lack_of_fit(
@@ -211,84 +220,18 @@ def lack_of_fit(
 
     Single rounds would drown a step of the curve in their own noise; groups add up what leans one way.
     """
-    x = np.clip(steep[:, None] * (queries - center[:, None]), -2.0, 2.0)
-    ranks = 0.5 * (1.0 + np.tanh(0.5 * (math.log(level / (1.0 - level)) + x + bend[:, None] * x**2)))
-    order = np.argsort(queries, axis=1)
-    weights = np.take_along_axis(weights, order, axis=1)
-    gap = np.take_along_axis(residuals - (level - ranks), order, axis=1)
+    xp = array_namespace(queries)
+    x = xp.clip(steep[:, None] * (queries - center[:, None]), -2.0, 2.0)
+    ranks = _ranks(level, x, bend)
+    order = xp.argsort(queries, axis=1)
+    weights = xp.take_along_axis(weights, order, axis=1)
+    gap = xp.take_along_axis(residuals - (level - ranks), order, axis=1)
     total = weights.sum(axis=1)
-    before = (np.cumsum(weights, axis=1) - 0.5 * weights) / np.maximum(total, 1e-300)[:, None]
-    group = np.minimum((before * GROUPS).astype(np.int64), GROUPS - 1)
-    found = np.zeros(len(queries))
+    before = (xp.cumsum(weights, axis=1) - 0.5 * weights) / xp.maximum(total, 1e-300)[:, None]
+    group = xp.minimum((before * GROUPS).astype(int), GROUPS - 1)
+    found = xp.zeros(len(queries))
     for k in range(GROUPS):
-        part = np.where(group == k, weights, 0.0)
-        found += (part * gap).sum(axis=1) ** 2 / np.maximum(part.sum(axis=1), 1e-300)
-    return np.where(total > 0.0, found, np.inf)
-
-
-class Bracket:
-    """Between which questions the quantile lies, for any distribution, with atoms or gaps.
-
-    F never falls. Where the answers to a stretch of questions average τ − F > 0 beyond chance, the lowest of them lies
-    below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups on a side
-    of the estimate are tried, their number taken into account (Bonferroni). `center` and `reach`, of the probes, only
-    place the groups.
-    """
-
-    def __init__(self, queries: Floats, residuals: Floats, variances: Floats, center: float, reach: float) -> None:
-        order = np.argsort(queries)
-        asked, answered = queries[order], residuals[order]
-        precision = np.where(np.isfinite(variances[order]), 1.0 / variances[order], 0.0)
-        before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
-        far = np.array(FAR_CUTS) * reach
-        group = np.searchsorted(CUTS, before) + np.searchsorted(
-            np.concatenate([center - far[::-1], center + far]), asked
-        )
-        parts = [np.flatnonzero(group == k) for k in np.unique(group)]
-        sums = np.array([float(precision[part] @ answered[part]) for part in parts])
-        totals = np.array([float(precision[part].sum()) for part in parts])
-        middle = min(int(np.searchsorted([asked[part[-1]] for part in parts], center)), len(parts) - 1)
-
-        def score(first: int, last: int) -> float:
-            return float(sums[first : last + 1].sum() / math.sqrt(totals[first : last + 1].sum()))
-
-        # Stretches that reach beyond the estimate's own group to its other side would only be diluted by it.
-        below = ((first, last) for first in range(middle + 1) for last in range(first, middle + 1))
-        above = ((first, last) for last in range(middle, len(parts)) for first in range(middle, last + 1))
-        self._below = [(float(asked[parts[first][0]]), score(first, last)) for first, last in below]
-        self._above = [(float(asked[parts[last][-1]]), -score(first, last)) for first, last in above]
-
-    def ends(self, confidence_level: float) -> tuple[float, float]:
-        """Both ends; infinite on a side where no question was beyond chance."""
-        least = -NormalDist().inv_cdf((1.0 - confidence_level) / (len(self._below) + len(self._above)))
-        low = max((start for start, score in self._below if score > least), default=-math.inf)
-        high = min((stop for stop, score in self._above if score > least), default=math.inf)
-        return (low, high) if low <= high else (high, low)
-
-
-@dataclass(frozen=True)
-class FiellerLaw:
-    """The law of (Q̂ − Q)/se when the slope has relative error ρ.
-
-    >>> law = FiellerLaw(0.1)
-    >>> round(law.quantile(0.95), 4), round(law.tail(law.quantile(0.95)), 6)
-    (1.9987, 0.05)
-    >>> FiellerLaw(0.6).quantile(0.95)
-    inf
-    """
-
-    slope_error: float
-
-    def quantile(self, confidence_level: float) -> float:
-        """z/√(1 − z²ρ²); ∞ when the slope may be zero at this confidence."""
-        return self.stretched(two_sided_z(confidence_level))
-
-    def stretched(self, z: float) -> float:
-        """z/√(1 − z²ρ²)."""
-        rest = 1.0 - (z * self.slope_error) ** 2
-        return z / math.sqrt(rest) if rest > 0.0 else math.inf
-
-    def tail(self, statistic: float) -> float:
-        """Two-sided p-value: z = t/√(1 + t²ρ²) inverts the quantile."""
-        z = statistic / math.sqrt(1.0 + (statistic * self.slope_error) ** 2)
-        return math.erfc(z / math.sqrt(2.0))
+        part = xp.where(group == k, weights, 0.0)
+        found += (part * gap).sum(axis=1) ** 2 / xp.maximum(part.sum(axis=1), 1e-300)
+    misfit: Floats = xp.where(total > 0.0, found, xp.inf)
+    return misfit

@@ -10,56 +10,68 @@ moves its own q inside a round answers no single question.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats
+from privatile.core.arrays import Floats, array_namespace
 from privatile.core.scale import working_range
 from privatile.errors import InputError
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import probe_reach
 from privatile.estimator.step import local_ranks
-from privatile.inference.curve import NEAR, Bracket, FiellerLaw, fit_curve
-from privatile.inference.inference import Inference, IntervalInference, Trajectory, slope
+from privatile.inference.bracket import Bracket
+from privatile.inference.curve import NEAR, CurveFit, fit_curve
+from privatile.inference.inference import Inference, IntervalInference
+from privatile.inference.trajectory import Trajectory, slope
+from privatile.laws.fieller import FiellerLaw
 
-LARGEST_SLOPE_ERROR = 0.35
-"""Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
 
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The curve through the answers of one run, with the intervals that come from it."""
 
-class Curve(NamedTuple):
-    """What the fit says about a run, beside its interval."""
-
+    fit: CurveFit
+    """Of this run alone: its fields are numbers."""
     inference: Inference
-    slope: float
-    """f̂ on the working scale."""
-    slope_error: float
-    bend: float
-    bend_share: float
-    """Share of the squared error that stems from not knowing how the curve bends."""
-    near: float
-    """Share of the offered precision asked near enough to count."""
-    holds: bool
-    """Whether the diagnostics allow the interval as the default."""
-    held: bool
-    """Whether the slope sits at the edge of what its guess allows."""
-    smooth: bool
-    """Whether the answers follow the curve; else heaps, an atom or a gap show."""
-    suspect: bool
-    """Whether they may not."""
-    misfit: float
-    """χ² of the answers about the curve."""
-    file_share: float
+    """The plug-in interval."""
+    answers: Floats
+    """Three rows: queries, τ − F̂ there, and its noise."""
+    level: float
+    file_share: float = 1.0
     """Share of the variance left where the file itself is the target; 1 for a population."""
-    bracket: Inference
-    """The questions between which the quantile lies, whatever the distribution."""
+
+    @cached_property
+    def bracket(self) -> Inference:
+        """The questions between which the quantile lies, whatever the distribution."""
+        queries, drifts, noise = self.answers
+        reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), float(self.fit.slope))
+        center, error_scale = self.inference.center, self.inference.error_scale
+        ends = Bracket(queries, drifts, noise, center, reach).ends
+        return IntervalInference.of("bracketing questions", center, error_scale, ends)
+
+
+def curve_of(fit: CurveFit, answers: Floats, level: float, *, repeated: float = 1.0, file_share: float = 1.0) -> Curve:
+    """The curve of one run from its fit.
+
+    `repeated` is the factor by which answers that stood in for silent clients raise the noise: the fit has weighted
+    them as fresh ones.
+    """
+    fit = fit._replace(misfit=fit.misfit / repeated, lean=fit.lean / math.sqrt(repeated))
+    law = FiellerLaw(float(fit.slope_error))
+    error = float(fit.error) * math.sqrt(repeated * file_share)
+    inference = Inference("plug-in", float(fit.center), error, law.quantile, law.tail)
+    queries, drifts, noise = answers
+    return Curve(fit, inference, np.stack([queries, drifts, noise * repeated]), level, file_share)
 
 
 def plug_in(
     state: RoundState, trajectory: Trajectory, plan: Plan, *, guess: float | None = None, file: bool = False
 ) -> Curve:
-    """Fit a run's answers and read estimate, interval and diagnostics from the curve.
+    """Fit a run's answers: estimate, interval and diagnostics.
 
     `guess` is a first guess of the slope; none: the plain regression over the averaged rounds.
     """
@@ -68,7 +80,7 @@ def plug_in(
     rounds = state.averages.rounds
     if rounds < 2:
         raise InputError(f"an interval needs at least two averaged rounds; there are {rounds}.")
-    queries, drifts, noise = trajectory.answers
+    queries, drifts, noise = answers = trajectory.answers
     first = slope(trajectory) if guess is None else guess
     fit = fit_curve(
         queries[None],
@@ -78,41 +90,19 @@ def plug_in(
         start=np.array([trajectory.asked.mean()]),
         slope=np.array([first or flat_slope(plan)]),
         window=(np.arange(len(noise)) >= len(noise) - rounds)[None],
-    )
+    ).of_run(0)
     if guess is None:
         # A guess from the window itself is no second opinion on the slope.
-        fit = fit._replace(kept=np.ones(1))
-    center, density, relative = float(fit.center[0]), float(fit.slope[0]), float(fit.slope_error[0])
-    # Answers that stood in for silent clients repeat their noise; the fit has weighed them as fresh, by 1/noise.
+        fit = fit._replace(slope_ratio=np.ones_like(fit.slope_ratio))
     standing = noise[len(noise) - rounds :]
     repeated = float((trajectory.weights / standing**2).sum() / (1.0 / standing).sum())
-    fit = fit._replace(misfit=fit.misfit / repeated, lean=fit.lean / math.sqrt(repeated))
-    kept = 1.0
+    left = 1.0
     if file:
         # Mean distance of the questions that count, probes included, in rank.
-        distance = density * np.abs(queries - center)
+        distance = fit.slope * np.abs(queries - fit.center)
         wander = float(np.average(distance, weights=(distance <= NEAR * plan.level * (1.0 - plan.level)) / noise))
-        kept = file_share(state, plan, near=float(fit.used[0]), wander=wander)
-    error = float(fit.error[0]) * math.sqrt(repeated * kept)
-    law = FiellerLaw(relative)
-    smooth = bool(fit.smooth[0])
-    reach = probe_reach(plan.level, 1.0 / float((1.0 / noise).sum()), density)
-    bracket = Bracket(queries, drifts, noise * repeated, center, reach)
-    return Curve(
-        inference=Inference("plug-in", center, error, law.quantile, law.tail),
-        slope=density,
-        slope_error=relative,
-        bend=float(fit.bend[0]),
-        bend_share=float(fit.bend_share[0]),
-        near=float(fit.used[0]),
-        holds=relative <= LARGEST_SLOPE_ERROR and not bool(fit.held[0]) and math.isfinite(error) and smooth,
-        held=bool(fit.held[0]),
-        smooth=smooth,
-        suspect=bool(fit.suspect[0]),
-        misfit=float(fit.misfit[0]),
-        file_share=kept,
-        bracket=IntervalInference.of("bracketing questions", center, error, bracket.ends),
-    )
+        left = file_share(state, plan, near=float(fit.used), wander=wander)
+    return curve_of(fit, answers, plan.level, repeated=repeated, file_share=left)
 
 
 def flat_slope(plan: Plan) -> float:
@@ -137,7 +127,9 @@ def variance_share(state: RoundState, plan: Plan) -> float:
     )
 
 
-def known_share(weights: Floats, rates: Floats, records: NDArray[Any], ranks: Floats, asked: NDArray[Any]) -> Floats:
+def known_share(
+    weights: Floats, rates: Floats, records: NDArray[Any], ranks: Floats, asked: NDArray[Any]
+) -> NDArray[np.float64]:
     """Σp_k²σ_k²/n_k over Σp_k²/(4r_k²n_k), clients along the last axis.
 
     σ_k² = (r_k⁻² − (2F_k − 1)²)/4; (2F_k − 1)² is estimated from the client's own answers, its upward bias 4·Var(F̂_k)
@@ -147,9 +139,10 @@ def known_share(weights: Floats, rates: Floats, records: NDArray[Any], ranks: Fl
     >>> round(float(known_share(one, 0.5 * one, 100 * one, 0.9 * one, 1e9 * one)), 4)  # 1 − r²(2F − 1)²
     0.84
     """
-    inside = np.clip(ranks, 0.0, 1.0)
+    xp = array_namespace(ranks)
+    inside = xp.clip(ranks, 0.0, 1.0)
     doubt = (rates**-2 - (2.0 * inside - 1.0) ** 2) / (4.0 * asked)
-    tilt = np.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
+    tilt = xp.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
     part = weights**2 / records
     share: Floats = (part * (rates**-2 - tilt)).sum(axis=-1) / (part / rates**2).sum(axis=-1)
     return share
@@ -163,7 +156,7 @@ def file_share(state: RoundState, plan: Plan, near: float, wander: float) -> flo
     """
     whole = saved = 0.0
     for client, rank, asked in zip(plan.clients, local_ranks(state, plan), state.asked, strict=True):
-        if not asked or math.isnan(rank):
+        if not asked or math.isnan(rank) or not near:
             return 1.0
         share = min(max(rank, 0.0), 1.0)
         whole += client.weight**2 * client.mechanism.variance(share) / (asked * near)

@@ -16,7 +16,7 @@ from privatile.core.scale import working_range
 from privatile.errors import ProtocolError, StoreError
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
-from privatile.inference.inference import Trajectory
+from privatile.inference.trajectory import Trajectory
 from privatile.report.thinning import bucket_ends
 from privatile.server.coordinator import Track
 from privatile.server.store import RunStore, StoredRound

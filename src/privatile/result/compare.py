@@ -11,12 +11,17 @@ inverts this interval over the confidence level. The runs must be independent: n
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from privatile.errors import InputError
+from privatile.inference.inference import p_value_of
 from privatile.result.result import ConfidenceInterval, QuantileResult, significant
+
+SMALLEST_P = 1e-12
+"""p-values go no lower."""
 
 
 @dataclass(frozen=True)
@@ -117,23 +122,26 @@ def compare(
 
 def difference_interval(first: QuantileResult, second: QuantileResult, confidence_level: float) -> ConfidenceInterval:
     """The interval of first − second at a confidence level."""
-    (low1, high1), (low2, high2) = first.interval(confidence_level), second.interval(confidence_level)
-    x1, x2 = first.estimate, second.estimate
-    down, up = math.hypot(x1 - low1, high2 - x2), math.hypot(high1 - x1, x2 - low2)
-    return ConfidenceInterval(x1 - x2 - down, x1 - x2 + up)
+    rows = ((result.estimate, *result.interval(confidence_level)) for result in (first, second))
+    low, high = difference_ends(*rows)
+    return ConfidenceInterval(float(low), float(high))
+
+
+def difference_ends(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    """Both ends of first − second from (estimate, low, high) of each: numbers, or arrays of many runs.
+
+    >>> difference_ends((5.0, 2.0, 9.0), (1.0, -3.0, 4.0))
+    (np.float64(-0.24264068711928566), np.float64(9.65685424949238))
+    """
+    (x1, low1, high1), (x2, low2, high2) = first, second
+    return x1 - x2 - np.hypot(x1 - low1, high2 - x2), x1 - x2 + np.hypot(high1 - x1, x2 - low2)
 
 
 def p_value(first: QuantileResult, second: QuantileResult, value: float) -> float:
     """Two-sided p-value of "the difference is `value`": one less the confidence at which the interval just holds it."""
-    low, high = 0.0, 1.0 - 1e-12
-    inside = difference_interval(first, second, high)
-    if not inside.low <= value <= inside.high:
-        return 1.0 - high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        interval = difference_interval(first, second, middle) if middle > 0 else ConfidenceInterval(math.inf, -math.inf)
-        if interval.low <= value <= interval.high:
-            high = middle
-        else:
-            low = middle
-    return 1.0 - high
+
+    def inside(level: float) -> bool:
+        low, high = difference_interval(first, second, level)
+        return low <= value <= high
+
+    return max(p_value_of(inside, SMALLEST_P), SMALLEST_P)

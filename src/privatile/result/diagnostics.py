@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats
 from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
-from privatile.inference.curve import SUSPECT_MISFIT
-from privatile.inference.inference import Trajectory
-from privatile.inference.plug_in import LARGEST_SLOPE_ERROR, Curve
+from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, CurveFit
+from privatile.inference.plug_in import Curve
+from privatile.inference.trajectory import Trajectory
 from privatile.laws.linear_model import relaxations
 from privatile.result.result import Caveat, Row, finite
 
@@ -43,17 +44,18 @@ class Diagnosis(NamedTuple):
     caveats: tuple[Caveat, ...]
 
 
-def troubled(
-    have: float,
-    slope_error: Floats,
-    bend_share: Floats,
-    held: NDArray[np.bool_],
-    gave_up: NDArray[np.bool_],
-    suspect: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Whether the result of a run of design auto carries one of the warnings below; many runs at once."""
-    unsure = (slope_error > LARGEST_SLOPE_ERROR) | (bend_share > UNKNOWN_BEND) | held | gave_up | suspect
-    return unsure | (not supported(have))
+def curve_warnings(fit: CurveFit) -> dict[str, NDArray[np.bool_]]:
+    """By the code of the caveat, whether the fit of a run calls for it; for one run and for many at once."""
+    return {
+        "misfit": fit.suspect,
+        "slope": (fit.slope_error > LARGEST_SLOPE_ERROR) | fit.slope_clipped,
+        "curvature": fit.bend_share > UNKNOWN_BEND,
+    }
+
+
+def warned(have: float, fit: CurveFit, gave_up: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether the result of a run of design auto warns about its interval; for one run and for many at once."""
+    return reduce(or_, curve_warnings(fit).values(), gave_up | (not supported(have)))
 
 
 def diagnose(
@@ -143,23 +145,26 @@ def _stages(plan: AutoPlan, state: RoundState, rows: list[Row], caveats: list[Ca
 
 
 def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], caveats: list[Caveat]) -> None:
-    percent = f"± {100 * curve.slope_error:.0f}%" if curve.slope_error < 1.0 else "± 100% or more"
+    fit, calls_for = curve.fit, curve_warnings(curve.fit)
+    slope, slope_error, misfit = float(fit.slope), float(fit.slope_error), float(fit.misfit)
+    bend, bend_share = float(fit.bend), float(fit.bend_share)
+    percent = f"± {100 * slope_error:.0f}%" if slope_error < 1.0 else "± 100% or more"
     at = plan.scale.slope(curve.inference.center)
-    density = curve.slope / at if at else math.nan
+    density = slope / at if at else math.nan
     rows.append(
         Row(
             "density",
             "density there",
-            {"estimate": density, "relative_error": curve.slope_error},
+            {"estimate": density, "relative_error": slope_error},
             f"{density:.3g} a unit {percent}",
         )
     )
-    reached = relaxations(trajectory.steps, curve.slope)
+    reached = relaxations(trajectory.steps, slope)
     rows.append(Row("relaxations", "relaxations", reached, f"{reached:.0f}"))
-    bend = f"{curve.bend:+.2f}, {100 * curve.bend_share:.0f}% of the squared error"
-    rows.append(Row("bend", "bend", {"estimate": curve.bend, "share": curve.bend_share}, bend))
-    rows.append(Row("misfit", "misfit of the curve", finite(curve.misfit), misfit_text(curve.misfit)))
-    if not curve.smooth:
+    text = f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error"
+    rows.append(Row("bend", "bend", {"estimate": bend, "share": bend_share}, text))
+    rows.append(Row("misfit", "misfit of the curve", finite(misfit), misfit_text(misfit)))
+    if calls_for["misfit"] and not fit.smooth:
         caveats.append(
             Caveat(
                 "misfit",
@@ -168,7 +173,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 "--dither WIDTH, as wide as the values are apart (1 for whole numbers).",
             )
         )
-    elif curve.suspect:
+    elif calls_for["misfit"]:
         caveats.append(
             Caveat(
                 "misfit",
@@ -177,7 +182,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 "narrow; for heaps try --dither WIDTH, as wide as the values are apart.",
             )
         )
-    if curve.slope_error > LARGEST_SLOPE_ERROR or curve.held:
+    if calls_for["slope"]:
         caveats.append(
             Caveat(
                 "slope",
@@ -185,11 +190,11 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], ca
                 f"{100 * LARGEST_SLOPE_ERROR:.0f}% will do): intervals are unreliable here.",
             )
         )
-    if curve.bend_share > UNKNOWN_BEND:
+    if calls_for["curvature"]:
         caveats.append(
             Caveat(
                 "curvature",
-                f"The distribution bends within the reach of the questions: {100 * curve.bend_share:.0f}% of the "
+                f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the "
                 "squared error stems from not knowing how. A scale on which it is straighter (--log) or more records "
                 "would help.",
             )

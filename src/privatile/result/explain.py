@@ -7,8 +7,8 @@ import math
 from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
-from privatile.inference.inference import Trajectory
 from privatile.inference.plug_in import Curve
+from privatile.inference.trajectory import Trajectory
 
 
 def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> tuple[str, ...]:
@@ -40,8 +40,8 @@ def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve 
         )
     if curve is not None:
         lines.append(
-            f"Fit: {100 * curve.near:.1f}% of the answers' precision lay near enough to count; density "
-            f"{curve.slope:.4g} ± {100 * curve.slope_error:.0f}%, bend {curve.bend:+.2f}. The interval is "
+            f"Fit: {100 * curve.fit.used:.1f}% of the answers' precision lay near enough to count; density "
+            f"{curve.fit.slope:.4g} ± {100 * curve.fit.slope_error:.0f}%, bend {curve.fit.bend:+.2f}. The interval is "
             f"{curve.inference.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
         )
     lines.append(

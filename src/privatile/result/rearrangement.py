@@ -19,13 +19,13 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
     estimates = sorted(result.estimate for result in results)
     lows = sorted(result.confidence_interval.low for result in results)
     highs = sorted(result.confidence_interval.high for result in results)
-    watched = [result.anytime for result in results if result.anytime is not None]
-    first, last = sorted(interval.low for interval in watched), sorted(interval.high for interval in watched)
+    anytimes = [result.anytime for result in results if result.anytime is not None]
+    first, last = sorted(interval.low for interval in anytimes), sorted(interval.high for interval in anytimes)
     put = list(results)
     for place, i in enumerate(order):
         result = results[i]
         interval, anytime = ConfidenceInterval(lows[place], highs[place]), result.anytime
-        if len(watched) == len(results):
+        if len(anytimes) == len(results):
             anytime = ConfidenceInterval(first[place], last[place])
         in_order = (estimates[place], interval, anytime)
         if (result.estimate, result.confidence_interval, result.anytime) == in_order:
@@ -52,4 +52,4 @@ def rearranged_inference(results: Sequence[QuantileResult], place: int, center: 
         return min(low, center), max(high, center)
 
     own = sorted(results, key=lambda result: result.level)[place].inference
-    return IntervalInference.of(own.method, center, own.unit, ends)
+    return IntervalInference.of(own.method, center, own.error_scale, ends)

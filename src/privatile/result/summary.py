@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+from privatile.core.scale import Scale
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import local_ranks
-from privatile.inference.choice import anytime_inference, clip_to_range, read
-from privatile.inference.inference import Inference, Trajectory, simultaneous
+from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
+from privatile.inference.inference import Inference
+from privatile.inference.trajectory import Trajectory
 from privatile.laws.normal import two_sided_z
 from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
 from privatile.result.diagnostics import diagnose
@@ -24,8 +26,9 @@ def summarize(
     settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, run: str
 ) -> QuantileResult:
     """The result as it stands after any round."""
-    alone, curve = read(settings, plan, state, trajectory)
-    inference = clip_to_range(simultaneous(alone, settings.joint), plan)
+    evidence = gather_evidence(settings, plan, state, trajectory)
+    curve, alone = evidence.curve, choose_interval(settings, evidence)
+    inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
     pooled = pooled_noise(plan.clients)
     clients = tuple(
@@ -48,7 +51,7 @@ def summarize(
     found = diagnose(plan, state, trajectory, curve, stops_early=settings.until_width is not None)
     anytime = None
     if curve is not None:
-        sequence = clip_to_range(simultaneous(anytime_inference(curve, plan, state), settings.joint), plan)
+        sequence = as_displayed(anytime_inference(curve, evidence), settings, plan.scale)
         anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
     return QuantileResult(
         estimand=estimand_in_words(settings, plan),
@@ -84,11 +87,15 @@ def narrow_enough(settings: ReportSettings, plan: Plan, state: RoundState, traje
     """Whether a run that is to stop at a width may stop now."""
     if settings.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
-    inference, curve = read(settings, plan, state, trajectory)
-    low, high = interval_in_units(
-        clip_to_range(simultaneous(inference, settings.joint), plan), plan.scale, settings.confidence_level
-    )
-    return curve is not None and curve.holds and high - low <= settings.until_width
+    return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale)
+
+
+def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale) -> bool:
+    """Whether the displayed interval is as narrow as asked for, and its diagnostics hold."""
+    inference = as_displayed(choose_interval(settings, evidence), settings, scale)
+    low, high = interval_in_units(inference, scale, settings.confidence_level)
+    holds = evidence.curve is not None and bool(evidence.curve.fit.holds)
+    return holds and settings.until_width is not None and high - low <= settings.until_width
 
 
 def common_level(plan: Plan) -> float:

@@ -19,7 +19,7 @@ from privatile.estimator.averaging import normalizer
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.step import begin, step
-from privatile.inference.inference import Trajectory
+from privatile.inference.trajectory import Trajectory
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import narrow_enough, summarize

@@ -1,25 +1,26 @@
-"""The self-tuning design in the laboratory: thousands of runs at once, through the very code that real runs execute.
+"""The design auto in simulation: thousands of runs at once, through the code that real runs execute.
 
 A cohort's count is one binomial draw given q (its records are fresh and independent), so nothing is approximated.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats
-from privatile.estimator.auto import chosen_rounds
-from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning, information
+from privatile.core.arrays import Floats, array_namespace
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Identity
+from privatile.estimator.auto import AutoPlan
+from privatile.estimator.clients import Client
+from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning
 from privatile.inference.curve import CurveFit, fit_curve
 from privatile.inference.plug_in import known_share
-from privatile.laws.normal import two_sided_z
 from privatile.simulation.populations import Mixture, Population
 from privatile.simulation.theory import efficiency_bound
 
@@ -49,14 +50,19 @@ class AutoCell:
         return self.weights or (1.0 / len(self.populations),) * len(self.populations)
 
     @cached_property
+    def mixture(self) -> Mixture:
+        """The clients' populations together."""
+        return Mixture(self.populations, self.shares)
+
+    @cached_property
     def truth(self) -> float:
         """Q*."""
-        return float(Mixture(self.populations, self.shares).quantile(self.level))
+        return float(self.mixture.quantile(self.level))
 
     @cached_property
     def density(self) -> float:
         """f(Q*)."""
-        return float(Mixture(self.populations, self.shares).density(self.truth))
+        return float(self.mixture.density(self.truth))
 
     @cached_property
     def bound(self) -> float:
@@ -66,31 +72,32 @@ class AutoCell:
         return efficiency_bound(self.shares, self.truth_rates, ranks, densities, self.records)
 
     @cached_property
-    def noise(self) -> float:
-        """s²."""
-        return math.fsum(
-            (p / r) ** 2 / (4 * n) for p, r, n in zip(self.shares, self.truth_rates, self.records, strict=True)
-        )
+    def plan(self) -> AutoPlan:
+        """The plan of a real run with these clients."""
+        rows = zip(self.truth_rates, self.shares, self.records, strict=True)
+        clients = [Client(f"c{k}", RandomizedResponse(r), p, self.level, n) for k, (r, p, n) in enumerate(rows)]
+        return AutoPlan(tuple(clients), Identity(self.low, self.high), self.rounds)
 
     @property
     def information(self) -> float:
         """(τ(1 − τ))²/s²."""
-        return information(self.level, self.noise)
+        return self.plan.information
 
     @cached_property
     def policy(self) -> QuestionPolicy:
         """The rules, with this cell's numbers."""
-        rounds = chosen_rounds(self.rounds, min(self.records))
-        return QuestionPolicy(self.level, self.low, self.high, rounds, self.noise, self.relaxations)
+        return replace(self.plan.policy, relaxations=self.relaxations)
 
 
-class AutoRuns(NamedTuple):
-    """What many runs gave; the first axis is runs, rounds the second."""
+@dataclass(frozen=True, eq=False)
+class AutoRuns:
+    """What many runs of one cell gave; the first axis is runs, rounds the second."""
 
+    level: float
     queries: Floats
     residuals: Floats
     noise: Floats
-    """Σp_k²/(4r_k²E_k) of every round."""
+    """Σp_k²/(4r_k²E_k) of every round; infinite for a round that is left out."""
     averaged: NDArray[np.bool_]
     asked: Floats
     """Share of all records asked so far, after every round."""
@@ -99,32 +106,57 @@ class AutoRuns(NamedTuple):
     share: Floats
     """What knowing the clients' ranks takes off the noise."""
     tuning: Tuning
-    fit: CurveFit
 
-    def reach(self, confidence_level: float = 0.95) -> Floats:
-        """Half-widths of the plug-in interval."""
-        return fieller_reach(self.fit, two_sided_z(confidence_level))
+    @cached_property
+    def fit(self) -> CurveFit:
+        """The curve through the answers of every run, as `plug_in` fits it."""
+        xp, averaged = array_namespace(self.queries), self.averaged
+        start = xp.where(averaged, self.queries, 0.0).sum(axis=1) / xp.maximum(averaged.sum(axis=1), 1)
+        return fit_curve(
+            self.queries,
+            self.residuals,
+            self.noise * self.share[:, None],
+            self.level,
+            start=start,
+            slope=self.tuning.slope,
+            window=averaged,
+        )
+
+    def until(self, last: int) -> AutoRuns:
+        """The runs as they stood after round `last` (counted from 0)."""
+        xp = array_namespace(self.queries)
+        seen = xp.arange(self.queries.shape[1]) <= last
+        noise, averaged = xp.where(seen, self.noise, xp.inf), self.averaged & seen
+        return replace(self, noise=noise, averaged=averaged, asked=self.asked[:, : last + 1])
+
+    def on_host(self) -> AutoRuns:
+        """The same with numpy's arrays, the curves fitted where the runs were simulated."""
+        if array_namespace(self.queries) is np:
+            return self
+        host = AutoRuns(*(_on_host(getattr(self, part.name)) for part in fields(self)))
+        host.__dict__["fit"] = _on_host(self.fit)
+        return host
 
 
-def fieller_reach(fit: CurveFit, z: Floats | float) -> Floats:
-    """z·se/√(1 − z²ρ²) for many fits, ∞ where the slope may be zero."""
-    rest = 1.0 - (z * fit.slope_error) ** 2
-    reach: Floats = np.where(rest > 0.0, z * fit.error / np.sqrt(np.maximum(rest, 1e-12)), np.inf)
-    return reach
+def _on_host(value: Any) -> Any:
+    """Arrays of a GPU as numpy's; also inside named tuples."""
+    if isinstance(value, tuple):
+        return type(value)(*(_on_host(part) for part in value))
+    return value.get() if hasattr(value, "get") else value
 
 
-def simulate(cell: AutoCell, runs: int, rng: np.random.Generator) -> AutoRuns:
-    """Run a cell `runs` times."""
+def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np) -> AutoRuns:
+    """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it."""
     policy, rounds = cell.policy, cell.policy.rounds
-    weights, rates = np.array(cell.shares), np.array(cell.truth_rates)
-    records = np.array(cell.records, dtype=np.int64)
-    tuning = policy.begin(runs)
-    left = np.tile(records, (runs, 1))
-    queries, residuals, noise, asked, after = (np.empty((runs, rounds)) for _ in range(5))
-    averaged = np.empty((runs, rounds), dtype=np.bool_)
-    ones, window = np.zeros((runs, len(records))), np.zeros((runs, len(records)))
-    kinds, places = _kinds(cell.populations)
-    which = np.array(places)
+    weights, rates = xp.array(cell.shares), xp.array(cell.truth_rates)
+    records = xp.array(cell.records, dtype=xp.int64)
+    tuning = policy.begin(runs, xp)
+    left = xp.tile(records, (runs, 1))
+    queries, residuals, noise, asked, after = (xp.empty((runs, rounds)) for _ in range(5))
+    averaged = xp.empty((runs, rounds), dtype=xp.bool_)
+    ones, window = xp.zeros((runs, len(records))), xp.zeros((runs, len(records)))
+    kinds = list(dict.fromkeys(cell.populations))
+    which = xp.array([kinds.index(population) for population in cell.populations])
     for m in range(rounds):
         lengths = policy.lengths(tuning, records, left)
         left -= lengths
@@ -136,42 +168,17 @@ def simulate(cell: AutoCell, runs: int, rng: np.random.Generator) -> AutoRuns:
         queries[:, m], averaged[:, m] = query, now
         residuals[:, m] = means @ weights - (1.0 - cell.level)
         noise[:, m] = ((weights / rates) ** 2 / (4.0 * lengths)).sum(axis=1)
-        ones += np.where(now[:, None], counts, 0)
-        window += np.where(now[:, None], lengths, 0)
+        ones += xp.where(now[:, None], counts, 0)
+        window += xp.where(now[:, None], lengths, 0)
         tuning = policy.learn(tuning, residuals[:, m], noise[:, m])
         asked[:, m] = 1.0 - left.sum(axis=1) / records.sum()
         after[:, m] = tuning.query
     local = 1.0 - (ones / window - (1.0 - rates) / 2.0) / rates
     share = known_share(weights, rates, records, local, window)
-    fit = fit_runs(cell, queries, residuals, noise, averaged, share, tuning)
-    return AutoRuns(queries, residuals, noise, averaged, asked, after, share, tuning, fit)
+    return AutoRuns(cell.level, queries, residuals, noise, averaged, asked, after, share, tuning)
 
 
 def ranks_at(kinds: Sequence[Population], queries: Floats) -> Floats:
     """F of every kind of population (columns) at every run's question (rows)."""
-    return np.stack([population.cdf(queries) for population in kinds], axis=1)
-
-
-def _kinds(populations: Sequence[Population]) -> tuple[list[Population], list[int]]:
-    """The distinct populations, and which of them each client has."""
-    kinds: list[Population] = []
-    for population in populations:
-        if population not in kinds:
-            kinds.append(population)
-    return kinds, [kinds.index(population) for population in populations]
-
-
-def fit_runs(
-    cell: AutoCell,
-    queries: Floats,
-    residuals: Floats,
-    noise: Floats,
-    averaged: NDArray[np.bool_],
-    share: Floats,
-    tuning: Tuning,
-) -> CurveFit:
-    """The curve through the answers of every run, as `plug_in` fits it."""
-    start = np.where(averaged, queries, 0.0).sum(axis=1) / np.maximum(averaged.sum(axis=1), 1)
-    return fit_curve(
-        queries, residuals, noise * share[:, None], cell.level, start=start, slope=tuning.slope, window=averaged
-    )
+    ranks: Floats = array_namespace(queries).stack([population.cdf(queries) for population in kinds], axis=1)
+    return ranks

@@ -11,6 +11,7 @@ import numpy as np
 from privatile.errors import InputError
 from privatile.planning.plan import RunPlan
 from privatile.simulation.auto_simulation import AutoCell, simulate
+from privatile.simulation.displayed_intervals import displayed_intervals
 from privatile.simulation.populations import FAMILIES, Population, population
 
 SPREADS = 8.0
@@ -38,7 +39,7 @@ def parse_population(text: str) -> Population:
 
 
 def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict[str, Any]:
-    """Coverage and mean half-width of `runs` simulated runs of a plan."""
+    """Coverage and mean half-width of the intervals that the results of `runs` simulated runs would show."""
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
     cell = AutoCell(
         (law,) * len(plan.clients),
@@ -50,14 +51,14 @@ def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict
         high=center + SPREADS * spread,
         rounds=plan.rounds,
     )
-    got = simulate(cell, runs, np.random.default_rng(seed))
-    reach = got.reach(plan.confidence_level)
-    bounded = np.isfinite(reach)
-    covered = float((np.abs(got.fit.center - cell.truth) <= reach).mean())
+    found = simulate(cell, runs, np.random.default_rng(seed))
+    intervals = displayed_intervals(cell, found, (plan.confidence_level,))[0]
+    bounded = np.isfinite(intervals.half_width)
+    covered = float(intervals.covers(cell.truth).mean())
     return {
         "runs": runs,
         "coverage": covered,
         "coverage_error": math.sqrt(covered * (1.0 - covered) / runs),
-        "half_width": float(reach[bounded].mean()) if bounded.any() else None,
+        "half_width": float(intervals.half_width[bounded].mean()) if bounded.any() else None,
         "unbounded": float(1.0 - bounded.mean()),
     }

@@ -1,12 +1,10 @@
-"""Heaped populations: a share of the records is rounded to multiples of a unit, as people round ages and salaries."""
+"""Populations with heaps: values that people round, and the logarithm of another population."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from privatile.core.arrays import Floats
+from privatile.core.arrays import Floats, array_namespace
 from privatile.simulation.populations import Population, check_positive
 
 
@@ -29,9 +27,30 @@ class Rounded(Population):
         check_positive("unit", self.unit)
 
     def _cdf(self, x: Floats) -> Floats:
-        heaped = self.inner._cdf((np.floor(x / self.unit) + 0.5) * self.unit)
+        heaped = self.inner._cdf((array_namespace(x).floor(x / self.unit) + 0.5) * self.unit)
         return self.share * heaped + (1.0 - self.share) * self.inner._cdf(x)
 
     def _density(self, x: Floats) -> Floats:
         """Of the population before rounding: there is none at a jump."""
         return self.inner._density(x)
+
+
+@dataclass(frozen=True)
+class LogOf(Population):
+    """log X for X from another population; X below zero lies below every question that a log scale can ask.
+
+    >>> import numpy as np
+    >>> from privatile.simulation.columns import Dithered
+    >>> law = LogOf(Dithered([100.0, 200.0], 10.0))
+    >>> round(float(law.cdf(np.log(100.0))), 6), round(float(np.exp(law.quantile(0.25))), 6)
+    (0.25, 100.0)
+    """
+
+    inner: Population
+
+    def _cdf(self, x: Floats) -> Floats:
+        return self.inner._cdf(array_namespace(x).exp(x))
+
+    def _density(self, x: Floats) -> Floats:
+        values: Floats = array_namespace(x).exp(x)
+        return self.inner._density(values) * values

@@ -6,21 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from studies.coverage.coverage import FAMILIES, NEW, make_cell, read_cells, run_cells, scored
-from studies.coverage.dithered import DitheredLog
+from studies.coverage.heaped import LogOf
 from studies.coverage.page import filled, picture, table, verdict
 from studies.coverage.scores import score
-from studies.coverage.stopping import mixture_bounds, stopping
+from studies.coverage.stopping import stopping
 
 from privatile.estimator.auto import supported
-from privatile.inference.sequence import mixture_bound
 from privatile.planning.plan import inflation
 from privatile.simulation.auto_simulation import simulate
-
-
-def test_bounds_for_many_looks_are_those_for_one() -> None:
-    times = np.array([0.01, 0.3, 1.0])
-    expected = [mixture_bound(float(time), 0.9) for time in times]
-    assert mixture_bounds(times, 0.9) == pytest.approx(expected, rel=1e-12)
+from privatile.simulation.columns import Dithered
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -32,7 +26,7 @@ def test_a_cell_has_the_information_asked_for(family: str) -> None:
 
 def test_a_dithered_column_is_the_mean_of_its_windows() -> None:
     values = np.array([1000.0, 1000.0, 3000.0, 9000.0])
-    law = DitheredLog(values, 500.0)
+    law = LogOf(Dithered(values, 500.0))
     points = np.array([760.0, 1000.0, 1100.0, 2900.0, 3300.0, 9200.0])
     expected = [np.clip((x - values) / 500.0 + 0.5, 0, 1).mean() for x in points]
     assert law.cdf(np.log(points)) == pytest.approx(expected, abs=1e-12)
@@ -61,7 +55,7 @@ def test_stopping_by_width_leaves_records_unasked() -> None:
     wide = stopping(cell, runs, half_width=12 * cell.bound)
     assert wide.stopped == 1.0
     assert wide.asked < 0.6
-    never = stopping(cell, runs, half_width=0.0)
+    never = stopping(cell, runs, half_width=1e-9)
     assert never.stopped == 0.0
     assert never.asked == pytest.approx(1.0)
 

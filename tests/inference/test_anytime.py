@@ -2,13 +2,14 @@ import math
 
 import numpy as np
 import pytest
+from studies.coverage.sequence import reached
 
 from privatile.errors import InputError
-from privatile.inference.sequence import RATE, REACHED, SequenceLaw, mixture_bound
+from privatile.inference.anytime import REACHED, AnytimeLaw, mixture_bound
 
 
-def test_the_mixture_bound_holds_for_ever_and_the_fixed_one_does_not() -> None:
-    """A standardised random walk watched at 200 times: ever outside with probability at most α."""
+def test_the_mixture_bound_holds_at_all_looks_and_the_fixed_one_does_not() -> None:
+    """A standardised random walk looked at 200 times: ever outside with probability at most α."""
     rng = np.random.default_rng(1)
     walks, looks = 20_000, 200
     paths = np.cumsum(rng.standard_normal((walks, looks)), axis=1) / np.sqrt(np.arange(1, looks + 1))
@@ -21,11 +22,11 @@ def test_the_mixture_bound_holds_for_ever_and_the_fixed_one_does_not() -> None:
 
 def test_interval_and_test_agree_and_later_looks_are_tighter() -> None:
     for time in (0.1, 0.5, 1.0):
-        law = SequenceLaw(time, 0.1)
+        law = AnytimeLaw(time, 0.1)
         for level in (0.9, 0.95, 0.99):
             assert law.tail(law.quantile(level)) == pytest.approx(1 - level, rel=1e-6)
     assert mixture_bound(1.0) < mixture_bound(0.5) < mixture_bound(0.1)
-    assert SequenceLaw(0.5, 0.4).quantile(0.95) == math.inf
+    assert AnytimeLaw(0.5, 0.4).quantile(0.95) == math.inf
 
 
 def test_time_is_a_share() -> None:
@@ -35,15 +36,8 @@ def test_time_is_a_share() -> None:
 
 def test_the_table_of_thresholds_is_rederived() -> None:
     """Drifts from the mixture itself: how many paths have log M ≥ x by the end. The table may only err upwards."""
-    rng = np.random.default_rng(2)
     paths = 20_000
-    drift = math.sqrt(RATE) * rng.standard_normal(paths)
-    place, best, before = np.zeros(paths), np.full(paths, -math.inf), 0.0
-    for time in np.geomspace(2e-3, 1.0, 300).tolist():
-        place += drift * (time - before) + math.sqrt(time - before) * rng.standard_normal(paths)
-        grown = 1.0 + RATE * time
-        best = np.maximum(best, 0.5 * RATE * place**2 / grown - 0.5 * math.log(grown))
-        before = time
+    best = reached(paths, seed=2, times=np.geomspace(2e-3, 1.0, 300))
     for threshold, share in REACHED:
         found, error = float((best >= threshold).mean()), math.sqrt(share * (1 - share) / paths)
         assert found <= share + 4 * error

@@ -1,0 +1,107 @@
+"""Anytime intervals: a confidence sequence, valid at every look and wherever the run stops (asymptotically).
+
+Robbins' normal mixture: with time t = the share of the records that have answered, 0 < t ≤ 1, and z the standardised
+error of an efficient estimate at that look,
+
+    log M_t = ½·z²·ρ²t/(1 + ρ²t) − ½·log(1 + ρ²t)
+
+M is a martingale that starts at 1. Without an end, it reaches e^x with probability e^−x (Ville). A run ends with its
+last record: by t = 1 it has reached e^x with probability e^−x·R(x), R(x) the same chance under the mixture itself. This
+is exact, and a tenth narrower. The z_t with e^−x·R(x) = α bound the error at all looks at once:
+
+    z_t = √( 2·(1 + 1/(ρ²t))·(x + ½·log(1 + ρ²t)) )
+
+The estimated slope enters as in the fixed-time interval, by Fieller: z_t/√(1 − z_t²ρ_f²), ρ_f its relative error at
+that look. A look at which the slope may still be zero has no bounded interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privatile.errors import InputError
+from privatile.laws.fieller import fieller_reach, fieller_score
+
+RATE = 8.0
+"""ρ²: tightest near the end of a run at 95%, where −2·log α + log(1 − 2·log α) = 7.9."""
+
+REACHED = (
+    (0.0, 1.0),
+    (0.5, 0.753),
+    (1.0, 0.622),
+    (2.0, 0.471),
+    (3.0, 0.375),
+    (4.0, 0.306),
+    (6.0, 0.2115),
+    (8.0, 0.1505),
+    (12.0, 0.0795),
+    (16.0, 0.0435),
+    (24.0, 0.0139),
+)
+"""x and R(x), from `studies/coverage/sequence.py`, two standard errors on top. Between them log R is taken as linear,
+beyond the last as constant, which errs on the wide side (it is convex and decreasing)."""
+
+_X, _LOG_R = np.array([x for x, _ in REACHED]), np.log([share for _, share in REACHED])
+
+
+def ever_reached(threshold: float) -> float:
+    """e^−x·R(x): the chance that log M reaches x at any look of a run.
+
+    >>> round(ever_reached(2.0), 3)  # e^-2 = 0.135 without an end
+    0.064
+    """
+    return math.exp(float(np.interp(threshold, _X, _LOG_R)) - max(threshold, 0.0))
+
+
+def threshold(alpha: float) -> float:
+    """The x that is reached with probability α.
+
+    >>> round(ever_reached(threshold(0.05)), 9)
+    0.05
+    """
+    wanted, known = -math.log(alpha), _X - _LOG_R
+    return float(np.interp(wanted, known, _X)) + max(0.0, wanted - float(known[-1]))
+
+
+def log_mixture(z: Any, time: float) -> Any:
+    """log M_t for a standardised error z; a number, or an array of many."""
+    grown = 1.0 + RATE * time
+    return 0.5 * z * z * RATE * time / grown - 0.5 * math.log(grown)
+
+
+def mixture_bound(time: float, confidence_level: float = 0.95) -> float:
+    """z_t: standard errors either way at a look, valid at every look of a run.
+
+    >>> round(mixture_bound(1.0), 3), round(mixture_bound(0.1), 3)
+    (2.723, 3.348)
+    """
+    if not 0.0 < time <= 1.0:
+        raise InputError(f"time is the share of the records that have answered, in (0, 1]; got {time!r}.")
+    grown = 1.0 + RATE * time
+    reach = threshold(max(1.0 - confidence_level, 1e-300)) + 0.5 * math.log(grown)
+    return math.sqrt(2.0 * grown / (RATE * time) * reach)
+
+
+@dataclass(frozen=True)
+class AnytimeLaw:
+    """Quantiles and p-values of the sequence at one look, so that interval and test never disagree.
+
+    >>> law = AnytimeLaw(time=0.5, slope_error=0.1)
+    >>> round(law.tail(law.quantile(0.95)), 6)
+    0.05
+    """
+
+    time: float
+    slope_error: float
+
+    def quantile(self, confidence_level: float) -> float:
+        """Standard errors either way; ∞ while the slope may be zero."""
+        return float(fieller_reach(mixture_bound(self.time, confidence_level), self.slope_error))
+
+    def tail(self, statistic: float) -> float:
+        """The smallest α whose sequence excludes a value this many standard errors away."""
+        return ever_reached(log_mixture(fieller_score(statistic, self.slope_error), self.time))

@@ -1,0 +1,56 @@
+"""The questions between which the quantile lies: an interval that needs no smooth distribution."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from privatile.core.arrays import Floats
+
+CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
+"""Shares of the precision at which `Bracket` cuts the sorted questions, …"""
+
+FAR_CUTS = (0.2, 0.7, 1.5, 6.0, 40.0)
+"""… and distances from the estimate at which it does, in reaches of the probes: all probes of a side in one group."""
+
+
+class Bracket:
+    """Between which questions the quantile lies, for any distribution, with atoms or gaps.
+
+    F never falls. Where the answers to a stretch of questions average τ − F > 0 beyond chance, the lowest of them lies
+    below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups on a side
+    of the estimate are tried, their number taken into account (Bonferroni). `center` and `reach`, of the probes, only
+    place the groups.
+    """
+
+    def __init__(self, queries: Floats, residuals: Floats, variances: Floats, center: float, reach: float) -> None:
+        order = np.argsort(queries)
+        asked, answered = queries[order], residuals[order]
+        precision = np.where(np.isfinite(variances[order]), 1.0 / variances[order], 0.0)
+        before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
+        far = np.array(FAR_CUTS) * reach
+        group = np.searchsorted(CUTS, before) + np.searchsorted(
+            np.concatenate([center - far[::-1], center + far]), asked
+        )
+        parts = [np.flatnonzero(group == k) for k in np.unique(group)]
+        sums = np.array([float(precision[part] @ answered[part]) for part in parts])
+        totals = np.array([float(precision[part].sum()) for part in parts])
+        middle = min(int(np.searchsorted([asked[part[-1]] for part in parts], center)), len(parts) - 1)
+
+        def score(first: int, last: int) -> float:
+            return float(sums[first : last + 1].sum() / math.sqrt(totals[first : last + 1].sum()))
+
+        # Stretches that reach beyond the estimate's own group to its other side would only be diluted by it.
+        below = ((first, last) for first in range(middle + 1) for last in range(first, middle + 1))
+        above = ((first, last) for last in range(middle, len(parts)) for first in range(middle, last + 1))
+        self._below = [(float(asked[parts[first][0]]), score(first, last)) for first, last in below]
+        self._above = [(float(asked[parts[last][-1]]), -score(first, last)) for first, last in above]
+
+    def ends(self, confidence_level: float) -> tuple[float, float]:
+        """Both ends; infinite on a side where no question was beyond chance."""
+        least = -NormalDist().inv_cdf((1.0 - confidence_level) / (len(self._below) + len(self._above)))
+        low = max((start for start, score in self._below if score > least), default=-math.inf)
+        high = min((stop for stop, score in self._above if score > least), default=math.inf)
+        return (low, high) if low <= high else (high, low)

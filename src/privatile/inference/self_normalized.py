@@ -1,0 +1,115 @@
+"""Self-normalised intervals: the average of a path, with the path's own spread as the measure of its error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privatile.core.arrays import Floats
+from privatile.errors import InputError
+from privatile.estimator.averaging import half_width, normalizer, normalizer_of
+from privatile.estimator.plan import Plan, RoundState
+from privatile.estimator.step import local_ranks
+from privatile.inference.inference import Inference
+from privatile.inference.trajectory import Trajectory, slope
+from privatile.laws.critical import Normalizer, statistic_law
+from privatile.laws.linear_model import linear_law
+
+LEAD = 3.0
+"""Relaxations put before a window, so that it starts from its stationary spread."""
+
+LONGEST_LEAD = 20_000
+"""A first step this far from one relaxation has no stationary spread to start from; v(∞) serves."""
+
+
+@dataclass(frozen=True, eq=False)
+class AveragedPath:
+    """The averaged rounds of one run: all that a self-normalised interval needs."""
+
+    center: float
+    """Q_T, their mean."""
+    normalizer: float
+    """V, in the l2 norm."""
+    queries: Floats
+    """The query after each round."""
+    weights: Floats
+    """w_m, each round's noise weight."""
+    steps: Floats
+    """γ_m."""
+    variance_share: float = 1.0
+    """Below 1 where the file itself is the target; see `endpoint_variance`."""
+
+    def __post_init__(self) -> None:
+        if len(self.weights) < 2:
+            raise InputError(f"an interval needs at least two averaged rounds; there are {len(self.weights)}.")
+
+
+def averaged_path(state: RoundState, trajectory: Trajectory, variance_share: float = 1.0) -> AveragedPath:
+    """The averaged rounds of a run."""
+    averages = state.averages
+    return AveragedPath(
+        averages.estimate,
+        normalizer(averages),
+        trajectory.queries,
+        trajectory.weights,
+        trajectory.steps,
+        variance_share,
+    )
+
+
+def self_normalized(path: AveragedPath, kind: Normalizer = "l2") -> Inference:
+    """Q_T ± v·√V (Corollary 3.2), v exact for the rounds' own noise weights."""
+    value = path.normalizer if kind == "l2" else normalizer_of(path.queries, path.weights, kind)
+    law = statistic_law(weights=path.weights, normalizer=kind, endpoint_variance=path.variance_share)
+    return Inference("self-normalized", path.center, half_width(value, kind), law.quantile, law.tail)
+
+
+def finite_self_normalized(path: AveragedPath, density: float) -> Inference:
+    """Q_T ± v·√V with v for the relaxations that the averaged rounds had, f known to be about `density`.
+
+    The window is taken to start from its stationary spread: three relaxations of its first step are put before it.
+    """
+    rate = float(path.steps[0] * density)
+    before = math.ceil(LEAD / rate) if rate > 0.0 else 0
+    if not 0.0 < rate < 2.0 or before > LONGEST_LEAD:
+        return self_normalized(path)
+    law = linear_law(
+        np.concatenate([np.full(before, path.steps[0]), path.steps]),
+        np.concatenate([np.full(before, path.weights[0]), path.weights]),
+        density,
+        burn_in=before,
+    )
+    return Inference("self-normalized", path.center, half_width(path.normalizer, "l2"), law.quantile, law.tail)
+
+
+def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> float:
+    """Share of the population variance that is left when the file itself is the target.
+
+    Without replacement, sampling errs twice alike: in the answers and in the file's own quantile. What is left per
+    record is (r⁻² − 1)/4 + (1 − φ)F(1 − F) + φ·f·mean|q − Q|, φ the share of the file in the averaged rounds: noise,
+    records not asked, and records asked about another q than the quantile, whose answers do not cancel.
+
+    Only the end of the path changes: what is subtracted is a straight line in the round number, and detrending by
+    m/T removes it, so the normaliser keeps its law. F is estimated from the client's own reports; its noise makes
+    F(1 − F) smaller on average, which errs on the wide side.
+    """
+    even = whole = saved = 0.0
+    rounds = state.averages.rounds
+    wander = slope(trajectory) * float(np.abs(trajectory.asked - state.averages.estimate).mean())
+    for client, rank, asked in zip(plan.clients, local_ranks(state, plan), state.window_asked, strict=True):
+        if not asked:
+            return 1.0
+        share = min(max(rank, 0.0), 1.0)
+        spread = share * (1.0 - share)
+        rate, squared = client.mechanism.truth_rate, client.weight**2
+        even += squared / (4.0 * rate**2) * rounds**2 / asked
+        whole += squared * ((rate**-2 - 1.0) / 4.0 + spread) * rounds**2 / asked
+        saved += squared * max(0.0, spread - wander) * rounds**2 / client.file_size
+    # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
+    nu = state.averages.weight / even
+    # No path has less than this at its end: the part of the end that detrending leaves in the normaliser.
+    weights = trajectory.weights
+    least = 1.0 - rounds**2 / float(weights.sum() * (1.0 / weights).sum())
+    return max(1.0 - saved / (nu * whole), least + 1e-9)
