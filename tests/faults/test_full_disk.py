@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.federation.record.release import release, verify_record
+from privatile.federation.record import release, verify_record
 from privatile.federation.run.status import read_status
 from tests.faults.test_federation_faults import rounds_done
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study
@@ -102,7 +102,7 @@ def check_whole(federation: Federation) -> None:
     """All rounds, every count signed and replayed; every record answered once."""
     status = read_status(federation.directory)
     assert (status.state, status.done) == ("finished", ROUNDS)
-    assert verify_record(release(federation.directory), federation.directory.store_file).failed == ()
+    assert verify_record(release(federation.directory), federation.directory.store_file).failed == []
     for name, terms in federation.study.clients.items():
         with federation.ledger(name) as ledger:
             assert ledger.verify() == ROUNDS

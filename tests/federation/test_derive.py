@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.record.release import release, verify_record
+from privatile.federation.record import release, verify_record
 from privatile.federation.run.derive import derive
 from privatile.federation.run.status import abort_run, read_status
 from privatile.federation.setup.check import check
@@ -105,7 +105,7 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
         assert freed.exit_code == 0, freed.output
     asyncio.run(new.run()).store.close()
     record = release(new.directory)
-    assert verify_record(record, new.directory.store_file).failed == ()
+    assert verify_record(record, new.directory.store_file).failed == []
     assert "site1" not in record["body"]["results"][0]["estimand"]
     for name in study.clients:
         with federation.ledger(name) as book:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.federation.record.release import countersign, release, verify_record
+from privatile.federation.record import countersign, release, verify_record
 from privatile.federation.setup.directory import revoke
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
@@ -48,7 +48,7 @@ def test_an_answer_stays_under_the_key_that_gave_it(tmp_path: Path, change: str)
     if change == "rotated":
         record = countersign(record, "site0", federation.sites["site0"].key())
     checked = verify_record(record, federation.directory.store_file)
-    assert checked.failed == ()
+    assert checked.failed == []
     counted = ROUNDS + 1 if change == "revoked" else 2 * ROUNDS
     assert f"all {counted} signatures of clients hold" in checked.held
     spent = record["body"]["spent"]["site0"]
@@ -62,7 +62,7 @@ def test_a_key_that_has_not_answered_yet_may_countersign(tmp_path: Path) -> None
     key = federation.enroll("site0", new_key=True).key()
     after = countersign(release(federation.directory), "site0", key)
     checked = verify_record(after, federation.directory.store_file)
-    assert checked.failed == ()
+    assert checked.failed == []
     assert "client site0 has countersigned it" in checked.held
     # A record made before the key was admitted does not name it, and says so.
     failed = verify_record(countersign(before, "site0", key)).failed

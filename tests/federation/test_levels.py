@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.record.release import canonical, read_record, release, verify_record, write_record
+from privatile.federation.record import canonical, read_record, release, verify_record, write_record
 from privatile.federation.site.limits import check_questions
 from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair
@@ -175,7 +175,7 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
     assert len(set(estimates)) == 3
     assert record["body"]["spent"]["site0"]["records"] == 20 * 60
     checked = verify_record(record, finished.directory.store_file)
-    assert checked.failed == ()
+    assert checked.failed == []
     for level in LEVELS:
         assert any(f"at level {level:g} is the one the counts give, to the last bit" in text for text in checked.held)
     assert any("all 40 signatures" in text for text in checked.held)  # one a round and client, over all its counts
@@ -200,4 +200,4 @@ def test_tampering_with_any_level_is_found(finished: Federation, level: int) -> 
 def test_a_level_left_out_of_the_record_is_found(finished: Federation) -> None:
     record = copy.deepcopy(release(finished.directory))
     del record["body"]["results"][1]
-    assert "the record has one result a level" in verify_record(record, finished.directory.store_file).failed
+    assert "the record has one result per level" in verify_record(record, finished.directory.store_file).failed

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.record.comparison import hash_sources
-from privatile.federation.record.release import (
-    SOFTWARE,
+from privatile.federation.record import (
     canonical,
     countersign,
     read_record,
@@ -25,6 +23,8 @@ from privatile.federation.record.release import (
     verify_record,
     write_record,
 )
+from privatile.federation.record.comparison import hash_sources
+from privatile.federation.record.document import SOFTWARE
 from privatile.federation.wire.keys import KeyPair
 from privatile.result.caveats import CENTRAL, SURVEY
 from tests.federation.kit import Federation, make_study
@@ -42,10 +42,10 @@ def test_a_record_verifies_and_says_what_was_not_checked(finished: Federation, t
     write_record(release(finished.directory), path)
     record = read_record(path)
     alone = verify_record(record)
-    assert alone.failed == ()
+    assert alone.failed == []
     assert any("--transcript" in text for text in alone.not_checked)
     whole = verify_record(record, finished.directory.store_file)
-    assert whole.failed == ()
+    assert whole.failed == []
     assert any("to the last bit" in text for text in whole.held)
     assert any("all 45 signatures" in text for text in whole.held)
     body = record["body"]
@@ -62,7 +62,7 @@ def test_countersignatures(finished: Federation) -> None:
     for name in ("site0", "site1"):
         record = countersign(record, name, finished.sites[name].key())
     checked = verify_record(record)
-    assert checked.failed == ()
+    assert checked.failed == []
     assert sum("countersigned" in text for text in checked.held) == 2
     assert any("countersignatures of site2" in text for text in checked.not_checked)
     forged = countersign(record, "site2", KeyPair.generate())
@@ -150,7 +150,7 @@ def test_words_of_another_version_are_shown_not_failed(finished: Federation, sof
     old = as_of_old(record, software)
     sign_again(finished, old)
     checked = verify_record(old, finished.directory.store_file)
-    assert checked.failed == ()
+    assert checked.failed == []
     assert any("the estimate is the one the counts give" in text for text in checked.held)
     assert any("the interval is the one the counts give" in text for text in checked.held)
     assert not any("caveats" in text for text in checked.held)  # nothing is said to hold that was not seen to
@@ -180,7 +180,7 @@ def test_a_record_from_before_there_were_several_levels(finished: Federation) ->
     old = as_of_old(release(finished.directory), "privatile 0.0.1")
     (old["body"]["result"],) = old["body"].pop("results")
     sign_again(finished, old)
-    assert verify_record(old, finished.directory.store_file).failed == ()
+    assert verify_record(old, finished.directory.store_file).failed == []
     old["body"]["result"]["estimate"] += 1e-9
     sign_again(finished, old)
     assert len(verify_record(old, finished.directory.store_file).failed) == 1
@@ -191,7 +191,7 @@ def test_words_that_have_not_changed_hold_whoever_made_them(finished: Federation
     record["body"]["program"] = "0" * 64
     sign_again(finished, record)
     checked = verify_record(record, finished.directory.store_file)
-    assert checked.failed == ()
+    assert checked.failed == []
     assert "estimand, method, caveats and all else it says are those of the run" in checked.held
 
 
@@ -235,7 +235,7 @@ def test_tampering_with_the_transcript_is_found(
     if word:
         assert any(word in text for text in failed), failed
     else:
-        assert failed == ()  # nothing that the record rests on
+        assert failed == []  # nothing that the record rests on
 
 
 def test_unfinished_runs_are_released_by_name_only(tmp_path: Path) -> None:

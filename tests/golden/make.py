@@ -27,7 +27,7 @@ from privatile.cli import main as command
 from privatile.core.messages import Answer
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.coordinator.answer_intake import Accepted
-from privatile.federation.record.release import release, verify_record
+from privatile.federation.record import release, verify_record
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
 from privatile.paper.tables import compare, paper_experiment

@@ -19,8 +19,9 @@ def verify(
     record: Path, transcript: Path | None, countersign: bool, invitation: Path | None, site: Path | None
 ) -> None:
     """Check the signatures of RECORD and, with --transcript, recompute its estimate from the counts alone."""
-    from privatile.federation.record.release import VerificationFailed, read_record, verify_record, write_record
-    from privatile.federation.record.release import countersign as add_signature
+    from privatile.federation.record.checking import VerificationFailed, verify_record
+    from privatile.federation.record.document import countersign as add_signature
+    from privatile.federation.record.document import read_record, write_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
 
@@ -28,7 +29,7 @@ def verify(
     checked = verify_record(content, transcript)
     click.echo(checked.to_text())
     if checked.failed:
-        raise VerificationFailed(f"{record} does not hold up: {len(checked.failed)} of the checks fail.")
+        raise VerificationFailed(f"{record} cannot be trusted: {len(checked.failed)} of the checks fail; see above.")
     if countersign:
         if invitation is None:
             raise InputError("--countersign needs --invitation FILE, this site's own: it says which client it is.")

@@ -1,0 +1,27 @@
+"""The release record of a run: what is published and signed, and how anybody checks it from the counts alone.
+
+    document     the record as a file: its form, its signatures
+    making       making a record from a run's file
+    checking     checking a record, by itself or against the run's file
+    comparison   a record's result beside the one that its counts give
+
+The body of a record holds study, budgets, estimate, interval, method, caveats, a digest of the transcript and public
+keys; the coordinator signs it, and sites may countersign. Each count in the transcript carries its client's own
+signature, so a coordinator cannot invent answers, and its client's ledger link, so a client cannot answer from two
+ledgers.
+"""
+
+from privatile.federation.record.checking import Checks, VerificationFailed, verify_record
+from privatile.federation.record.document import canonical, countersign, read_record, write_record
+from privatile.federation.record.making import release
+
+__all__ = [
+    "Checks",
+    "VerificationFailed",
+    "canonical",
+    "countersign",
+    "read_record",
+    "release",
+    "verify_record",
+    "write_record",
+]

@@ -1,0 +1,218 @@
+"""Checking a release record: its signatures and, with the run's file, everything that follows from the counts.
+
+A body may hold anything: it was written by somebody else. Only the form that `read_record` checks is relied on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privatile.core.messages import Answer
+from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.record.comparison import compare, program
+from privatile.federation.record.document import SOFTWARE, canonical, is_signed
+from privatile.federation.record.making import events, spent, transcript_digest
+from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.keys import PublicKeys
+from privatile.federation.wire.messages import AnswerMessage, Link
+from privatile.result.result import QuantileResult
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+
+
+class VerificationFailed(PrivatileError):
+    """A check of a record failed."""
+
+
+@dataclass
+class Checks:
+    """What was checked and holds, what fails, and what could not be checked."""
+
+    held: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+
+    def add(self, text: str, holds: bool, why: str = "") -> bool:
+        """Note a check; `why` is added where it fails."""
+        (self.held if holds else self.failed).append(text if holds or not why else f"{text}: {why}")
+        return holds
+
+    def to_text(self) -> str:
+        """One line per check."""
+        lines = [f"holds        {text}" for text in self.held]
+        lines += [f"FAILS        {text}" for text in self.failed]
+        return "\n".join(lines + [f"not checked  {text}" for text in self.not_checked])
+
+
+def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Checks:
+    """Check a record by itself and, given the run's file, recompute it from the counts alone."""
+    checks = Checks()
+    body = record["body"]
+    try:
+        study = FederationStudy.from_dict(body["study"])
+        checks.add("the study is well formed", True)
+    except (InputError, KeyError) as error:
+        checks.add("the study is well formed", False, str(error))
+        return checks
+    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
+    checks.add("the run is the study's", body.get("run") == study.run)
+    try:
+        coordinator = PublicKeys.from_dict(body.get("coordinator"))
+        signed = is_signed(canonical(body), coordinator.signer, record["signatures"].get("coordinator"))
+        checks.add(f"the coordinator has signed it (key {coordinator.fingerprint})", signed)
+    except InputError as error:
+        checks.add("the coordinator has signed it", False, str(error))
+    _check_countersignatures(checks, record)
+    if transcript is None:
+        checks.not_checked += [
+            "the estimate against the counts: give the run's file with --transcript",
+            "the clients' signatures of their counts: they are in the run's file",
+        ]
+    else:
+        _check_transcript(checks, body, study, transcript)
+    checks.not_checked += [
+        "that the keys belong to the people named: compare fingerprints with them",
+        "that a client's reports are randomized as agreed: `privatile audit` measures that at the site",
+    ]
+    return checks
+
+
+def _part(body: dict[str, Any], key: str) -> dict[str, Any]:
+    part = body.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _keys(body: dict[str, Any], client: str) -> list[Any]:
+    keys = _part(body, "clients").get(client)
+    return keys if isinstance(keys, list) else []
+
+
+def _check_countersignatures(checks: Checks, record: dict[str, Any]) -> None:
+    body, signatures = record["body"], record["signatures"]["clients"]
+    for client, entry in sorted(signatures.items()):
+        known = isinstance(entry, dict) and entry.get("signer") in _keys(body, client)
+        good = known and is_signed(canonical(body), entry["signer"], entry.get("signature"))
+        why = "the signature is not that of its key" if known else "its key is none of those the record names"
+        checks.add(f"client {client} has countersigned it", good, why)
+    missing = sorted(set(body["study"]["clients"]) - set(signatures))
+    if missing:
+        checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
+
+
+def _check_transcript(checks: Checks, body: dict[str, Any], study: FederationStudy, path: Path) -> None:
+    try:
+        store = RunStore.open(path, read_only=True)
+    except StoreError as error:
+        checks.add("the run's file can be read", False, str(error))
+        return
+    with store:
+        same = store.run == study.run and store.spec.digest == study.spec.digest
+        if not checks.add("the run's file is of this study", same):
+            return
+        told = _part(body, "transcript")
+        checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
+        _check_evidence(checks, body, study, store)
+        try:
+            coordinator = Coordinator(store)
+            results = coordinator.results()
+        except PrivatileError as error:
+            checks.add("the counts replay", False, str(error))
+            return
+        _check_results(checks, body, results)
+        checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
+        end = (store.finished is not None, coordinator.done)
+        checks.add(
+            "it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds"))
+        )
+        # What happened after the release is in the file alone.
+        listed, found = body.get("events"), events(Journal(store))
+        same = isinstance(listed, list) and found[: len(listed)] == listed
+        checks.add("the events are those of the run's file", same)
+
+
+def _check_evidence(checks: Checks, body: dict[str, Any], study: FederationStudy, store: RunStore) -> None:
+    """Check every count against its client's signature, and every client's ledger against its own past."""
+    evidence: dict[tuple[int, str], tuple[int, str, str, str]] = {
+        (row[0], row[1]): row[2:]
+        for row in store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
+    }
+    counts = _counts(store)
+    unsigned = [key for key in counts if key not in evidence]
+    checks.add("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
+    checks.add("no signature is left over", set(evidence) <= set(counts))
+    bad = 0
+    for number, client in counts.keys() & evidence.keys():
+        sequence, head, signer, signature = evidence[number, client]
+        answers = [Answer(study.run, number, client, level, ones) for level, ones in counts[number, client]]
+        signed = AnswerMessage.of(study.digest, answers, Link(sequence, head)).text()
+        bad += not (signer in _keys(body, client) and is_signed(signed, signer, signature))
+    checks.add(f"all {len(counts):,} signatures of clients hold", not bad, f"{bad} do not")
+    listed = body["events"] if isinstance(body.get("events"), list) else []
+    declared = [event[1:2] for event in listed if isinstance(event, list) and event[:1] == ["restored"]]
+    restored = {client for client in study.clients if [client] in declared}
+    broken = []
+    for client in study.clients:
+        sequences = [evidence[key][0] for key in sorted(evidence) if key[1] == client]
+        if client not in restored and any(later <= earlier for earlier, later in itertools.pairwise(sequences)):
+            broken.append(client)
+    checks.add("every client's ledger only went forward", not broken, ", ".join(broken))
+    if restored:
+        checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
+
+
+def _counts(store: RunStore) -> dict[tuple[int, str], list[tuple[float, int]]]:
+    """The levels asked and the counts given, by round and client."""
+    counts: dict[tuple[int, str], list[tuple[float, int]]] = {}
+    plans = [store.spec.plan(level_index) for level_index in range(len(store.spec.levels))]
+    for stored in store.all_rounds():
+        plan = plans[stored.level_index]
+        for client, ones in zip(plan.clients, stored.ones, strict=True):
+            if ones is not None:
+                level = client.level if plan.local_level == "own" else plan.level
+                counts.setdefault((stored.round, client.name), []).append((level, ones))
+    return counts
+
+
+def _check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
+    maker = "" if body.get("program") == program() else _named(body.get("software"))
+    # Before a study could have several levels, a record held the one result by itself.
+    told = [body["result"]] if "result" in body and "results" not in body else body.get("results")
+    if not isinstance(told, list) or len(told) != len(results) or not all(isinstance(one, dict) for one in told):
+        checks.add("the record has one result per level", False)
+        return
+    for one, result in zip(told, results, strict=True):
+        _check_result(checks, one, result, f" at level {result.level:g}" if len(results) > 1 else "", maker)
+
+
+def _named(software: object) -> str:
+    if not isinstance(software, str) or not software.isprintable() or len(software) > 80:
+        return "an unnamed program"
+    return f"another build of {software}" if software == SOFTWARE else software
+
+
+def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
+    """`maker` names the other program that made the record; empty where it was this one."""
+    mine = json.loads(canonical(result.to_dict()))
+    found = compare(told, mine)
+    why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
+    checks.add(f"the estimate{where} is the one the counts give, to the last bit", found.estimate, why)
+    checks.add(f"the interval{where} is the one the counts give", found.interval, why)
+    settings = f"budgets, weights, levels and numbers of records{where} are those of the run"
+    checks.add(settings, not found.settings, ", ".join(found.settings))
+    words = f"estimand, method, caveats and all else it says{where}"
+    if not found.words or not maker:
+        checks.add(f"{words} are those of the run", not found.words, ", ".join(found.words))
+        return
+    checks.not_checked.append(
+        f"{words}: {maker} made the record, and this program words differently: {', '.join(found.words)}"
+    )
+    if "estimand" in found.words:
+        checks.not_checked.append(f"the estimand{where}; this program calls it: {mine['estimand']}")
+    checks.not_checked += [
+        f"a caveat{where} that the record lacks and this program adds: {text}" for text in found.missing_caveats
+    ]
