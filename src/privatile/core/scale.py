@@ -10,9 +10,9 @@ aggregation (the paper's bounded Θ).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 from privatile.errors import InputError
 
@@ -25,35 +25,33 @@ LOGIT_END = math.log(2.0**20 - 1.0)
 """The logit scale ends at 2⁻²⁰ of the range from either end, where its slope would outgrow any sample."""
 
 
-class Scale(Protocol):
-    """A monotone map between units and the working scale."""
+@dataclass(frozen=True)
+class Scale(ABC):
+    """A monotone map between units and the working scale, over a range in units."""
 
-    @property
-    def name(self) -> ScaleName:
-        """What the user calls it."""
-        ...
+    low: float
+    high: float
+    name: ClassVar[ScaleName]
 
-    @property
-    def low(self) -> float:
-        """Lower end of the range, in units."""
-        ...
+    def __post_init__(self) -> None:
+        low, high = self.low, self.high
+        if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(2.0 * (high - low))):
+            raise InputError(
+                f"range must be two finite numbers, low < high; got {low!r} {high!r}. State where the quantile can "
+                "lie: --range LOW HIGH."
+            )
 
-    @property
-    def high(self) -> float:
-        """Upper end of the range, in units."""
-        ...
-
+    @abstractmethod
     def to_working(self, value: float) -> float:
         """From units."""
-        ...
 
+    @abstractmethod
     def to_units(self, value: float) -> float:
         """Back to units."""
-        ...
 
+    @abstractmethod
     def slope(self, value: float) -> float:
         """Derivative of `to_units` at a working value: working widths times this are widths in units."""
-        ...
 
 
 def working_range(scale: Scale) -> tuple[float, float]:
@@ -71,31 +69,18 @@ def clip(scale: Scale, value: float) -> float:
     return min(max(value, low), high)
 
 
-def _check_range(low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(2.0 * (high - low))):
-        raise InputError(
-            f"range must be two finite numbers, low < high; got {low!r} {high!r}. State where the quantile can lie: "
-            "--range LOW HIGH."
-        )
-
-
 @dataclass(frozen=True)
-class Identity:
+class Identity(Scale):
     """Units are the working scale; the range only clips."""
 
-    low: float
-    high: float
-    name: ScaleName = "identity"
-
-    def __post_init__(self) -> None:
-        _check_range(self.low, self.high)
+    name = "identity"
 
     def to_working(self, value: float) -> float:
-        """Itself."""
+        """The same number."""
         return value
 
     def to_units(self, value: float) -> float:
-        """Itself."""
+        """The same number."""
         return value
 
     def slope(self, value: float) -> float:
@@ -104,19 +89,14 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Scale):
     """[low, high] mapped to [−4, 4].
 
     >>> Linear(0.0, 80.0).to_units(Linear(0.0, 80.0).to_working(25.0))
     25.0
     """
 
-    low: float
-    high: float
-    name: ScaleName = "linear"
-
-    def __post_init__(self) -> None:
-        _check_range(self.low, self.high)
+    name = "linear"
 
     def to_working(self, value: float) -> float:
         """8·(x − middle)/(high − low)."""
@@ -132,19 +112,17 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Log:
+class Log(Scale):
     """Natural logarithm, for positive quantities over decades.
 
     >>> round(Log(1e3, 1e6).to_units(Log(1e3, 1e6).to_working(50_000.0)), 6)
     50000.0
     """
 
-    low: float
-    high: float
-    name: ScaleName = "log"
+    name = "log"
 
     def __post_init__(self) -> None:
-        _check_range(self.low, self.high)
+        super().__post_init__()
         if self.low <= 0:
             raise InputError(
                 f"a log scale needs a range above 0; got low = {self.low!r}. Raise the low end, or leave out --log."
@@ -164,19 +142,14 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Logit:
+class Logit(Scale):
     """log((x − low)/(high − x)), for shares and scores that live strictly between two ends.
 
     >>> round(Logit(0.0, 1.0).to_units(Logit(0.0, 1.0).to_working(0.9)), 12)
     0.9
     """
 
-    low: float
-    high: float
-    name: ScaleName = "logit"
-
-    def __post_init__(self) -> None:
-        _check_range(self.low, self.high)
+    name = "logit"
 
     def to_working(self, value: float) -> float:
         """The logit of the position in the range, cut at 2⁻²⁰ from either end."""
@@ -198,12 +171,7 @@ class Logit:
         return (self.high - self.low) * share * (1.0 - share)
 
 
-SCALES: dict[str, Callable[[float, float], Scale]] = {
-    "identity": Identity,
-    "linear": Linear,
-    "log": Log,
-    "logit": Logit,
-}
+SCALES: dict[str, type[Scale]] = {kind.name: kind for kind in (Identity, Linear, Log, Logit)}
 
 
 def make_scale(name: str, low: float, high: float) -> Scale:
