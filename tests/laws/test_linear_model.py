@@ -12,7 +12,6 @@ from privatile.errors import InputError
 from privatile.laws.critical import critical_value
 from privatile.laws.linear_model import (
     hat_weights,
-    linear_critical_value,
     linear_law,
     partial_sum_covariance,
     relaxations,
@@ -33,14 +32,14 @@ def step_table(rounds: int, target: float) -> tuple[Floats, int]:
 )
 def test_reference_values_at_300_rounds(target: float, expected: float) -> None:
     steps, burn_in = step_table(300, target)
-    assert linear_critical_value(steps, np.ones(300), 1.0, burn_in=burn_in).value == pytest.approx(expected, abs=0.006)
+    assert linear_law(steps, np.ones(300), 1.0, burn_in).quantile(0.95) == pytest.approx(expected, abs=0.006)
 
 
 def test_reference_value_at_200_rounds() -> None:
     steps, burn_in = step_table(200, 60.0)
     assert relaxations(steps, 1.0, burn_in) == pytest.approx(60.0)
     # Only steps·slope matters, and the noise only up to scale.
-    v = linear_critical_value(steps / 8.0, np.full(200, 3.0), 8.0, burn_in=burn_in).value
+    v = linear_law(steps / 8.0, np.full(200, 3.0), 8.0, burn_in).quantile(0.95)
     assert v == pytest.approx(7.22, abs=0.006)
 
 
@@ -48,7 +47,7 @@ def test_many_relaxations_tend_to_the_brownian_value() -> None:
     gaps = []
     for target in (50.0, 200.0, 800.0):
         steps, burn_in = step_table(40_000, target)
-        gaps.append(linear_critical_value(steps, np.ones(40_000), 1.0, burn_in=burn_in).value - 6.7473)
+        gaps.append(linear_law(steps, np.ones(40_000), 1.0, burn_in).quantile(0.95) - 6.7473)
     assert gaps[0] > gaps[1] > gaps[2] > 0.0
     assert gaps[2] < 0.06
 
@@ -83,7 +82,7 @@ def test_simulation_of_the_recursion(burn_in: int) -> None:
     replications = 100_000
     statistics = simulated_statistics(steps, weights, burn_in, replications, seed=burn_in)
     for level in (0.5, 0.95, 0.99):
-        v = linear_critical_value(steps, weights, 1.0, level, burn_in).value
+        v = linear_law(steps, weights, 1.0, burn_in).quantile(level)
         error = math.sqrt(level * (1.0 - level) / replications)
         assert abs(float(np.mean(statistics <= v)) - level) < 4.0 * error
 
@@ -105,10 +104,10 @@ def test_the_brownian_value_is_too_small_for_few_relaxations() -> None:
 def test_sampling_a_long_window_changes_nothing_that_matters(noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(6).lognormal(0.0, noise, 900)
     steps, burn_in = step_table(900, 60.0)
-    sampled = linear_critical_value(steps, weights, 1.0, burn_in=burn_in).value
+    sampled = linear_law(steps, weights, 1.0, burn_in).quantile(0.95)
     assert sampled_rounds(steps[burn_in:], weights[burn_in:]).size < 330
     monkeypatch.setattr("privatile.laws.linear_model.sampled_rounds", lambda rates, _: np.arange(rates.size))
-    full = linear_critical_value(steps, weights, 1.0, burn_in=burn_in).value
+    full = linear_law(steps, weights, 1.0, burn_in).quantile(0.95)
     assert sampled != full
     assert sampled == pytest.approx(full, abs=1e-4)
 
@@ -135,7 +134,7 @@ def test_hat_weights_keep_straight_lines() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"steps": [0.1, 0.1]}, "one number a round each"),
+        ({"steps": [0.1, 0.1]}, "one number per round each"),
         ({"steps": [0.1, -0.1, 0.1, 0.1]}, "steps must be positive"),
         ({"noise_weights": [1, 1, math.nan, 1]}, "noise_weights must be positive"),
         ({"slope": 0.0}, "slope must be positive"),
@@ -143,10 +142,9 @@ def test_hat_weights_keep_straight_lines() -> None:
         ({"slope": 30.0}, "unstable"),
         ({"burn_in": 3}, "burn_in must leave"),
         ({"burn_in": -1}, "burn_in must leave"),
-        ({"confidence_level": 1.0}, "confidence_level"),
     ],
 )
 def test_wrong_input_is_refused(changes: dict[str, object], words: str) -> None:
     arguments: dict[str, object] = {"steps": [0.1] * 4, "noise_weights": [1.0] * 4, "slope": 1.0}
     with pytest.raises(InputError, match=words):
-        linear_critical_value(**(arguments | changes))  # type: ignore[arg-type]
+        linear_law(**(arguments | changes))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privatile.core.arrays import Floats
-from privatile.laws.critical import clock_increments, critical_value, tail_probability
+from privatile.laws.critical import clock_increments, critical_value, statistic_law
 from privatile.laws.simulated_law import SimulatedLaw, draw_paths, path_grid, simulated_law
 
 Simulated = Literal["l1", "sup"]
@@ -117,9 +117,9 @@ def test_values_are_reproducible_and_invert(normalizer: Simulated) -> None:
     v = critical_value(np.ones(50), 0.9, normalizer)
     assert v == critical_value(np.ones(50), 0.9, normalizer)
     assert 0.0 < v.standard_error < 0.01 * v.value
-    assert tail_probability(v.value, lengths=np.ones(50), normalizer=normalizer) == pytest.approx(0.1, rel=1e-8)
-    assert tail_probability(0.0, lengths=np.ones(50), normalizer=normalizer) == 1.0
-    assert tail_probability(math.inf, lengths=np.ones(50), normalizer=normalizer) == 0.0
+    assert statistic_law(lengths=np.ones(50), normalizer=normalizer).tail(v.value) == pytest.approx(0.1, rel=1e-8)
+    assert statistic_law(lengths=np.ones(50), normalizer=normalizer).tail(0.0) == 1.0
+    assert statistic_law(lengths=np.ones(50), normalizer=normalizer).tail(math.inf) == 0.0
 
 
 @pytest.mark.parametrize("normalizer", BOTH)

@@ -11,6 +11,7 @@ from privatile.core.scale import make_scale
 from privatile.errors import InputError
 from privatile.estimator.clients import Client, check_clients, check_level, shares
 from privatile.estimator.plan import Ask, Plan, RoundState
+from privatile.estimator.schedule import DecayingStep
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
@@ -72,7 +73,7 @@ class OnlineQuantile:
         self._state = begin(self._plan)
         self._trajectory = Trajectory()
         self._burn_in = burn_in
-        self._mean_rate = math.fsum(client.mechanism.truth_rate for client in clients) / len(clients)
+        self._steps = DecayingStep.paper(math.fsum(client.mechanism.truth_rate for client in clients) / len(clients))
         self._settings = ReportSettings(
             value,
             (q,),
@@ -97,12 +98,12 @@ class OnlineQuantile:
         unknown = set(counts) - {client.name for client in self._plan.clients}
         if unknown:
             raise InputError(f"unknown client {sorted(unknown)[0]!r}; the clients are those of epsilon.")
-        step_size = 20.0 * self._mean_rate / (self._state.round**0.51 + 100.0)
         given = [counts.get(client.name) for client in self._plan.clients]
         lengths = tuple(1 if pair is None else pair[1] for pair in given)
         if min(lengths) < 1:
             raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
-        ask = Ask(self._state.query, lengths, step_size, self._state.round >= self._burn_in)
+        done = self._state.round
+        ask = Ask(self._state.query, lengths, self._steps.at(done), done >= self._burn_in)
         ones = [None if pair is None else pair[0] for pair in given]
         self._state = step(self._state, ask, ones, self._plan)
         self._trajectory.record(ask, self._state, self._plan)

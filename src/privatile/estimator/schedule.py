@@ -175,14 +175,6 @@ def spread(lengths: Lengths, records: int) -> Lengths:
     return result
 
 
-class StepRule(Protocol):
-    """Effective steps γ, the round's whole movement."""
-
-    def table(self, rounds: int) -> Floats:
-        """The steps of rounds 1 … `rounds`."""
-        ...
-
-
 @dataclass(frozen=True)
 class DecayingStep:
     """γ_m = scale/(m^exponent + offset), round m using index m − 1 (the listing's η_{m−1}·E).
@@ -208,6 +200,10 @@ class DecayingStep:
     def paper(cls, mean_truth_rate: float) -> DecayingStep:
         """20·r̄/(m^0.51 + 100), r̄ the plain mean of the clients' truth rates."""
         return cls(scale=20.0 * mean_truth_rate)
+
+    def at(self, index: int) -> float:
+        """γ_index: the step of round index + 1."""
+        return self.scale / (float(index) ** self.exponent + self.offset)
 
     def table(self, rounds: int) -> Floats:
         """The steps of rounds 1 … `rounds`."""
@@ -269,8 +265,7 @@ class Design:
 
     def steps(self, rounds: int, mean_truth_rate: float) -> Floats:
         """Effective steps of rounds 1 … `rounds`."""
-        rule = DecayingStep(self.step_scale * mean_truth_rate, self.step_exponent, self.step_offset)
-        return rule.table(rounds)
+        return DecayingStep(self.step_scale * mean_truth_rate, self.step_exponent, self.step_offset).table(rounds)
 
 
 PRESETS = {

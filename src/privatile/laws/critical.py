@@ -16,7 +16,6 @@ Other norms of the same path: `l1` is Σ_m (r_m − r_{m−1})·|x_m|, `sup` is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -83,33 +82,17 @@ def critical_value(
     return CriticalValue(law.quantile(level), 0.0, "exact")
 
 
-def tail_probability(
-    statistic: float,
-    lengths: Sequence[float] | Floats | None = None,
-    weights: Sequence[float] | Floats | None = None,
-    normalizer: Normalizer = "l2",
-    endpoint_variance: float = 1.0,
-) -> float:
-    """The two-sided p-value P(|S| ≥ |statistic|); at a critical value it is 1 − confidence_level.
-
-    >>> round(tail_probability(6.7473, lengths=[1] * 2000), 6)
-    0.05
-    """
-    value = float(statistic)
-    if math.isnan(value):
-        raise InputError(
-            "statistic must be a number; got nan. A statistic is (estimate − value)/√V; check that V is positive."
-        )
-    return statistic_law(lengths, weights, normalizer, endpoint_variance).tail(value)
-
-
 def statistic_law(
     lengths: Sequence[float] | Floats | None = None,
     weights: Sequence[float] | Floats | None = None,
     normalizer: Normalizer = "l2",
     endpoint_variance: float = 1.0,
 ) -> RatioLaw | SimulatedLaw:
-    """The law of |S|, for many levels or many statistics of one schedule: it has `quantile` and `tail`."""
+    """The law of |S| on a schedule: `quantile` gives critical values, `tail` two-sided p-values.
+
+    >>> round(statistic_law(lengths=[1] * 2000).tail(6.7473), 6)
+    0.05
+    """
     if normalizer not in NORMALIZERS:
         raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {normalizer!r}. l2 is the default.")
     increments = clock_increments(lengths, weights)
@@ -121,19 +104,6 @@ def statistic_law(
     if normalizer == "l2":
         return brownian_law(increments, kappa)
     return simulated_law(increments, normalizer, kappa)
-
-
-def brownian_times(
-    lengths: Sequence[float] | Floats | None = None, weights: Sequence[float] | Floats | None = None
-) -> Floats:
-    """The clock r_m = Σ_{i≤m} w_i/Σw_i, w_m = 1/E_m, on which the running means are a Brownian motion (Theorem 3.2).
-
-    >>> brownian_times(lengths=[1, 2, 2]).tolist()
-    [0.5, 0.75, 1.0]
-    """
-    times = np.cumsum(clock_increments(lengths, weights))
-    times[-1] = 1.0
-    return times
 
 
 def clock_increments(
@@ -168,16 +138,16 @@ def checked_level(confidence_level: float) -> float:
 
 
 def checked_rounds(values: Sequence[float] | Floats, name: str) -> Floats:
-    """One positive finite number a round, within a factor `WIDEST_RATIO` of each other."""
+    """One positive finite number per round, within a factor `WIDEST_RATIO` of each other."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"{name} must be numbers, one a round; got {type(values).__name__}. Pass a list or array."
+            f"{name} must be numbers, one per round; got {type(values).__name__}. Pass a list or array."
         ) from None
     if array.ndim != 1 or array.size == 0:
         raise InputError(
-            f"{name} must be one number a round, at least one; got an array of shape {array.shape}. Constant lengths "
+            f"{name} must be one number per round, at least one; got an array of shape {array.shape}. Constant lengths "
             "are [1] * rounds."
         )
     good = np.isfinite(array) & (array > 0.0)

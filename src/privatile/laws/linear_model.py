@@ -23,35 +23,12 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.laws.critical import CriticalValue, checked_level, checked_rounds
+from privatile.laws.critical import checked_rounds
 from privatile.laws.ratio_law import RatioLaw, from_covariance
 
 POINTS = 320
 """Windows of more rounds are sampled at this many. The sums are smooth (an integrated process), so little is lost:
 against all of 2,000 rounds v moves by 4e-6 at N = 12 to 140, and by 2e-5 with log-normal weights."""
-
-
-def linear_critical_value(
-    steps: Sequence[float] | Floats,
-    noise_weights: Sequence[float] | Floats,
-    slope: float,
-    confidence_level: float = 0.95,
-    burn_in: int = 0,
-) -> CriticalValue:
-    """v with P(|Q_T − Q*| ≤ v·√V) = confidence_level in the linear model.
-
-    `steps` and `noise_weights` are γ_m and w_m of every round, those of the burn-in included; `slope` is f, so that
-    γ_m·f is a pure number. V is Σ (r_m − r_{m−1})(m/T)²(Q_m − Q_T)² over the averaged rounds, r from their weights.
-
-    >>> import numpy as np
-    >>> m = np.arange(200)
-    >>> table = 1 / (m**0.51 + 200**0.51 / 4)
-    >>> slope = 60 / table[20:].sum()  # 60 relaxations after a burn-in of 10%
-    >>> round(linear_critical_value(table, np.ones(200), slope, burn_in=20).value, 2)
-    7.22
-    """
-    level = checked_level(confidence_level)
-    return CriticalValue(linear_law(steps, noise_weights, slope, burn_in).quantile(level), 0.0, "exact")
 
 
 def relaxations(steps: Sequence[float] | Floats, slope: float, burn_in: int = 0) -> float:
@@ -69,12 +46,23 @@ def linear_law(
     slope: float,
     burn_in: int = 0,
 ) -> RatioLaw:
-    """The law of |Q_T − Q*|/√V in the linear model: `quantile` gives critical values, `tail` p-values."""
+    """The law of |Q_T − Q*|/√V in the linear model: `quantile` gives critical values, `tail` p-values.
+
+    `steps` and `noise_weights` are γ_m and w_m of every round, those of the burn-in included; `slope` is f, so that
+    γ_m·f is a pure number. V is Σ (r_m − r_{m−1})(m/T)²(Q_m − Q_T)² over the averaged rounds, r from their weights.
+
+    >>> import numpy as np
+    >>> m = np.arange(200)
+    >>> table = 1 / (m**0.51 + 200**0.51 / 4)
+    >>> slope = 60 / table[20:].sum()  # 60 relaxations after a burn-in of 10%
+    >>> round(linear_law(table, np.ones(200), slope, burn_in=20).quantile(0.95), 2)
+    7.22
+    """
     gains = checked_rounds(steps, "steps")
     weights = checked_rounds(noise_weights, "noise_weights")
     if gains.size != weights.size:
         raise InputError(
-            f"steps and noise_weights must have one number a round each; got {gains.size} and {weights.size}. "
+            f"steps and noise_weights must have one number per round each; got {gains.size} and {weights.size}. "
             "Give both for every round, those of the burn-in included."
         )
     if not (np.isfinite(slope) and slope > 0.0):

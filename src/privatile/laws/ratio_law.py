@@ -60,12 +60,12 @@ class RatioLaw:
     transform: Transform
 
     def tail(self, statistic: float) -> float:
-        """P(|Z|/√V ≥ |statistic|)."""
+        """P(|Z|/√V ≥ |statistic|); NaN of NaN."""
         square = float(statistic) ** 2
         if square == 0.0:
             return 1.0
         if not math.isfinite(square):
-            return 0.0
+            return math.nan if math.isnan(square) else 0.0
 
         @cache
         def gap(log_tilt: float) -> float:
