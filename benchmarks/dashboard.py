@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.dashboard.serving import beside
+from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
@@ -66,7 +66,7 @@ def timed(folder: Path, name: str, viewers: int) -> tuple[float, float]:
     if not viewers:
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     else:
-        with beside(path) as page:
+        with run_dashboard(path) as page:
             crowd = subprocess.Popen([sys.executable, __file__, "--view", page.url, str(viewers)])
             time.sleep(3)  # everybody is there before the run begins
             printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -85,7 +85,7 @@ def first_paint(folder: Path) -> list[float]:
 
     path = long_run(folder / "long.db", rounds=100_000)
     times = []
-    with beside(path) as page, sync_playwright() as playwright:
+    with run_dashboard(path) as page, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )

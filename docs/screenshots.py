@@ -20,7 +20,7 @@ import numpy as np
 import privatile
 from privatile.core.mechanism import RandomizedResponse
 from privatile.dashboard.app import dashboard_page
-from privatile.dashboard.serving import beside
+from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.report.experiment_page import write_experiment_page
 from privatile.server.coordinator import Coordinator
@@ -165,7 +165,7 @@ def main(target: Path) -> None:
         take(browser, report, target / "report-dark.png", dark=True)
         take(browser, study_report(folder).as_uri(), target / "study.png", height=1000, shows="svg.panel")
         half_a_run(folder / "run.db")
-        with beside(folder / "run.db") as dashboard:
+        with run_dashboard(folder / "run.db") as dashboard:
             take(browser, dashboard.url, target / "dashboard.png")
             take(browser, dashboard.url, target / "dashboard-phone.png", width=390, height=800, dark=True)
         browser.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privatile.dashboard.serving import Place, beside, listen
+from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
 from tests.made_runs import SlowRun, long_run
 
 pytestmark = pytest.mark.browser
@@ -25,12 +25,12 @@ def shows_round(page: Any, number: int) -> None:
 
 def test_it_updates_live_and_survives_a_reload_and_a_restart(watched: Callable[..., Any], tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=400)
-    bound = listen(Place())
+    bound = listen(DashboardAddress())
     port = bound.getsockname()[1]
     bound.close()
     seen = watched()
     page = seen.page
-    with beside(tmp_path / "run.db", Place(port=port)) as dashboard:
+    with run_dashboard(tmp_path / "run.db", DashboardAddress(port=port)) as dashboard:
         page.goto(dashboard.url)
         run.go(100)
         shows_round(page, 100)
@@ -48,7 +48,7 @@ def test_it_updates_live_and_survives_a_reload_and_a_restart(watched: Callable[.
         assert seen.complaints == []
     page.locator("#status[data-status='lost']").wait_for(timeout=PATIENCE)
     run.go(40)
-    with beside(tmp_path / "run.db", Place(port=port)):
+    with run_dashboard(tmp_path / "run.db", DashboardAddress(port=port)):
         shows_round(page, 200)  # the page came back by itself
         assert page.locator("#status").inner_text() == "running"
         run.go(200)
@@ -77,7 +77,7 @@ def test_a_silent_client_and_an_alarm_show(watched: Callable[..., Any], tmp_path
     run.sql(
         "CREATE TABLE events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER, text TEXT NOT NULL)"
     )
-    with beside(tmp_path / "run.db") as dashboard:
+    with run_dashboard(tmp_path / "run.db") as dashboard:
         page = watched().page
         page.goto(dashboard.url)
         shows_round(page, 50)
@@ -94,7 +94,7 @@ def test_a_silent_client_and_an_alarm_show(watched: Callable[..., Any], tmp_path
 def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=400)
     run.go(200)
-    with beside(tmp_path / "run.db") as dashboard:
+    with run_dashboard(tmp_path / "run.db") as dashboard:
         page = watched().page
         page.goto(dashboard.url)
         shows_round(page, 200)
@@ -113,7 +113,7 @@ def test_contrast_labels_and_phones(
     watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, scheme: str, width: int
 ) -> None:
     path = long_run(tmp_path / "run.db", rounds=300, levels=(0.5, 0.9), silent=frozenset({2}))
-    with beside(path) as dashboard:
+    with run_dashboard(path) as dashboard:
         page = watched(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True).page
         page.goto(dashboard.url)
         shows_round(page, 300)
@@ -124,7 +124,7 @@ def test_contrast_labels_and_phones(
 
 def test_everything_is_reached_by_keyboard(watched: Callable[..., Any], tmp_path: Path) -> None:
     path = long_run(tmp_path / "run.db", rounds=300)
-    with beside(path) as dashboard:
+    with run_dashboard(path) as dashboard:
         page = watched().page
         page.goto(dashboard.url)
         shows_round(page, 300)
@@ -140,7 +140,7 @@ def test_everything_is_reached_by_keyboard(watched: Callable[..., Any], tmp_path
 def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=100, names=(HOSTILE, "south"), value=HOSTILE)
     run.go(60, silent=set())
-    with beside(tmp_path / "run.db") as dashboard:
+    with run_dashboard(tmp_path / "run.db") as dashboard:
         seen = watched()
         seen.page.goto(dashboard.url)
         shows_round(seen.page, 60)

@@ -21,7 +21,7 @@ import uvicorn
 
 from privatile.dashboard.app import make_app
 from privatile.dashboard.live import LiveRun
-from privatile.dashboard.serving import Place, beside, listen
+from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
 from privatile.errors import InputError, StoreError
 from tests.made_runs import SlowRun, long_run
 
@@ -34,7 +34,7 @@ PATIENCE = 180.0
 @contextlib.contextmanager
 def served(app: Any) -> Iterator[httpx.Client]:
     """The application behind a real server."""
-    bound = listen(Place())
+    bound = listen(DashboardAddress())
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
@@ -180,25 +180,25 @@ def test_the_token_opens_and_nothing_else_does(finished: Path) -> None:
 
 
 def test_places(tmp_path: Path) -> None:
-    assert not Place().needs_token
+    assert not DashboardAddress().needs_token
     with pytest.raises(InputError, match="needs TLS"):
-        Place(host="0.0.0.0")
+        DashboardAddress(host="0.0.0.0")
     with pytest.raises(InputError, match="go together"):
-        Place(certificate=tmp_path / "cert.pem")
+        DashboardAddress(certificate=tmp_path / "cert.pem")
     with pytest.raises(InputError, match="port"):
-        Place(port=70_000)
-    assert Place(host="0.0.0.0", certificate=tmp_path / "c", key=tmp_path / "k").needs_token
-    taken = listen(Place())
+        DashboardAddress(port=70_000)
+    assert DashboardAddress(host="0.0.0.0", certificate=tmp_path / "c", key=tmp_path / "k").needs_token
+    taken = listen(DashboardAddress())
     with pytest.raises(InputError, match="cannot listen"):
-        listen(Place(port=taken.getsockname()[1]))
+        listen(DashboardAddress(port=taken.getsockname()[1]))
     taken.close()
 
 
 @pytest.fixture
 def parent(finished: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom privatile.dashboard.serving import beside\n"
-        "with beside(Path(sys.argv[1])) as page:\n    print(page.url, page.process.pid, flush=True)\n"
+        "import sys, time\nfrom pathlib import Path\nfrom privatile.dashboard.serving import run_dashboard\n"
+        "with run_dashboard(Path(sys.argv[1])) as page:\n    print(page.url, page.process.pid, flush=True)\n"
         "    time.sleep(600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(finished)], stdout=subprocess.PIPE, text=True)
@@ -240,7 +240,7 @@ def test_no_records_value_and_no_token_is_told(tmp_path: Path, capfd: pytest.Cap
     people[5] = planted
     path = tmp_path / "run.db"
     privatile.estimate({"north": people}, epsilon=1, range=(0, 100), simulate=True, rng=2, rounds=200, save=path)
-    with beside(path) as page:
+    with run_dashboard(path) as page:
         until(lambda: answers(page.url))
         told = "".join(httpx.get(page.url + name, timeout=PATIENCE).text for name in ("", "state.json"))
         with httpx.stream("GET", page.url + "events", timeout=PATIENCE) as stream:
@@ -296,7 +296,7 @@ def test_beyond_this_machine_it_takes_tls_and_a_token(
     cert, key = certificate(tmp_path)
     trust = ssl.create_default_context(cafile=str(cert))
     with (
-        beside(finished, Place(certificate=cert, key=key)) as page,
+        run_dashboard(finished, DashboardAddress(certificate=cert, key=key)) as page,
         httpx.Client(verify=trust, timeout=PATIENCE) as client,
     ):
         url, _, token = page.url.partition("?token=")

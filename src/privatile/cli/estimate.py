@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.look import DashboardOptions, dashboard_options
+from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
@@ -217,9 +217,7 @@ def estimate(
     explained: bool,
     as_json: bool,
     seed: int | None,
-    dashboard: bool,
-    dashboard_at: str | None,
-    dashboard_tls: tuple[Path, Path] | None,
+    dashboard: DashboardOptions,
     **rest: Any,
 ) -> None:
     """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
@@ -241,7 +239,6 @@ def estimate(
         )
     from privatile.planning.options import read_options, read_weights
 
-    look = DashboardOptions(dashboard, dashboard_at, dashboard_tls)
     given: dict[str, Any] = {}
     if data.suffix == ".toml":
         data, given = read_options(data)
@@ -257,11 +254,11 @@ def estimate(
         "weights": None if weights is None else read_weights(weights),
     }
     chosen |= {key: value for key, value in parsed.items() if value is not None}
-    _estimate(data, {**given, **chosen}, dry_run, explained, as_json, look)
+    _estimate(data, {**given, **chosen}, dry_run, explained, as_json, dashboard)
 
 
 def _estimate(
-    data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, look: DashboardOptions
+    data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, dashboard: DashboardOptions
 ) -> None:
     from privatile.api.estimate import complete, discard, open_store, prepare
     from privatile.cli.progress import rounds_bar
@@ -283,9 +280,9 @@ def _estimate(
     if prepared.store is not None:
         state = "is finished: shown again, no one is asked" if prepared.store.finished else "goes on where it stopped"
         click.echo(f"run {prepared.store.run} {state}.", err=True)
-    if look.wanted:
+    if dashboard.wanted:
         prepared = replace(prepared, store=open_store(prepared))
-    with look.beside("" if prepared.store is None else prepared.store.path):
+    with dashboard.running("" if prepared.store is None else prepared.store.path):
         with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
             results = complete(prepared, progress, keep=True)
         if as_json:
@@ -298,7 +295,7 @@ def _estimate(
         discard(prepared)
         if options.save is None:
             click.echo(NOT_SAVED, err=True)
-        look.linger()
+        dashboard.linger()
 
 
 def _text(result: QuantileResult, explained: bool) -> str:

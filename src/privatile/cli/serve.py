@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from privatile.cli.look import DashboardOptions, dashboard_options
+from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 
 
 @click.command()
@@ -28,20 +28,17 @@ def serve(
     exit_when_paused: bool,
     json_logs: bool,
     verbose: bool,
-    dashboard: bool,
-    dashboard_at: str | None,
-    dashboard_tls: tuple[Path, Path] | None,
+    dashboard: DashboardOptions,
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.running import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
 
-    look = DashboardOptions(dashboard, dashboard_at, dashboard_tls)
     start_logging(as_json=json_logs, verbose=verbose)
     options = ServeOptions(brokers, ops_host, ops_port, exit_when_paused, replicas=replicas)
     directory = Directory(folder)
-    with look.beside(directory.store_file):
+    with dashboard.running(directory.store_file):
         end = serve_run(directory, options, lambda line: click.echo(line, err=True))
     if end == "finished":
         from privatile.federation.run.status import run_results

@@ -1,4 +1,4 @@
-"""The dashboard's own process: `python -m privatile.dashboard RUN.DB --fd N`, started by `beside`."""
+"""The dashboard's own process: `python -m privatile.dashboard RUN.DB --fd N`, started by `serving.run_dashboard`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from privatile.dashboard.serving import TOKEN_VARIABLE, Place, end_with_parent, run_server
+from privatile.dashboard.serving import TOKEN_VARIABLE, DashboardAddress, end_with_parent, run_server
 
 BELOW_THE_RUN = 10
 """Niceness: where cores are few, the run goes first."""
@@ -27,7 +27,7 @@ def main(path: Path, fd: int, host: str, certificate: Path | None, key: Path | N
         os.nice(BELOW_THE_RUN)
     end_with_parent()
     token = os.environ.pop(TOKEN_VARIABLE, None)
-    run_server(path, socket.socket(fileno=fd), Place(host=host, certificate=certificate, key=key), token)
+    run_server(path, socket.socket(fileno=fd), DashboardAddress(host=host, certificate=certificate, key=key), token)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The dashboard as a web application: one page, its static files, a stream of states; nothing can be changed.
 
-Every state is worked out once and sent to all viewers as the same bytes. A viewer that comes, or comes back, first gets
+Every state is computed once and sent to all viewers as the same bytes. A viewer that comes, or comes back, first gets
 the last state, which holds the whole history.
 """
 
@@ -12,25 +12,24 @@ import hmac
 import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from http.cookies import SimpleCookie
 from pathlib import Path
-from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
 from privatile.report.pages import render, static
 from privatile.web import host_name, is_loopback
 
 INTERVAL = 1.0
-"""Seconds between looks at the run's file."""
+"""Seconds between two reads of the run's file."""
 
 LONGEST_INTERVAL = 15.0
-"""Seconds: even of a very long run, news come this often."""
+"""Seconds: even a very long run is read this often."""
 
 HEARTBEAT = 10.0
 """Seconds after which a silent stream says that it is still there."""
@@ -38,13 +37,11 @@ HEARTBEAT = 10.0
 COOKIE = "privatile_dashboard"
 
 FILES = {
-    "theme.css": "text/css",
-    "uPlot.min.css": "text/css",
-    "dashboard.css": "text/css",
-    "uPlot.iife.min.js": "text/javascript",
-    "chart.js": "text/javascript",
-    "dashboard.js": "text/javascript",
+    **{name: ("privatile.report", name) for name in ("theme.css", "chart.js")},
+    **{name: ("privatile.report", f"uplot/{name}") for name in ("uPlot.min.css", "uPlot.iife.min.js")},
+    **{name: ("privatile.dashboard", name) for name in ("dashboard.css", "dashboard.js")},
 }
+"""What may be asked for under /static: the package and the path in its static folder."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -56,10 +53,11 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+"""Of every response."""
 
 
 class Feed:
-    """Looks at the run's file now and then, and hands each new state to whoever is waiting."""
+    """Reads the run's file every now and then, and sends each new state to all viewers."""
 
     def __init__(self, run: LiveRun, interval: float = INTERVAL) -> None:
         self._run = run
@@ -69,24 +67,23 @@ class Feed:
         self._number = 0
 
     async def follow(self) -> None:
-        """For ever."""
+        """Read the file for as long as the server runs."""
         # In one thread of its own: reading must not hold up the viewers, and SQLite keeps to the thread it began in.
         loop, reader = asyncio.get_running_loop(), ThreadPoolExecutor(1)
         while True:
             began = loop.time()
             try:
                 if await loop.run_in_executor(reader, self._run.refresh):
-                    self.message = encode(self._run.state)
-                    await self._announce()
+                    await self._announce(encode(self._run.state))
             except Exception as error:
                 # The page must outlive a file that cannot be read for a moment; the reason names no record.
-                self.message = encode({**self._run.state, "trouble": f"{type(error).__name__}: {error}"})
-                await self._announce()
-            # A long run costs more to work out: looking never takes more than a fifth of one core.
+                await self._announce(encode({**self._run.state, "trouble": f"{type(error).__name__}: {error}"}))
+            # The state of a long run costs more: reading never takes more than a fifth of one core.
             await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), LONGEST_INTERVAL)))
 
-    async def _announce(self) -> None:
+    async def _announce(self, message: bytes) -> None:
         async with self._news:
+            self.message = message
             self._number += 1
             self._news.notify_all()
 
@@ -135,21 +132,22 @@ def make_app(
                 await task
 
     async def index(request: Request) -> Response:
-        return Response(page, media_type="text/html", headers=HEADERS)
+        return Response(page, media_type="text/html")
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in FILES:
-            return PlainTextResponse("there is no such file\n", 404, headers=HEADERS)
-        return Response(_static(name), media_type=FILES[name], headers=HEADERS)
+            return PlainTextResponse("there is no such file\n", 404)
+        package, path = FILES[name]
+        return Response(static(path, package), media_type="text/css" if name.endswith(".css") else "text/javascript")
 
     async def events(request: Request) -> Response:
         stream = request.app.state.feed.stream()
-        return StreamingResponse(stream, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def state(request: Request) -> Response:
         body = request.app.state.feed.message.partition(b"data: ")[2].strip()
-        return Response(body, media_type="application/json", headers=HEADERS)
+        return Response(body, media_type="application/json")
 
     routes = [
         Route("/", index, methods=["GET"]),
@@ -158,18 +156,12 @@ def make_app(
         Route("/state.json", state, methods=["GET"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
-    app.add_middleware(Gate, token=token, hosts=hosts)
+    app.add_middleware(AccessCheck, token=token, hosts=hosts)
     return app
 
 
-def _static(name: str) -> str:
-    if name.startswith("dashboard."):
-        return static(name, "privatile.dashboard")
-    return static(f"uplot/{name}" if name.startswith("uPlot") else name)
-
-
-class Gate:
-    """Lets in requests for a name that is ours (no other site's may point here), with the token where there is one."""
+class AccessCheck:
+    """Answers requests that name this host (no other site may point here) and know the token, where there is one."""
 
     def __init__(self, app: ASGIApp, token: str | None, hosts: frozenset[str]) -> None:
         self._app = app
@@ -177,35 +169,33 @@ class Gate:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Judge one request."""
+        """Answer one request, with the headers of every response."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
-        request = Request(scope)
+        else:
+            await self._answer(Request(scope))(scope, receive, send_with_headers)
+
+    def _answer(self, request: Request) -> ASGIApp:
         name = host_name(request.headers.get("host", ""))
         if not (is_loopback(name) or name in self._hosts):
-            await self._refuse("this dashboard does not go by that name", 421)(scope, receive, send)
-        elif self._matches(parse_qs(request.url.query).get("token", [""])[0]):
+            return PlainTextResponse("this dashboard does not go by that name\n", 421)
+        if self._matches(request.query_params.get("token", "")):
             # From the address line into a cookie that no script can read: the address bar and the history lose it.
-            response = RedirectResponse("/", 303, headers=HEADERS)
+            response = RedirectResponse("/", 303)
             response.set_cookie(
                 COOKIE, self._token or "", httponly=True, samesite="strict", secure=request.url.scheme == "https"
             )
-            await response(scope, receive, send)
-        elif self._token is None or self._knows(request):
-            await self._app(scope, receive, send)
-        else:
-            await self._refuse("a token is needed: open the address that was printed when the run began", 401)(
-                scope, receive, send
-            )
-
-    def _refuse(self, why: str, status: int) -> Response:
-        return PlainTextResponse(f"{why}\n", status, headers=HEADERS)
+            return response
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._token is None or self._matches(request.cookies.get(COOKIE, bearer)):
+            return self._app
+        return PlainTextResponse("a token is needed: open the address that was printed when the run began\n", 401)
 
     def _matches(self, given: str) -> bool:
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
-
-    def _knows(self, request: Request) -> bool:
-        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        return self._matches(cookie.value if cookie is not None else bearer)

@@ -1,4 +1,4 @@
-"""A run that is still going: read its file again and again, and say what is new as plain values.
+"""The state of a run as plain values, read from its file again and again.
 
 The dashboard knows the file and nothing else: it cannot disturb a run, and it works the same whether the run is in
 this process, in another one, or over.
@@ -7,17 +7,15 @@ this process, in another one, or over.
 from __future__ import annotations
 
 import math
-import sqlite3
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from privatile.core.arrays import Floats
 from privatile.errors import StoreError
 from privatile.report.findings import caveat_findings
 from privatile.report.view import LevelView, RunRecord, RunView
-from privatile.result.result import QuantileResult, finite, lying_rank
+from privatile.result.result import finite, lying_rank
 from privatile.server.store import RunStore
 from privatile.server.writer import writer_lives
 
@@ -28,7 +26,10 @@ SHOWN_CLIENTS = 200
 """Clients listed; the silent and the quarantined come first."""
 
 RECENT = 30.0
-"""Seconds over which the rate of rounds is measured."""
+"""Seconds over which the rate of rounds is measured; without a round for so long, a run is quiet."""
+
+NEW_FILE = 5.0
+"""Seconds for which a file without a run may be one that is just being made."""
 
 EVENTS = 50
 
@@ -39,157 +40,113 @@ def find_run(path: Path) -> Path:
 
 
 class LiveRun:
-    """A run's file, followed."""
+    """A run's file, read again at every refresh."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._store: RunStore | None = None
         self._record: RunRecord | None = None
-        self._tables: sqlite3.Connection | None = None
         self._seen: tuple[Any, ...] = ()
-        self._state: dict[str, Any] | None = None
-
-    def refresh(self) -> bool:
-        """Read what is new; true when there is anything to show that was not there before."""
-        if not self._open() or self._record is None or self._store is None:
-            return False
-        fresh = self._record.refresh(self._store)
-        self._record.finished = self._one("SELECT finished FROM run")
-        seen = (
-            self._record.finished,
-            self._one("SELECT count(*) FROM events"),
-            self._one("SELECT group_concat(client) FROM quarantined"),
-            self._lives(),
-            self._quiet(),
-        )
-        changed = bool(fresh) or seen != self._seen or self._state is None
-        self._seen = seen
-        if changed:
-            self._state = self._work_out(self._record)
-        return changed
-
-    def _lives(self) -> bool | None:
-        """Whether the process that writes the run lives; none where that cannot be known."""
-        return writer_lives(self._query("SELECT machine, process FROM writer"))
-
-    def _quiet(self) -> bool:
-        """Whether nothing has moved for a while."""
-        if self._record is None or self._store is None:
-            return False
-        last = max((float(history.at[-1]) for history in self._record.histories if len(history)), default=0.0)
-        return time.time() - max(last, self._store.created) > RECENT
-
-    def _status(self, events: list[dict[str, Any]], last_round: float) -> str:
-        """In a word. A run that no process carries on is stopped; where that cannot be known, its silence is told."""
-        if self.finished:
-            return "finished"
-        if any(event["kind"] == "aborted" for event in events):
-            return "aborted"
-        lives = self._lives()
-        if lives is False:
-            return "stopped"
-        if events and events[0]["kind"] == "paused" and events[0]["at"] >= last_round:
-            return "paused"
-        return "no news" if lives is None and self._quiet() else "running"
-
-    @property
-    def state(self) -> dict[str, Any]:
+        self.state: dict[str, Any] = {"waiting": True, "now": time.time()}
         """All there is to show, as of the last refresh."""
-        return self._state or {"waiting": True, "now": time.time()}
 
     @property
     def finished(self) -> bool:
         """Whether the run is over."""
         return self._record is not None and self._record.finished is not None
 
-    def close(self) -> None:
-        """Let go of the file."""
-        for each in (self._store, self._tables):
-            if each is not None:
-                each.close()
-        self._store = self._record = self._tables = None
-
-    def _open(self) -> bool:
-        if self._store is not None:
-            return True
-        if not self.path.is_file():
+    def refresh(self) -> bool:
+        """Read what is new; true when there is anything to show that was not there before."""
+        store = self._store or self._open()
+        if store is None:
             return False
-        try:
-            self._store = RunStore.open(self.path, read_only=True)
-            self._tables = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False
-            )
-            self._record = RunRecord(self._store)
-        except StoreError:
-            self.close()  # a file in the making has no run in it yet
-            if self.path.stat().st_size and time.time() - self.path.stat().st_mtime > 5.0:
-                raise
+        record = self._record = self._record or RunRecord(store)
+        fresh = record.refresh(store)
+        record.finished = store.query("SELECT finished FROM run")[0][0]
+        last = max((float(history.at[-1]) for history in record.histories if len(history)), default=0.0)
+        alive = writer_lives(store.query("SELECT machine, process FROM writer"))
+        quiet = time.time() - max(last, store.created) > RECENT
+        quarantined = store.query("SELECT client, reason FROM quarantined")
+        count = store.query("SELECT count(*) FROM events")
+        seen = (record.finished, count, quarantined, alive, quiet)
+        if not fresh and seen == self._seen:
             return False
+        self._seen = seen
+        columns = ("at", "kind", "client", "round", "text")
+        rows = store.query(f"SELECT {', '.join(columns)} FROM events ORDER BY rowid DESC LIMIT {EVENTS}")
+        events = [dict(zip(columns, row, strict=True)) for row in rows]
+        status = "finished" if record.finished is not None else _status(events, last, alive, quiet)
+        self.state = _state(record.view(), status, events, dict(quarantined))
         return True
 
-    def _query(self, statement: str) -> list[tuple[Any, ...]]:
-        """Rows; none where the table is not there (a run without a federation has no events)."""
-        if self._tables is None:
-            return []
+    def close(self) -> None:
+        """Close the file."""
+        if self._store is not None:
+            self._store.close()
+        self._store = self._record = None
+
+    def _open(self) -> RunStore | None:
+        if not self.path.is_file():
+            return None
         try:
-            return self._tables.execute(statement).fetchall()
-        except sqlite3.OperationalError:
-            return []
-
-    def _one(self, statement: str) -> Any:
-        rows = self._query(statement)
-        return rows[0][0] if rows else None
-
-    def _work_out(self, record: RunRecord) -> dict[str, Any]:
-        view = record.view()
-        history = record.histories[0]
-        times, now = history.at, time.time()
-        quarantined = dict(self._query("SELECT client, reason FROM quarantined"))
-        events = [
-            {"at": at, "kind": kind, "client": client, "round": number, "text": text}
-            for at, kind, client, number, text in self._query(
-                f"SELECT at, kind, client, round, text FROM events ORDER BY rowid DESC LIMIT {EVENTS}"
-            )
-        ]
-        status = self._status(events, float(times[-1]) if len(times) else 0.0)
-        return {
-            "waiting": False,
-            "now": now,
-            "run": view.run,
-            "value": view.spec.value,
-            "simulated": view.spec.simulated,
-            "confidence_level": view.spec.confidence_level,
-            "status": status,
-            "started": view.created,
-            "finished": record.finished,
-            "last_round_at": float(times[-1]) if len(times) else None,
-            "until_width": view.spec.until_width,
-            "done": view.done,
-            "planned": view.planned,
-            "rate": _rate(times, now) if status == "running" else None,
-            "records": view.records,
-            "levels": [_level(view, level) for level in view.levels],
-            "clients": _clients(view, quarantined),
-            "events": events,
-        }
+            self._store = RunStore.open(self.path, read_only=True)
+        except StoreError:
+            found = self.path.stat()
+            if found.st_size and time.time() - found.st_mtime > NEW_FILE:
+                raise
+        return self._store
 
 
-def _rate(times: np.ndarray[Any, np.dtype[np.float64]], now: float) -> float | None:
-    """Rounds a second lately; none while nothing has moved for a while."""
+def _status(events: list[dict[str, Any]], last_round: float, alive: bool | None, quiet: bool) -> str:
+    """A run that is not finished, in a word; `alive`: whether its process lives, None where this cannot be known."""
+    if any(event["kind"] == "aborted" for event in events):
+        return "aborted"
+    if alive is False:
+        return "stopped"
+    if events and events[0]["kind"] == "paused" and events[0]["at"] >= last_round:
+        return "paused"
+    return "no news" if alive is None and quiet else "running"
+
+
+def _state(view: RunView, status: str, events: list[dict[str, Any]], quarantined: dict[str, str]) -> dict[str, Any]:
+    times, now = view.levels[0].history.at, time.time()
+    return {
+        "waiting": False,
+        "now": now,
+        "run": view.run,
+        "value": view.spec.value,
+        "simulated": view.spec.simulated,
+        "confidence_level": view.spec.confidence_level,
+        "status": status,
+        "started": view.created,
+        "finished": view.finished,
+        "last_round_at": float(times[-1]) if len(times) else None,
+        "until_width": view.spec.until_width,
+        "done": view.done,
+        "planned": view.planned,
+        "rate": _rate(times, now) if status == "running" else None,
+        "records": view.records,
+        "levels": [_level(level) for level in view.levels],
+        "clients": _clients(view, quarantined),
+        "events": events,
+    }
+
+
+def _rate(times: Floats, now: float) -> float | None:
+    """Rounds per second lately; none while there are no new ones."""
     recent = times[times > now - RECENT]
     if len(recent) < 2 or recent[-1] <= recent[0]:
         return None
     return (len(recent) - 1) / float(max(now, recent[-1]) - recent[0])
 
 
-def _level(view: RunView, level: LevelView) -> dict[str, Any]:
-    path = level.path(POINTS)
+def _level(level: LevelView) -> dict[str, Any]:
     result = level.result
     shown: dict[str, Any] = {
         "level": level.level,
         "burn_in": level.history.burn_in,
-        "averaged": 0 if result is None else result.averaged_rounds,
-        "path": path.to_dict(),
+        "averaged": 0,
+        "path": level.path(POINTS).to_dict(),
         "estimate": None,
         "fixed": None,
         "anytime": None,
@@ -197,20 +154,15 @@ def _level(view: RunView, level: LevelView) -> dict[str, Any]:
         "caveats": [],
     }
     if result is not None:
-        low, high = result.confidence_interval
         shown |= {
+            "averaged": result.averaged_rounds,
             "estimate": result.estimate,
-            "fixed": {"low": low, "high": high, "method": result.method},
-            "anytime": anytime_of(result),
+            "fixed": {**result.confidence_interval._asdict(), "method": result.method},
+            "anytime": None if result.anytime is None else result.anytime._asdict(),
             "estimand": result.estimand,
             "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
         }
     return shown
-
-
-def anytime_of(result: QuantileResult) -> dict[str, float] | None:
-    """The interval that may be looked at as often as one likes; none where the run has none yet."""
-    return None if result.anytime is None else {"low": result.anytime.low, "high": result.anytime.high}
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Serve a dashboard beside a run: its own process, so that looking never slows the asking."""
+"""A dashboard in a process of its own, so that viewers never slow the run down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
 
 
 @dataclass(frozen=True)
-class Place:
+class DashboardAddress:
     """Where a dashboard listens. Beyond this machine it needs a token and a certificate."""
 
     host: str = "127.0.0.1"
@@ -47,25 +47,25 @@ class Place:
         return not is_loopback(self.host)
 
 
-def listen(place: Place, patience: float = 0.0) -> socket.socket:
+def listen(address: DashboardAddress, patience: float = 0.0) -> socket.socket:
     """A bound socket for the dashboard's own process; `patience` is how long, in seconds, to wait for a taken port."""
-    bound = web.listen(place.host, place.port, page="the dashboard", patience=patience)
+    bound = web.listen(address.host, address.port, page="the dashboard", patience=patience)
     bound.set_inheritable(True)
     return bound
 
 
 def run_server(
-    path: Path, bound: socket.socket, place: Place, token: str | None, interval: float | None = None
+    path: Path, bound: socket.socket, address: DashboardAddress, token: str | None, interval: float | None = None
 ) -> None:
     """Serve until the process is told to end. No access log: addresses may hold a token."""
     require("starlette", "dashboard")
     from privatile.dashboard.app import INTERVAL, make_app
 
     server = web.make_server(
-        make_app(path, token=token, hosts=frozenset({place.host}), interval=interval or INTERVAL),
+        make_app(path, token=token, hosts=frozenset({address.host}), interval=interval or INTERVAL),
         "dashboard",
-        ssl_certfile=None if place.certificate is None else str(place.certificate),
-        ssl_keyfile=None if place.key is None else str(place.key),
+        ssl_certfile=None if address.certificate is None else str(address.certificate),
+        ssl_keyfile=None if address.key is None else str(address.key),
         lifespan="on",
     )
     server.run(sockets=[bound])
@@ -73,40 +73,32 @@ def run_server(
 
 @dataclass(frozen=True)
 class DashboardProcess:
-    """A dashboard that runs beside this process."""
+    """A dashboard that runs in another process."""
 
     url: str
-    """With the token where there is one: for the one who started it, not for a log."""
+    """With the token where there is one: for the person who started it, not for a log."""
     process: subprocess.Popen[bytes]
 
 
 @contextlib.contextmanager
-def beside(path: Path, place: Place | None = None) -> Iterator[DashboardProcess]:
-    """Start a dashboard of `path` in a process of its own; it ends with this block, or with this process."""
+def run_dashboard(path: Path, address: DashboardAddress | None = None) -> Iterator[DashboardProcess]:
+    """Run a dashboard of `path` in a process of its own; it ends with this block, or with this process."""
     require("starlette", "dashboard")
     require("uvicorn", "dashboard")
-    place = place or Place()
-    bound = listen(place, patience=5.0)
-    token = secrets.token_urlsafe(24) if place.needs_token else None
+    address = address or DashboardAddress()
+    bound = listen(address, patience=5.0)
+    token = secrets.token_urlsafe(24) if address.needs_token else None
     environment = {**os.environ, **({TOKEN_VARIABLE: token} if token else {})}
-    command = [
-        sys.executable,
-        "-m",
-        "privatile.dashboard",
-        str(path),
-        "--fd",
-        str(bound.fileno()),
-        "--host",
-        place.host,
-    ]
-    if place.certificate is not None and place.key is not None:
-        command += ["--certificate", str(place.certificate), "--key", str(place.key)]
-    # Its standard input is a pipe from here: when we are gone, however we went, it closes and the dashboard ends.
+    command = [sys.executable, "-m", "privatile.dashboard", str(path)]
+    command += ["--fd", str(bound.fileno()), "--host", address.host]
+    if address.certificate is not None and address.key is not None:
+        command += ["--certificate", str(address.certificate), "--key", str(address.key)]
+    # Its standard input is a pipe from here: however this process ends, the pipe closes and the dashboard ends.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(bound.fileno(),), env=environment
     )
-    scheme = "http" if place.certificate is None else "https"
-    host = f"[{place.host}]" if ":" in place.host else place.host
+    scheme = "http" if address.certificate is None else "https"
+    host = f"[{address.host}]" if ":" in address.host else address.host
     url = f"{scheme}://{host}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
     bound.close()
     try:

@@ -1,4 +1,4 @@
-"""The options of a dashboard beside a run, for every command that has one."""
+"""The options of a run's dashboard, for every command that has one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,9 @@ import click
 from privatile.errors import InputError
 
 
-def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--dashboard, --dashboard-at and --dashboard-tls."""
-    for option in (
-        click.option(
-            "--dashboard-tls",
-            nargs=2,
-            type=click.Path(path_type=Path),
-            metavar="CERT KEY",
-            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
-        ),
-        click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."),
-        click.option("--dashboard", is_flag=True, help="Watch the run in a browser while it goes on. It only looks."),
-    ):
-        command = option(command)
-    return command
-
-
 @dataclass(frozen=True)
 class DashboardOptions:
-    """What was asked for."""
+    """What the command line asks for."""
 
     flag: bool
     at: str | None
@@ -46,16 +30,16 @@ class DashboardOptions:
         return self.flag or self.at is not None
 
     @contextlib.contextmanager
-    def beside(self, path: str | Path) -> Iterator[None]:
-        """A dashboard of the run's file for as long as the block lasts; its address is printed."""
+    def running(self, path: str | Path) -> Iterator[None]:
+        """A dashboard of the run's file while the block lasts; its address is printed."""
         if not self.wanted:
             yield
             return
-        from privatile.dashboard.serving import Place, beside
+        from privatile.dashboard.serving import DashboardAddress, run_dashboard
 
         host, port = self._address()
         certificate, key = self.tls or (None, None)
-        with beside(Path(path), Place(host, port, certificate, key)) as page:
+        with run_dashboard(Path(path), DashboardAddress(host, port, certificate, key)) as page:
             click.echo(f"dashboard: {page.url}", err=True)
             yield
 
@@ -79,3 +63,29 @@ class DashboardOptions:
             click.echo("the dashboard stays open until you press Ctrl-C.", err=True)
             with contextlib.suppress(KeyboardInterrupt):
                 threading.Event().wait()
+
+
+def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--dashboard, --dashboard-at and --dashboard-tls; the command gets one argument, `dashboard`."""
+
+    @wraps(command)
+    def with_options(
+        *args: Any, dashboard: bool, dashboard_at: str | None, dashboard_tls: tuple[Path, Path] | None, **values: Any
+    ) -> Any:
+        return command(*args, dashboard=DashboardOptions(dashboard, dashboard_at, dashboard_tls), **values)
+
+    for option in (
+        click.option(
+            "--dashboard-tls",
+            nargs=2,
+            type=click.Path(path_type=Path),
+            metavar="CERT KEY",
+            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+        ),
+        click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."),
+        click.option(
+            "--dashboard", is_flag=True, help="Watch the run in a browser while it goes on; the page changes nothing."
+        ),
+    ):
+        with_options = option(with_options)
+    return with_options
