@@ -67,8 +67,8 @@ class Federation:
         self.directory: Directory = initialize(folder / "organizer", study, self.settings)
         self.sites: dict[str, Site] = {name: self.enroll(name) for name in study.clients}
         self.values = {
-            name: np.random.default_rng(k).normal(50.0, 10.0, terms.records)
-            for k, (name, terms) in enumerate(study.clients.items())
+            name: np.random.default_rng(k).normal(50.0, 10.0, agreement.records)
+            for k, (name, agreement) in enumerate(study.clients.items())
         }
 
     def enroll(self, name: str, *, new_key: bool = False) -> Site:

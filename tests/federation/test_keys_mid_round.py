@@ -1,4 +1,4 @@
-"""A key revoked or replaced while its answer waits for the round to close: the answer stays, under its own key."""
+"""A key is revoked or replaced while its answer waits for the round to close: the answer counts, under that key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS = 5
 
 @pytest.mark.parametrize("change", ["revoked", "rotated"])
 def test_an_answer_stays_under_the_key_that_gave_it(tmp_path: Path, change: str) -> None:
-    # The first round needs everybody, so site0's answer waits there for site1's; later rounds do without the revoked.
+    # The first round waits for all clients, so site0's answer waits for site1's; later rounds close without site0.
     quorum = 1 if change == "revoked" else 2
     federation = Federation(tmp_path, make_study(2, rounds=ROUNDS, length=2, quorum=quorum, patience=ROUNDS))
     old_signer = federation.sites["site0"].key().public.signer

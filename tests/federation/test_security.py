@@ -1,4 +1,4 @@
-"""Attempts on a federation: each refused, logged without data, and the run goes on."""
+"""Attacks on a federation: each is refused and logged without data, and the run goes on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello,
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 MARK = "4711.4711"
-"""Stands for a record's value in hostile messages: it must turn up nowhere."""
+"""Stands for a record's value in hostile messages: it must not appear in any log, event or reason."""
 
 
 def connect_as(federation: Federation, name: str, key: KeyPair | None = None, authority: str | None = None) -> Any:
@@ -93,7 +93,7 @@ def test_expired_certificate_and_a_clock_an_hour_off(
     from privatile.federation.setup.directory import renew
 
     renew(directory)
-    run = asyncio.run(federation.run())  # the state can be resumed
+    run = asyncio.run(federation.run())  # the run can go on after the renewal
     assert run.store.finished
 
 
@@ -166,7 +166,7 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
                     await mallory.nc.flush()
                     await coordinator.nc.flush()
                     await until(lambda: len(heard) >= 2 and len(mallory.complaints) >= 20)
-                    # Whatever was to come lies before these in every connection.
+                    # After these, everything sent before has arrived.
                     await mallory.nc.flush()
                     await coordinator.nc.flush()
                     return mallory  # type: ignore[no-any-return]
@@ -181,7 +181,7 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
 
 
 def hostile(rng: random.Random, payload: bytes, key: KeyPair) -> bytes:
-    """A malformed message: bytes bent at random, or nonsense that is properly signed."""
+    """A malformed message: bytes changed at random, or nonsense with a valid signature."""
     kind = rng.randrange(8)
     if kind == 0:
         return rng.randbytes(rng.randrange(300))
@@ -230,7 +230,7 @@ def test_ten_thousand_hostile_messages_offline() -> None:
     assert outcomes["rejected"] > 9_000
     fresh = AnswerIntake(study, {"a": key.public.signer})
     fresh.open({"a": (question,)})
-    assert fresh.offer("a", good).outcome == "counted"  # the fuzz was around a message that counts
+    assert fresh.offer("a", good).outcome == "counted"  # the messages above were variations of one that counts
 
 
 def test_a_flood_over_the_broker_is_refused_and_the_run_goes_on(
@@ -309,7 +309,7 @@ def test_hostile_questions_cost_no_record(tmp_path: Path, caplog: pytest.LogCapt
         asyncio.run(scene())
     assert client.metrics.value("refused") > 2_000
     assert client._failure is None
-    # A bent but well-formed question of the coordinator's own may be answered; every record still answers once.
+    # A changed but well-formed question, signed by the coordinator, may be answered; every record still answers once.
     with federation.ledger("site0") if published else federation.client("site0")._responder._ledger as ledger:
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert sum(stop - start for start, stop in spans) <= 20
@@ -318,7 +318,7 @@ def test_hostile_questions_cost_no_record(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_a_capture_of_an_earlier_run_is_refused(tmp_path: Path) -> None:
-    """The same sites with the same keys in a second study: yesterday's messages are worth nothing today."""
+    """The same sites with the same keys in a second study: messages of the first study are refused."""
     first = Federation(tmp_path / "first", make_study(2, rounds=4))
     captured: list[tuple[str, bytes]] = []
     original = type(first).coordinator
@@ -353,4 +353,4 @@ def test_a_capture_of_an_earlier_run_is_refused(tmp_path: Path) -> None:
         intake = AnswerIntake(first.study.digest, signers)
         intake.open(same_study)
         outcomes.append(intake.offer(client, payload).outcome)
-    assert outcomes.count("late") >= 4  # rounds 1 and 2 of the same run, played again, count no more
+    assert outcomes.count("late") >= 4  # rounds 1 and 2 of the same run, sent again, do not count

@@ -1,4 +1,4 @@
-"""Setting up: keys stay private, invitations hold no secret, admission needs the fingerprint, check sees everything."""
+"""Set-up: keys stay private, invitations hold no secret, admission needs the fingerprint, check reports all errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_key_shows_only_its_public_half() -> None:
 
 
 def test_the_signer_is_not_the_login_key() -> None:
-    # A broker chooses what the login key signs; it must not thereby get messages signed.
+    # A broker chooses what the login key signs; it must not get messages signed that way.
     key = KeyPair.generate()
     signature = key.sign(b"a message")
     assert verify(key.public.signer, b"a message", signature)
@@ -126,7 +126,7 @@ def test_admission_needs_the_fingerprint_read_out(made: Federation) -> None:
     assert made.directory.roster().clients["site0"] == enrolment.keys
 
 
-def test_rotation_puts_the_old_key_out_for_good(made: Federation) -> None:
+def test_a_replaced_key_can_never_be_admitted_again(made: Federation) -> None:
     old = read_enrolment(made.sites["site0"].enrolment_file)
     made.enroll("site0", new_key=True)
     text = made.directory.broker_files.configuration.read_text()
@@ -214,7 +214,7 @@ def test_certificate_dates_in_words(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     hour = datetime.timedelta(hours=1)
     assert broken_validity(certificate, "it", now) == []
-    assert broken_validity(certificate, "it", now - hour) == []  # a clock an hour slow is no trouble
+    assert broken_validity(certificate, "it", now - hour) == []  # a clock that is an hour slow does no harm
     assert "clock" in broken_validity(certificate, "it", now - datetime.timedelta(days=2))[0]
     assert "expired" in broken_validity(certificate, "it", now + datetime.timedelta(days=9999))[0]
     client_context((tmp_path / "a.pem").read_text())

@@ -1,4 +1,4 @@
-"""The study file: read back as written, all errors at once, one digest for one meaning."""
+"""The study file: it reads back as written, all errors are reported at once, equal studies have equal digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses the wire is what docs/wire.md lists: every message of a recorded run, and nothing beside them."""
+"""What crosses the wire is what docs/wire.md lists: every message of a recorded run, and nothing else."""
 
 from __future__ import annotations
 
@@ -105,10 +105,16 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, leve
     assert kinds["answer"] >= 200
     assert counts == {len(levels)}
     check_elsewhere(elsewhere, study.identity, coordinator)
-    # A check that could not fail would prove nothing.
+    # Negative control: the same check refuses messages that are not in the schema.
     for spoiled in ({"kind": "answer"}, {**fields, "age": 41}, {**fields, "kind": "gossip"}):
         with pytest.raises(jsonschema.ValidationError):
             validator.validate(spoiled)
+
+
+def test_the_schema_has_the_fields_of_the_decoder() -> None:
+    written = {kind["properties"]["kind"]["const"]: set(kind["properties"]) for kind in schema()["oneOf"]}
+    kinds = (AskMessage, Notice, Hello, Welcome, AnswerMessage)
+    assert written == {str(kind.__struct_config__.tag): {"kind", *kind.__struct_fields__} for kind in kinds}
 
 
 def check_elsewhere(traffic: set[tuple[str, bytes, str]], identity: str, coordinator: str) -> None:

@@ -39,11 +39,11 @@ class Derived:
             f"study        {self.directory.study_file}  (hash {new.digest[:16]}, was {self.old.digest[:16]})",
             f"run          {new.run}",
         ]
-        for name, terms in new.clients.items():
+        for name, agreement in new.clients.items():
             before = self.old.clients[name]
             lines.append(
-                f"client       {name}: weight {before.weight:g} -> {terms.weight:g}, records {before.records:,} -> "
-                f"{terms.records:,} ({self.asked[name]:,} were asked and answer no more)"
+                f"client       {name}: weight {before.weight:g} -> {agreement.weight:g}, records {before.records:,} -> "
+                f"{agreement.records:,} ({self.asked[name]:,} were asked and answer no more)"
             )
         gone = ", ".join(sorted(set(self.old.clients) - set(new.clients)))
         lines.append(f"estimand     ANOTHER ONE: the quantile of the mixture of these clients, without {gone}.")

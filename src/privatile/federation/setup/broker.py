@@ -35,16 +35,16 @@ def find_binary() -> Path:
 
 
 def binary_version(binary: Path) -> str:
-    """What the binary says it is."""
+    """The version that the binary reports."""
     try:
-        told = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise BrokerError(f"{binary} does not run ({type(error).__name__}).") from None
-    return told.stdout.strip() or told.stderr.strip()
+    return done.stdout.strip() or done.stderr.strip()
 
 
 class EmbeddedBroker:
-    """One nats-server process with our configuration: start or adopt, watch, reload, stop."""
+    """One nats-server process with our configuration: start it (or adopt a running one), stop it."""
 
     def __init__(self, files: BrokerFiles, settings: BrokerSettings) -> None:
         self.files = files
@@ -77,7 +77,7 @@ class EmbeddedBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # Its own session: Ctrl-C at the coordinator's terminal must not take the broker down under it.
+                # Its own session: Ctrl-C at the coordinator's terminal must not stop the broker before the coordinator.
                 start_new_session=True,
             )
         self._wait(patience)
@@ -91,8 +91,8 @@ class EmbeddedBroker:
             except OSError as error:
                 raise BrokerError(
                     f"the broker cannot listen on {self.settings.listen}:{self.settings.port}: {error.strerror}. "
-                    "Another program holds the port, or the address is not this machine's. Stop it, choose another "
-                    "port with `privatile federation renew --port`, or use a running one: --broker URL."
+                    "Another program uses the port, or the address is not this machine's. Stop that program, choose "
+                    "another port with `privatile federation renew --port`, or use a running broker: --broker URL."
                 ) from None
 
     def _wait(self, patience: float) -> None:
@@ -142,7 +142,7 @@ class EmbeddedBroker:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody holds just now: for trials, audits and tests."""
+    """A port of this machine that is free now: for trials, audits and tests."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -150,11 +150,11 @@ def free_port() -> int:
 
 def check_configuration(binary: Path, files: BrokerFiles) -> None:
     """Let nats-server itself read the configuration before it is used."""
-    told = subprocess.run(
+    done = subprocess.run(
         [binary, "-t", "-c", files.configuration], capture_output=True, text=True, timeout=20, check=False
     )
-    if told.returncode:
-        raise BrokerError(f"the broker refuses its configuration {files.configuration}:\n{told.stderr.strip()[-500:]}")
+    if done.returncode:
+        raise BrokerError(f"the broker refuses its configuration {files.configuration}:\n{done.stderr.strip()[-500:]}")
 
 
 def running_broker(files: BrokerFiles) -> int | None:
@@ -168,7 +168,7 @@ def running_broker(files: BrokerFiles) -> int | None:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return pid  # no /proc on this system: believe the file
+        return pid  # no /proc on this system: trust the file
     if status == "Z" or str(files.configuration).encode() not in command:
         return None
     return pid

@@ -1,7 +1,7 @@
 """A private certificate authority for one broker, and what can be wrong with a certificate, in words.
 
-The authority signs the broker's certificate and nothing else; clients pin it through their invitation. Clients prove
-themselves by their nkey, so they need no certificate.
+The authority signs the broker's certificate and nothing else; the invitation tells clients to trust it alone. Clients
+log in with their nkey, so they need no certificate.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from privatile.federation.wire.keys import fingerprint, write_private
 
 require("cryptography", "federation")
 
-from cryptography import x509  # noqa: E402  (after the check that says how to fix it)
+from cryptography import x509  # noqa: E402  (after the check above)
 from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: E402
 
 AUTHORITY_DAYS = 3650
 BROKER_DAYS = 730
-"""Two years: longer than a study of months, short enough that renewal is not forgotten knowledge."""
+"""Two years: longer than most studies, and short enough that people still know how to renew it."""
 
 BACKDATED = datetime.timedelta(days=1)
 """Certificates start a day early, so that a site whose clock is an hour slow still accepts them."""

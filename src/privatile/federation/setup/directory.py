@@ -29,7 +29,7 @@ from privatile.federation.wire.keys import KeyPair, PublicKeys, read_key, same_f
 
 
 def new_identity() -> str:
-    """A fresh mark for a federation."""
+    """A new random mark for a federation."""
     return secrets.token_hex(6)
 
 
@@ -169,7 +169,7 @@ def add_client(directory: Directory, client: str, epsilon: float, records: int, 
 def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:
     """Put a site's key into the roster and the broker; `confirmed` is the fingerprint the site read out.
 
-    A client that has a key already is rotated: the old key is out at once. Returns whether a running broker was told.
+    If the client has a key already, the new one replaces it at once. Returns whether a running broker was reloaded.
     """
     study, roster = directory.study(), directory.roster()
     if enrolment.identity != study.identity:
@@ -181,7 +181,7 @@ def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:
     if not same_fingerprint(confirmed, enrolment.keys.fingerprint):
         raise InputError(
             f"the fingerprints differ: the file's is {enrolment.keys.fingerprint}. Ask the site to read out its own "
-            "again; if they still differ, someone has exchanged the file on its way."
+            "again; if they still differ, someone has replaced the file on its way."
         )
     if enrolment.keys.fingerprint in roster.revoked:
         raise InputError("this key was revoked before. The site makes a new one with: privatile enroll --new-key")
@@ -197,7 +197,7 @@ def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:
 
 
 def revoke(directory: Directory, client: str) -> bool:
-    """Take a client's key out of the roster and the broker, for good. Returns whether a running broker was told."""
+    """Take a client's key out of the roster and the broker, for good. Returns whether a running broker was reloaded."""
     roster = directory.roster()
     if client not in roster.clients:
         known = ", ".join(sorted(roster.clients)) or "nobody"

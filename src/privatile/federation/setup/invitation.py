@@ -129,9 +129,11 @@ class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.client):
-            raise InputError("the client's name is not one.")
+            raise InputError(f"a client's name has 1 to 40 letters, digits, - or _; got {self.client!r:.60}.")
         if not verify(self.keys.signer, self._text(self.client, self.identity, self.keys), self.signature):
-            raise InputError("the enrolment's signature does not fit: it was edited or cut on the way.")
+            raise InputError(
+                "the enrolment's signature does not fit: the file was edited or cut off. Ask the site to send it again."
+            )
 
     @staticmethod
     def _text(client: str, identity: str, keys: PublicKeys) -> bytes:

@@ -1,7 +1,7 @@
 """One TLS connection to a broker, opened once and never repaired in place.
 
-The broker library's own reconnection hides what was lost. Here a lost connection ends; the service above opens a new
-one, says hello and asks for the last question again, so that being cut off and being restarted are the same case.
+The broker library's own reconnection hides what was lost. Here a lost connection ends; the service opens a new one,
+says hello and asks for the last question again, so that a cut connection and a restart are the same case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from privatile.federation.wire.tls import client_context, explain_tls
 
 require("nats", "federation")
 
-import nats  # noqa: E402  (after the check that gives the cure)
+import nats  # noqa: E402  (after the check above)
 import nats.errors  # noqa: E402
 from nats.aio.client import Client as Nats  # noqa: E402
 from nats.aio.msg import Msg  # noqa: E402
@@ -27,21 +27,20 @@ from nats.aio.msg import Msg  # noqa: E402
 __all__ = ["Backoff", "Connection", "Msg", "connected", "explain"]
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
-"""Seconds between attempts: doubling from the first to the second, for ever."""
-
+"""Seconds between attempts: doubling from the first to the second, without end."""
 
 WATCH = 0.5
-"""Seconds between looks at whether a connection still stands."""
+"""Seconds between checks that a connection is still open."""
 
 
 class Connection:
-    """A live connection and an event for its end."""
+    """An open connection, and an event that is set when it is lost."""
 
     def __init__(self, nc: Nats, lost: asyncio.Event, complaints: list[str]) -> None:
         self.nc = nc
         self.lost = lost
         self.complaints = complaints
-        """What the broker complained about, permission by permission."""
+        """Permissions that the broker has refused."""
 
     async def last_question(self, identity: str) -> bytes | None:
         """The last ask or notice the broker keeps; None when there is none yet, or the broker does not answer."""
@@ -62,7 +61,7 @@ class Connection:
 async def connected(
     party: str, urls: Sequence[str], key: KeyPair, authority: str, timeout: float = 5.0
 ) -> AsyncIterator[Connection]:
-    """Open a connection, or raise BrokerError with a reason in words; close it at the end."""
+    """Open a connection and close it at the end; a `BrokerError` says in words why none could be opened."""
     lost = asyncio.Event()
     causes: list[BaseException] = []
     complaints: list[str] = []
@@ -84,7 +83,7 @@ async def connected(
                 nkeys_seed_str=key.seed,
                 inbox_prefix=subjects.inbox_prefix(party),
                 allow_reconnect=False,
-                # One attempt a server; the library counts the first as none and reads 0 as "for ever".
+                # One attempt per server; the library does not count the first, and takes 0 for "without end".
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 connect_timeout=timeout,
@@ -99,7 +98,7 @@ async def connected(
         raise BrokerError(explain([*causes, error], urls)) from None
 
     async def watch() -> None:
-        # The library's own call-back can be held up for good while it closes a TLS connection that was cut.
+        # The library's own callback may never come while it closes a TLS connection that was cut.
         while nc.is_connected:
             await asyncio.sleep(WATCH)
         lost.set()
@@ -114,12 +113,12 @@ async def connected(
 
 
 def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
-    """Why no connection came about, in words a site can act on."""
+    """Why there is no connection, in words a site can act on."""
     where = ", ".join(urls)
     for cause in causes:
-        told = explain_tls(cause)
-        if told:
-            return told
+        reason = explain_tls(cause)
+        if reason:
+            return reason
     texts = " ".join(f"{type(cause).__name__} {cause}" for cause in causes).lower()
     if "authorization" in texts:
         return (

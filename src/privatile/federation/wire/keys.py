@@ -1,8 +1,8 @@
-"""Keys: one secret a party, made where it is used, kept in a file of mode 0600, never printed, never sent.
+"""Keys: one secret per party, made where it is used, kept in a file of mode 0600, never printed, never sent.
 
-The secret is an nkey seed. Two Ed25519 keys come of it: the *login* key, with which the broker's challenge is signed,
-and the *signer*, with which messages, enrolments and release records are. They differ because a login signs whatever
-the broker sends: a hostile broker could otherwise have an answer of its own making signed as a challenge.
+The secret is an nkey seed. Two Ed25519 keys are derived from it: the *login* key signs the broker's challenge, the
+*signer* signs messages, enrolments and release records. They differ because a login signs whatever the broker sends:
+with one key, a hostile broker could send a forged answer as its challenge and get it signed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from privatile.errors import InputError, require
 
 nkeys = require("nkeys", "federation")
 
-from nacl.exceptions import BadSignatureError  # noqa: E402  (nkeys stands on nacl: after the check that gives the cure)
-from nacl.signing import SigningKey, VerifyKey  # noqa: E402
+from nacl.exceptions import BadSignatureError  # noqa: E402  (nkeys is built on nacl: after the check above)
+from nacl.signing import VerifyKey  # noqa: E402
 
 SIGNATURE_BYTES = 64
-_USER_PREFIX = 20 << 3  # nkeys' version byte of a user key; base32 shows it as U
+_USER_PREFIX = nkeys.PREFIX_BYTE_USER  # base32 shows it as U
 _DERIVATION = b"privatile message signing 1"
 
 
@@ -42,7 +42,7 @@ class PublicKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fingerprint(self) -> str:
-        """What two people read to each other; it covers both keys."""
+        """What two people compare by telephone; it covers both keys."""
         return fingerprint(f"{self.login}{self.signer}")
 
     def to_dict(self) -> dict[str, str]:
@@ -69,22 +69,20 @@ class KeyPair:
         if prefix != _USER_PREFIX or len(raw) != 32:
             raise InputError("this seed is not that of a user key. Make a key with: privatile enroll")
         self._seed = bytes(seed)
-        self._signer = SigningKey(hmac.digest(bytes(raw), _DERIVATION, "sha256"))
-        self.public = PublicKeys(
-            _encode_public(bytes(SigningKey(bytes(raw)).verify_key)), _encode_public(bytes(self._signer.verify_key))
-        )
+        self._signer = _nkey(hmac.digest(bytes(raw), _DERIVATION, "sha256"))
+        self.public = PublicKeys(_nkey(bytes(raw)).public_key.decode(), self._signer.public_key.decode())
 
     def __repr__(self) -> str:
         return f"KeyPair({self.public.fingerprint})"
 
     @property
     def seed(self) -> str:
-        """The seed, for the broker's client library alone. Never print it."""
+        """The seed, only for the broker's client library. Never print it."""
         return self._seed.decode()
 
     def sign(self, message: bytes) -> bytes:
         """An Ed25519 signature of 64 bytes by the signer."""
-        return self._signer.sign(message).signature
+        return bytes(self._signer.sign(message))
 
     @classmethod
     def generate(cls) -> KeyPair:
@@ -92,14 +90,8 @@ class KeyPair:
         return cls(bytes(nkeys.encode_seed(os.urandom(32), _USER_PREFIX)))
 
 
-def _encode_public(raw: bytes) -> str:
-    body = bytes([_USER_PREFIX]) + raw
-    return base64.b32encode(body + _checksum(body)).decode()
-
-
-def _checksum(body: bytes) -> bytes:
-    value: Any = nkeys.crc16(bytearray(body))
-    return int(value).to_bytes(2, "little")
+def _nkey(raw: bytes) -> Any:
+    return nkeys.from_seed(nkeys.encode_seed(raw, _USER_PREFIX))
 
 
 def _raw_public(key: object) -> bytes:
@@ -109,8 +101,8 @@ def _raw_public(key: object) -> bytes:
         raw = base64.b32decode(key)
     except ValueError:
         raise InputError("a public key is 56 characters of base32 starting with U; this is not one.") from None
-    if raw[0] != _USER_PREFIX or raw[-2:] != _checksum(raw[:-2]):
-        raise InputError("this public key has a wrong check sum: it was mistyped or cut.")
+    if raw[0] != _USER_PREFIX or raw[-2:] != nkeys.crc16(bytearray(raw[:-2])).to_bytes(2, "little"):
+        raise InputError("this public key has a wrong checksum: it was mistyped or cut off.")
     return raw[1:-2]
 
 
@@ -120,7 +112,7 @@ def _verify_key(signer: str) -> VerifyKey:
 
 
 def verify(signer: str, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` is that of `signer` under `message`."""
+    """Whether `signer` has signed `message` with this signature."""
     if len(signature) != SIGNATURE_BYTES:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Where messages go: the broker's subjects and streams of one federation. `docs/wire.md` says who may use which."""
+"""The broker's subjects and streams of one federation. `docs/wire.md` says who may use which."""
 
 from __future__ import annotations
 

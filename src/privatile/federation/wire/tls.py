@@ -1,4 +1,4 @@
-"""TLS towards a broker: whom to trust, and a failure in words a site can act on."""
+"""TLS with a broker: which authority to trust, and what a failure means."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def explain_tls(error: BaseException) -> str | None:
         )
     return (
         "the broker's certificate was not signed by the authority of the invitation: this is another broker, or "
-        "someone stands in between. Compare fingerprints with the coordinator before going on."
+        "someone intercepts the connection. Compare fingerprints with the coordinator before going on."
     )
