@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.test_estimate import privatile
 
+pytestmark = pytest.mark.process
+
 PLANTED = 48213.765625  # exact in binary, so every printer shows the same digits
 TEXTS = (b"48213.765625", b"48213.76", b"48,213.76", b"4.8213765625e", b"4.82137656e")
 BYTES = (struct.pack("<d", PLANTED), struct.pack(">d", PLANTED), struct.pack("<f", PLANTED))

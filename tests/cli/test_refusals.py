@@ -202,6 +202,7 @@ def test_a_damaged_store_and_a_scheduler_that_is_not_there(here: Path) -> None:
     assert "no Dask scheduler answers at 'nowhere'" in done.stderr
 
 
+@pytest.mark.process
 def test_whoever_stops_reading_is_no_error_and_a_full_disk_is_one_line(here: Path) -> None:
     command = [sys.executable, "-m", "privatile", "plan", "--records", "5000", "--epsilon", "1"]
     reading, writing = os.pipe()
@@ -216,6 +217,7 @@ def test_whoever_stops_reading_is_no_error_and_a_full_disk_is_one_line(here: Pat
     assert lost.stderr.count("\n") == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "locale",
     [
@@ -241,6 +243,7 @@ def test_any_locale_will_do(here: Path, locale: dict[str, str]) -> None:
     assert "dœuvre" in {client["name"] for client in facts["clients"]}
 
 
+@pytest.mark.process
 def test_colours_and_narrow_terminals_are_respected(here: Path) -> None:
     narrow = privatile(Path(), "watch", "run.db", "--once", COLUMNS="40", NO_COLOR="1")
     assert "\x1b" not in narrow.stdout
@@ -261,6 +264,7 @@ print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("estimate", "--help"), ("ledger", "--help"), ()])
 def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     done = subprocess.run(

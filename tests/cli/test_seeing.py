@@ -60,6 +60,7 @@ privatile.estimate(people, q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=
 """
 
 
+@pytest.mark.process
 def test_watch_tells_a_killed_estimate_from_a_running_one(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     with subprocess.Popen(
@@ -150,6 +151,7 @@ def test_doctor_ends_with_1_when_something_is_wrong(monkeypatch: pytest.MonkeyPa
     assert CliRunner().invoke(main, ["doctor"]).exit_code == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str) -> None:
     done = CliRunner().invoke(main, ["completion", shell])
@@ -157,6 +159,7 @@ def test_completion_scripts(shell: str) -> None:
     assert "_PRIVATILE_COMPLETE" in done.output
 
 
+@pytest.mark.process
 def test_bash_completes_commands_and_options() -> None:
     def complete(*words: str) -> list[str]:
         environment = {

@@ -113,6 +113,7 @@ def check(folder: Path, heard: dict[tuple[int, str], int], kind: str) -> None:
             assert told.person_epsilon <= 1.0
 
 
+@pytest.mark.process
 def test_the_check_notices_a_record_that_answers_twice(tmp_path: Path) -> None:
     """Negative control: the cursor of a ledger is set back by hand, as a fresh shuffle after a crash would."""
     (tmp_path / "data.csv").write_text("x,c,who\n" + "".join(f"{k},{c},{c}{k}\n" for c in RECORDS for k in range(500)))

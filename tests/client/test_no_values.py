@@ -15,6 +15,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+pytestmark = pytest.mark.process
+
 SECRET = 47114711.25
 SPELLINGS = [b"4711471", struct.pack("<d", SECRET)[2:], struct.pack(">d", SECRET)[:6], b"lovelace"]
 

@@ -80,6 +80,7 @@ def test_the_order_does_not_depend_on_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert whole.content.digest == small.content.digest == tiny.content.digest
 
 
+@pytest.mark.process
 def test_the_same_key_gives_the_same_order_after_a_restart(tmp_path: Path) -> None:
     script = (
         "import sys, numpy as np\n"
@@ -198,6 +199,7 @@ def test_a_full_disk_while_spilling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
     """The kernel refuses the write: same error, nothing left, nothing in the ledger."""
     script = (
@@ -225,6 +227,7 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
         shuffle(open_source(np.arange(1e4)), Ledger.in_memory(), memory_rows=99, spill_folder=tmp_path / "nowhere")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory of a process is read from /proc")
 def test_memory_is_bounded() -> None:
     """Four million records through the spill file, in a process of its own: the growth is a fraction of the data.

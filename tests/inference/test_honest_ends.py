@@ -72,6 +72,7 @@ def crossed() -> Iterator[QuantileResult]:
         yield from many
 
 
+@pytest.mark.slow
 def test_rearranged_levels_agree_with_themselves() -> None:
     touched = 0
     for result in crossed():

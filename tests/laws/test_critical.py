@@ -87,6 +87,7 @@ def test_the_long_constant_schedule_is_the_brownian_bridge() -> None:
     assert bridge.tail(v) == pytest.approx((near + far) / math.pi, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights",
     [
@@ -107,6 +108,7 @@ def test_elimination_agrees_with_eigenvalues(weights: Floats) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [2_000, 4_000])
 def test_coarsening_changes_nothing_that_matters(rounds: int) -> None:
     rng = np.random.default_rng(rounds)
@@ -183,6 +185,7 @@ def test_the_ends_of_the_tail() -> None:
     assert far[0] > far[1] > far[2] > far[3] >= 0.0
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=40), st.floats(0.05, 0.995), st.floats(0.1, 50.0))
 def test_values_do_not_depend_on_the_unit_and_invert(weights: list[float], level: float, unit: float) -> None:
@@ -193,6 +196,7 @@ def test_values_do_not_depend_on_the_unit_and_invert(weights: list[float], level
     assert statistic_law(weights=array).tail(v) == pytest.approx(1.0 - level, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_weights_spread_over_eight_decades() -> None:
     """Very short blocks beside very long rounds: still a law, and still the one of the eigenvalues."""
     rng = np.random.default_rng(17)
@@ -216,6 +220,7 @@ def test_endpoint_variance_only_scales_a_constant_schedule() -> None:
         )
 
 
+@pytest.mark.slow
 def test_endpoint_variance_with_varying_lengths() -> None:
     lengths = five_after_warm_up(1_000)
     weights = 1.0 / lengths

@@ -100,6 +100,7 @@ def test_the_brownian_value_is_too_small_for_few_relaxations() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 1.0], ids=["even", "log-normal"])
 def test_sampling_a_long_window_changes_nothing_that_matters(noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(6).lognormal(0.0, noise, 900)

@@ -21,6 +21,7 @@ def odd_weights(rounds: int) -> Floats:
     return np.where(rng.random(rounds) < 0.1, 8.0, 0.5) * rng.lognormal(0.0, 0.5, rounds)
 
 
+@pytest.mark.slow
 def test_sup_of_a_long_constant_schedule_is_kolmogorovs() -> None:
     """max|bridge| has Kolmogorov's law and is independent of B(1): P(|S| > v) = E[2Φ̄(v·K)]."""
     stats = pytest.importorskip("scipy.stats")

@@ -127,6 +127,7 @@ def test_a_mark_means_more_than_the_errors_explain() -> None:
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
 
 
+@pytest.mark.slow
 def test_a_table_is_written_three_ways_and_resumed(tmp_path: Path) -> None:
     said: list[str] = []
     files = reproduce("table3", tmp_path, replications=2, threads=2, say=said.append)
@@ -218,6 +219,7 @@ def test_a_wrong_salary_file_is_refused_without_its_values(tmp_path: Path) -> No
         reproduce("salary", tmp_path)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     files = reproduce("figure2", tmp_path) + reproduce("figure1", tmp_path, data=salary_file(tmp_path))

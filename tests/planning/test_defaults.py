@@ -52,6 +52,7 @@ def test_the_three_intervals_agree_on_where_and_differ_in_width(result: Quantile
     assert widths["plug-in"] < widths["self-normalized"]
 
 
+@pytest.mark.slow
 def test_the_anytime_interval_is_wider_and_stops_a_run(result: QuantileResult) -> None:
     low, high = result.confidence_interval
     assert result.anytime is not None
@@ -77,6 +78,7 @@ def test_the_anytime_interval_is_wider_and_stops_a_run(result: QuantileResult) -
     assert ("support" in codes(short)) == ("support" in codes(result))
 
 
+@pytest.mark.slow
 def test_simultaneous_intervals_are_wider_and_their_p_values_larger() -> None:
     options = {"q": (0.3, 0.5, 0.8), "epsilon": 2, "range": (0, 100), "simulate": True, "rng": 3}
     alone = estimate(DATA, **options)  # type: ignore[call-overload]
@@ -90,6 +92,7 @@ def test_simultaneous_intervals_are_wider_and_their_p_values_larger() -> None:
         assert one.test(edge).p_value < 0.05
 
 
+@pytest.mark.slow
 def test_a_curve_of_nine_levels_does_not_cross() -> None:
     results = estimate(DATA, q="curve", epsilon=4, range=(0, 100), simulate=True, rng=5)
     assert [result.level for result in results] == [k / 10 for k in range(1, 10)]
@@ -159,6 +162,7 @@ def test_a_dominating_client_is_named() -> None:
     assert got.to_dict()["dominance"]["client"] == "small"
 
 
+@pytest.mark.slow
 def test_the_file_itself_as_target_is_narrower() -> None:
     loose = {"all": DATA["north"]}
     for seed in (3, 4):

@@ -36,6 +36,7 @@ def made(path: Path, **options: Any) -> QuantileResult:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"design": "rounds"}, {"until_width": 8.0}, {"target": "file"}])
 def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: dict[str, Any]) -> None:
     path = tmp_path / "run.db"
@@ -70,6 +71,7 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
         assert [caveat["text"] for caveat in facts["results"][0]["caveats"]] == texts
 
 
+@pytest.mark.slow
 def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -107,6 +109,7 @@ def codes_in_source() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_caveat_has_a_title_and_every_title_a_caveat() -> None:
     assert codes_in_source() == set(CAVEAT_TITLES)
     assert set(CAVEAT_TITLES) >= WORRIES

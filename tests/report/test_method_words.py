@@ -18,6 +18,7 @@ from tests.report.test_caveats import made
 CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the questions"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said", "unsaid"),
     [
@@ -51,6 +52,7 @@ def test_a_run_that_stops_by_its_width_may_be_watched(tmp_path: Path) -> None:
     assert f"<b>{view.done} of {view.planned}</b>" in run_page(view)
 
 
+@pytest.mark.slow
 def test_several_levels_are_told_apart(tmp_path: Path) -> None:
     """Each level has its chart, its clients and its own remarks; what holds for all is said once."""
     view = read_view(long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.5, 0.9)))

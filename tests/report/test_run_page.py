@@ -97,6 +97,7 @@ def test_the_page_says_what_the_result_says(result: QuantileResult, page: str) -
     assert path["round"][before] >= result.rounds - result.averaged_rounds + 1  # search and probes have no average
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["auto", "rounds", "paper-c1"])
 def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path, design: str) -> None:
     view = read_view(long_run(tmp_path / "long.db", rounds=300, design=design))
@@ -199,6 +200,7 @@ def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:
     assert "61.7283" in f"{planted}"  # the test can see what it looks for
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rounds_stay_small(tmp_path: Path) -> None:
     view = read_view(long_run(tmp_path / "run.db", rounds=100_000, clients=1))
     page = run_page(view)
@@ -224,6 +226,7 @@ def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> No
     assert top - bottom < 1.3 * 6 * (52.0 - 48.0)
 
 
+@pytest.mark.slow
 def test_many_clients_and_levels_stay_small(tmp_path: Path) -> None:
     clients = long_run(tmp_path / "clients.db", rounds=40, clients=1200)
     assert len(run_page(read_view(clients)).encode()) < 500_000
@@ -238,6 +241,7 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
         assert Reader(page).facts["finished"] is None
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     run = long_run(tmp_path / "run.db", rounds=300)
     done = CliRunner().invoke(main, ["report", str(run), "--figure", str(tmp_path / "a.svg")])
@@ -251,6 +255,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "there is no run file" in missing.output
 
 
+@pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
     from privatile.report.run_figures import write_trajectory

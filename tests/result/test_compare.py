@@ -60,6 +60,7 @@ def test_the_same_people_are_refused(pair: tuple[QuantileResult, QuantileResult]
         compare(pair[0], pair[0], disjoint=True)
 
 
+@pytest.mark.slow
 def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

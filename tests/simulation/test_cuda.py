@@ -166,6 +166,7 @@ WRONG = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_kernel_is_caught(name: str, build: Build) -> None:
     text = source()
@@ -247,6 +248,7 @@ def test_longest_cells_come_first() -> None:
     assert [block.place for block in pack(blocks).blocks] == [1, 0]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc here: the CUDA source is not compiled")
 def test_compiles_as_cuda(tmp_path: Path) -> None:
     file = tmp_path / "kernels.cu"

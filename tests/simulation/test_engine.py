@@ -144,6 +144,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 
 
+@pytest.mark.process
 def test_memory_stays_where_it_is_when_rounds_grow() -> None:
     def peak(rounds: int) -> int:
         run = subprocess.run([sys.executable, "-c", MEMORY, str(rounds)], capture_output=True, text=True, check=True)

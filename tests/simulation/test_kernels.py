@@ -215,6 +215,7 @@ def test_drawing_reports_and_drawing_records_agree_in_law(name: str) -> None:
     assert same_law(law.normalizers, records.normalizers) > ALARM
 
 
+@pytest.mark.slow
 def test_records_are_drawn_from_every_family() -> None:
     populations = (*ROUGH, Uniform(0.0, 2.0), Cauchy(), Dithered([1.0, 2.0, 4.0], 3.0), Empirical([1.0, 2.0, 4.0]))
     setting = cell(populations, C1, records=2, truth_rates=(1.0,) * 7)

@@ -60,6 +60,8 @@ def test_two_threads_give_the_same_numbers(expected: list[dict[str, Any]], tmp_p
 
 
 # Dask's workers close their sockets when the interpreter collects them, a moment after the cluster has gone.
+@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("workers", ["dask", "loky", "threading"])
 def test_other_workers_give_the_same_numbers(workers: str, expected: list[dict[str, Any]], tmp_path: Path) -> None:
