@@ -6,6 +6,7 @@ What the answers themselves show (drift, fit, support) is said by `diagnostics`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
@@ -29,61 +30,46 @@ CENTRAL = Caveat(
     "differential privacy; local privacy is for data whose owners do not trust one holder.",
 )
 SURVEY = Caveat("survey-weights", "Records count alike within a client: survey weights are not supported yet.")
+MISSING_CAVEATS = {
+    "noise": "Missing values, if any, answered at random: a client with a share π of them counts with weight p(1 − π) "
+    "instead of p.",
+    "drop": "Missing values were dropped: how many are missing is not protected, and shows in the counts.",
+}
 STANDING = (CENTRAL, SURVEY)
 """True of every result, wherever it is shown."""
 
 
-def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> list[Caveat]:
+def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> Iterator[Caveat]:
     """What a careful reader of this result must know."""
-    found = []
     low, high = working_range(plan.scale)
     near, (first, last) = NEAR_END * (high - low), inference.interval(settings.confidence_level)
     at_low, at_high = inference.center <= low + near and first <= low, inference.center >= high - near and last >= high
     for stuck, word in ((at_low, "lower"), (at_high, "upper")):
         if stuck:
-            found.append(
-                Caveat(
-                    "range",
-                    f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
-                    "Ask other people with a wider --range.",
-                )
+            yield Caveat(
+                "range",
+                f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
+                "Ask other people with a wider --range.",
             )
     largest = max(client.mechanism.epsilon for client in plan.clients)
     if math.isinf(largest):
-        found.append(Caveat("not-private", "At least one client told every truth: this result is not private."))
+        yield Caveat("not-private", "At least one client told every truth: this result is not private.")
     elif largest > WEAK_EPSILON:
-        found.append(Caveat("weak", f"ε = {largest:.3g} protects next to nothing."))
-    if settings.missing == "noise":
-        found.append(
-            Caveat(
-                "missing",
-                "Missing values, if any, answered at random: a client with a share π of them counts with weight "
-                "p(1 − π) instead of p.",
-            )
-        )
-    elif settings.missing == "drop":
-        found.append(
-            Caveat(
-                "missing",
-                "Missing values were dropped: how many are missing is not protected, and shows in the counts.",
-            )
-        )
+        yield Caveat("weak", f"ε = {largest:.3g} protects next to nothing.")
+    if settings.missing in MISSING_CAVEATS:
+        yield Caveat("missing", MISSING_CAVEATS[settings.missing])
     if settings.dither:
-        found.append(
-            Caveat(
-                "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
-            )
+        yield Caveat(
+            "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
         )
     if settings.target == "file":
-        found.append(Caveat("file", "The interval is about the file's own records; it is too narrow for a population."))
+        yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
     silent = sum(used > 1 for used in state.used)
     if silent:
-        found.append(
-            Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
-        )
+        yield Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
     if settings.person:
-        found.append(PERSON)
-    return [*found, *STANDING]
+        yield PERSON
+    yield from STANDING
 
 
 def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:

@@ -1,15 +1,14 @@
 """What a run shows about itself, in numbers and in words.
 
 The supported region is one number known beforehand, the information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k): the square of how
-many standard errors fit into a local spread. The coverage study vouches for the default interval where it is large
-enough. Below, or where the run itself shows trouble, the result says so.
+many standard errors fit into a local spread. The default interval is validated by the coverage study where this number
+is large enough. Where it is not, or where the run itself shows trouble, the result says so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -37,13 +36,6 @@ DOMINANT = 0.5
 """A client that makes up more than this share of the variance decides the width alone."""
 
 
-class Diagnosis(NamedTuple):
-    """Rows for the result, and what a reader must know."""
-
-    rows: tuple[Row, ...]
-    caveats: tuple[Caveat, ...]
-
-
 def curve_warnings(fit: CurveFit) -> dict[str, NDArray[np.bool_]]:
     """By the code of the caveat, whether the fit of a run calls for it; for one run and for many at once."""
     return {
@@ -60,21 +52,21 @@ def warned(have: float, fit: CurveFit, gave_up: NDArray[np.bool_]) -> NDArray[np
 
 def diagnose(
     plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None, stops_early: bool = False
-) -> Diagnosis:
+) -> tuple[list[Row], list[Caveat]]:
     """All that can be read from plan, state and fit; stops_early: the run leaves records unasked when it may."""
     support = support_of(plan.level, plan.clients, state.asked if stops_early else None)
-    rows: list[Row] = [support.row]
-    caveats: list[Caveat] = list(support.caveats)
-    if isinstance(plan, AutoPlan):
-        _stages(plan, state, rows, caveats)
-    if curve is not None:
-        _curve(plan, trajectory, curve, rows, caveats)
-    _dominance(plan, rows, caveats)
-    return Diagnosis(tuple(rows), tuple(caveats))
+    found = [
+        support.row,
+        *support.caveats,
+        *_stages(plan, state),
+        *_curve(plan, trajectory, curve),
+        *_dominance(plan.clients),
+    ]
+    return [one for one in found if isinstance(one, Row)], [one for one in found if isinstance(one, Caveat)]
 
 
 class Support(NamedTuple):
-    """Whether the coverage study vouches for one level of a run: known before anyone is asked."""
+    """Whether one level of a run has enough information; known before anyone is asked."""
 
     row: Row
     caveats: tuple[Caveat, ...]
@@ -83,19 +75,17 @@ class Support(NamedTuple):
 def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | None = None) -> Support:
     """Information and, where it is too little, the caveat.
 
-    A run that stops by its width has `asked` fewer than there are: the row then tells what those gave. What the study
-    vouches for stays a matter of all records, because it scores such runs by their anytime interval wherever they stop
-    (stopped with a third of I = 3,000, it covers: docs/intervals.md, Until-width).
+    A run that stops by its width has `asked` fewer than there are: the row then tells what those gave. Whether it is
+    enough is decided by all records, because the coverage study scores such runs by their anytime interval wherever
+    they stop (stopped with a third of I = 3,000, it covers: docs/intervals.md, Until-width).
     """
     planned = information(level, pooled_noise(clients))
     enough = supported(planned)
     verdict = "enough" if enough else f"too little, {SUPPORTED:,.0f} are needed"
     have, words = planned, f"{planned:,.0f}: {verdict}"
     if asked is not None and any(count < client.records for count, client in zip(asked, clients, strict=True)):
-        have = 0.0
-        if all(asked):
-            answered = [replace(client, records=count) for client, count in zip(clients, asked, strict=True)]
-            have = information(level, pooled_noise(answered))
+        pairs = zip(clients, asked, strict=True)
+        have = information(level, math.fsum(client.noise(count) for client, count in pairs)) if all(asked) else 0.0
         words = f"{have:,.0f} from those asked; {planned:,.0f} in all records: {verdict}"
     row = Row("information", "information", have, words)
     if enough:
@@ -127,109 +117,88 @@ def two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.10g}"
 
 
-def _stages(plan: AutoPlan, state: RoundState, rows: list[Row], caveats: list[Caveat]) -> None:
+def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
+    """What the design auto did before averaging."""
+    if not isinstance(plan, AutoPlan):
+        return
     tuning = memory_of(state).tuning
     searched, probed, spent = int(tuning.searched[0]), int(tuning.probed[0]), float(tuning.spent[0])
     words = (
         f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile, {probed} to probe around it"
     )
-    rows.append(Row("search", "search", {"rounds": searched, "share": spent, "probes": probed}, words))
+    yield Row("search", "search", {"rounds": searched, "share": spent, "probes": probed}, words)
     if bool(tuning.gave_up[0]):
-        caveats.append(
-            Caveat(
-                "not-located",
-                "The search for the quantile ended before it had settled: the estimate may be far off. A narrower "
-                "--range, --log, or more records would help.",
-            )
+        yield Caveat(
+            "not-located",
+            "The search for the quantile ended before it had settled: the estimate may be far off. A narrower "
+            "--range, --log, or more records would help.",
         )
 
 
-def _curve(plan: Plan, trajectory: Trajectory, curve: Curve, rows: list[Row], caveats: list[Caveat]) -> None:
+def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[Row | Caveat]:
+    """What the fitted curve shows."""
+    if curve is None:
+        return
     fit, calls_for = curve.fit, curve_warnings(curve.fit)
     slope, slope_error, misfit = float(fit.slope), float(fit.slope_error), float(fit.misfit)
     bend, bend_share = float(fit.bend), float(fit.bend_share)
     percent = f"± {100 * slope_error:.0f}%" if slope_error < 1.0 else "± 100% or more"
     at = plan.scale.slope(curve.inference.center)
     density = slope / at if at else math.nan
-    rows.append(
-        Row(
-            "density",
-            "density there",
-            {"estimate": density, "relative_error": slope_error},
-            f"{density:.3g} a unit {percent}",
-        )
-    )
+    facts = {"estimate": density, "relative_error": slope_error}
+    yield Row("density", "density there", facts, f"{density:.3g} a unit {percent}")
     reached = relaxations(trajectory.steps, slope)
-    rows.append(Row("relaxations", "relaxations", reached, f"{reached:.0f}"))
+    yield Row("relaxations", "relaxations", reached, f"{reached:.0f}")
     text = f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error"
-    rows.append(Row("bend", "bend", {"estimate": bend, "share": bend_share}, text))
-    rows.append(Row("misfit", "misfit of the curve", finite(misfit), misfit_text(misfit)))
+    yield Row("bend", "bend", {"estimate": bend, "share": bend_share}, text)
+    text = f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth"
+    yield Row("misfit", "misfit of the curve", finite(misfit), text)
     if calls_for["misfit"] and not fit.smooth:
-        caveats.append(
-            Caveat(
-                "misfit",
-                "The answers do not follow a smooth curve near the quantile: heaped or whole-number values, an atom, "
-                "or a gap. The default interval is widened to the questions that bracket the quantile. For heaps try "
-                "--dither WIDTH, as wide as the values are apart (1 for whole numbers).",
-            )
+        yield Caveat(
+            "misfit",
+            "The answers do not follow a smooth curve near the quantile: heaped or whole-number values, an atom, "
+            "or a gap. The default interval is widened to the questions that bracket the quantile. For heaps try "
+            "--dither WIDTH, as wide as the values are apart (1 for whole numbers).",
         )
     elif calls_for["misfit"]:
-        caveats.append(
-            Caveat(
-                "misfit",
-                "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
-                "smooth look so by chance). With heaped or whole-number values, an atom or a gap the interval is too "
-                "narrow; for heaps try --dither WIDTH, as wide as the values are apart.",
-            )
+        yield Caveat(
+            "misfit",
+            "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
+            "smooth look so by chance). With heaped or whole-number values, an atom or a gap the interval is too "
+            "narrow; for heaps try --dither WIDTH, as wide as the values are apart.",
         )
     if calls_for["slope"]:
-        caveats.append(
-            Caveat(
-                "slope",
-                f"The distribution's slope at the estimate is known within {percent} only (at most "
-                f"{100 * LARGEST_SLOPE_ERROR:.0f}% will do): intervals are unreliable here.",
-            )
+        yield Caveat(
+            "slope",
+            f"The distribution's slope at the estimate is known within {percent} only (at most "
+            f"{100 * LARGEST_SLOPE_ERROR:.0f}% will do): intervals are unreliable here.",
         )
     if calls_for["curvature"]:
-        caveats.append(
-            Caveat(
-                "curvature",
-                f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the "
-                "squared error stems from not knowing how. A scale on which it is straighter (--log) or more records "
-                "would help.",
-            )
+        yield Caveat(
+            "curvature",
+            f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
+            "stems from not knowing how. A scale on which it is straighter (--log) or more records would help.",
         )
     if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan):
-        caveats.append(
-            Caveat(
-                "relaxations",
-                f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "
-                "More rounds or design auto would help.",
-            )
+        yield Caveat(
+            "relaxations",
+            f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "
+            "More rounds or design auto would help.",
         )
 
 
-def misfit_text(misfit: float) -> str:
-    """χ² against what smooth distributions give."""
-    return f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth"
-
-
-def _dominance(plan: Plan, rows: list[Row], caveats: list[Caveat]) -> None:
-    if len(plan.clients) < 2:
+def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
+    """Which client adds most to the variance."""
+    if len(clients) < 2:
         return
-    parts = [(client.weight / client.mechanism.truth_rate) ** 2 / client.records for client in plan.clients]
-    most = max(range(len(parts)), key=parts.__getitem__)
-    share, name = parts[most] / math.fsum(parts), plan.clients[most].name
-    rows.append(
-        Row(
-            "dominance", "largest part", {"client": name, "share": share}, f"{name}, {100 * share:.0f}% of the variance"
-        )
-    )
+    parts = {client.name: client.noise(client.records) for client in clients}
+    name = max(parts, key=parts.__getitem__)
+    share = parts[name] / math.fsum(parts.values())
+    text = f"{name}, {100 * share:.0f}% of the variance"
+    yield Row("dominance", "largest part", {"client": name, "share": share}, text)
     if share > DOMINANT:
-        caveats.append(
-            Caveat(
-                "dominance",
-                f"Client {name} makes up {100 * share:.0f}% of the variance: more records or a larger ε there narrow "
-                "the interval most.",
-            )
+        yield Caveat(
+            "dominance",
+            f"Client {name} makes up {100 * share:.0f}% of the variance: more records or a larger ε there narrow "
+            "the interval most.",
         )

@@ -48,7 +48,7 @@ def summarize(
             plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True
         )
     )
-    found = diagnose(plan, state, trajectory, curve, stops_early=settings.until_width is not None)
+    rows, warnings = diagnose(plan, state, trajectory, curve, stops_early=settings.until_width is not None)
     anytime = None
     if curve is not None:
         sequence = as_displayed(anytime_inference(curve, evidence), settings, plan.scale)
@@ -68,7 +68,7 @@ def summarize(
         mode=plan.mode,
         clients=clients,
         caveats=most_important_first(
-            *found.caveats,
+            *warnings,
             *reachable(settings, plan, state, interval),
             *(unbounded(plan, interval) or heaped(settings, interval)),
             *caveats(settings, plan, state, alone),
@@ -77,7 +77,7 @@ def summarize(
         simulated=settings.simulated,
         inference=inference,
         scale=plan.scale,
-        diagnostics=found.rows,
+        diagnostics=tuple(rows),
         anytime=anytime,
         explanation=explain(plan, state, trajectory, curve),
     )
