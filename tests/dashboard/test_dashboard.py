@@ -25,6 +25,8 @@ from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
 from privatile.errors import InputError, StoreError
 from tests.made_runs import SlowRun, long_run
 
+pytestmark = pytest.mark.network
+
 LOCAL = {"host": "127.0.0.1:8000"}
 
 PATIENCE = 180.0

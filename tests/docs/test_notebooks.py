@@ -13,6 +13,7 @@ nbclient = pytest.importorskip("nbclient", reason="NOTEBOOKS ARE NOT RUN: the do
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.name)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,7 @@ def furnish(folder: Path) -> None:
     shutil.copytree(ROOT / "studies", folder / "studies")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page != OF_FLOWER], ids=lambda page: str(page.relative_to(ROOT))
 )
@@ -137,6 +138,7 @@ def test_the_runner_sees_what_it_should() -> None:
     assert found[1].body == "y = 1"
 
 
+@pytest.mark.process
 def test_a_page_that_is_wrong_fails(tmp_path: Path, environment: dict[str, str]) -> None:
     runner = [sys.executable, str(ROOT / "tests" / "docs" / "page_blocks.py")]
     for body in ("```console\n$ privatile estimate nothing.csv\n```\n", "```python\nimport privatile.nothing\n```\n"):
@@ -197,6 +199,7 @@ def test_a_line_that_works_from_a_clone_is_not_stale(line: str) -> None:
     assert not stale_setup(line)
 
 
+@pytest.mark.process
 def test_every_extra_is_listed_for_its_reader() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = set(project["optional-dependencies"]) - {"docs", "test"}  # those are for taking part
@@ -219,6 +222,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_asks_no_other_host(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 10
@@ -246,6 +250,7 @@ def test_every_page_is_reached_and_every_picture_is_there(site: Path) -> None:
             assert (page.parent / picture).is_file(), f"{page}: {picture}"
 
 
+@pytest.mark.process
 def test_the_pictures_are_drawn_by_the_library(tmp_path: Path) -> None:
     """The figures of "How it works" come out of their script, all of them and no others."""
     done = subprocess.run(

@@ -24,6 +24,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.process
 def test_the_screenshots_were_made_from_these_pages(tmp_path: Path) -> None:
     """Words, structure, style and scripts of the pages are those of the day the pictures were taken."""
     screenshots = script("screenshots")
@@ -39,6 +40,7 @@ def test_what_is_not_seen_does_not_count() -> None:
     assert words("<p>estimate</p>") != words("<p>mean</p>")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["one-bit", "moving-question", "average"])
 def test_the_figures_say_what_the_script_says(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     """Every word of a picture; the curves are seeded, but drawn with other digits by other versions."""

@@ -13,6 +13,8 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.audit.audit import ALPHA, POWER, audit, find_ratio, own_client
 from privatile.federation.audit.ratio import clopper_pearson, ratio_bounds, reports_needed
 
+pytestmark = pytest.mark.network
+
 BROKEN = Path(__file__).parent / "broken_clients"
 
 

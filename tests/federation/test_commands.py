@@ -26,6 +26,8 @@ from privatile.federation.run.status import Status
 from privatile.federation.setup.broker import free_port, running_broker
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 
+pytestmark = pytest.mark.network
+
 
 def call(*arguments: str, **settings: str) -> Result:
     return CliRunner().invoke(main, list(arguments), **settings)  # type: ignore[arg-type]

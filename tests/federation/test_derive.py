@@ -22,6 +22,8 @@ from privatile.federation.setup.invitation import read_enrolment
 from privatile.federation.study.study import FederationStudy
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
+pytestmark = pytest.mark.network
+
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))

@@ -14,6 +14,7 @@ from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 ROUNDS = 5
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("change", ["revoked", "rotated"])
 def test_an_answer_stays_under_the_key_that_gave_it(tmp_path: Path, change: str) -> None:
     # The first round waits for all clients, so site0's answer waits for site1's; later rounds close without site0.
@@ -55,6 +56,7 @@ def test_an_answer_stays_under_the_key_that_gave_it(tmp_path: Path, change: str)
     assert (spent["records"], spent["silent_rounds"]) == ((2, ROUNDS - 1) if change == "revoked" else (2 * ROUNDS, 0))
 
 
+@pytest.mark.network
 def test_a_key_that_has_not_answered_yet_may_countersign(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=ROUNDS, length=1))
     asyncio.run(federation.run()).store.close()

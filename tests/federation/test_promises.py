@@ -28,6 +28,8 @@ from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
+pytestmark = pytest.mark.network
+
 PEOPLE = 100
 
 

@@ -238,6 +238,7 @@ def test_tampering_with_the_transcript_is_found(
         assert failed == []  # nothing that the record rests on
 
 
+@pytest.mark.network
 def test_unfinished_runs_are_released_by_name_only(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1, rounds=5))
     federation.open_run().store.close()

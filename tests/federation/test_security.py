@@ -26,6 +26,8 @@ from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
+pytestmark = pytest.mark.network
+
 MARK = "4711.4711"
 """Stands for a record's value in hostile messages: it must not appear in any log, event or reason."""
 
@@ -208,6 +210,7 @@ def hostile(rng: random.Random, payload: bytes, key: KeyPair) -> bytes:
     return body + b"\n" + base64.b64encode(key.sign(body))
 
 
+@pytest.mark.slow
 def test_ten_thousand_hostile_messages_offline() -> None:
     key, other = KeyPair.generate(), KeyPair.generate()
     question = Question("r", 5, 0.5, 10.0, 20)

@@ -35,6 +35,8 @@ from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
+pytestmark = pytest.mark.network
+
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:
     return [

@@ -27,6 +27,8 @@ from privatile.federation.wire.keys import KeyPair, read_key, verify, write_priv
 from privatile.federation.wire.tls import client_context
 from tests.federation.kit import Federation, make_study
 
+pytestmark = pytest.mark.network
+
 
 @pytest.fixture
 def made(tmp_path: Path) -> Federation:

@@ -40,6 +40,7 @@ def subjects(identity: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("mode", "levels"), [("local", (0.5,)), ("cohort", (0.1, 0.5, 0.9))])
 def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, levels: tuple[float, ...]) -> None:
     study = make_study(2, rounds=100, length=3, mode=mode, levels=levels, quorum=2)
