@@ -30,7 +30,8 @@ from privatile.federation.coordinator.answer_intake import Accepted
 from privatile.federation.record import release, verify_record
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
-from privatile.paper.tables import compare, paper_experiment
+from privatile.paper.published import paper_experiment
+from privatile.paper.tables import compare
 from privatile.simulation.displayed_intervals import displayed_intervals
 from privatile.simulation.experiment import Protocol
 from privatile.simulation.runner import run_experiment

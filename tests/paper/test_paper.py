@@ -15,17 +15,9 @@ import pytest
 from privatile.errors import DataError, InputError
 from privatile.paper import beyond_tables as beyond
 from privatile.paper import salary
+from privatile.paper.published import TABLES, Published, paper_experiment, published_tables
 from privatile.paper.reproduce import reproduce
-from privatile.paper.tables import (
-    TABLES,
-    Comparison,
-    Published,
-    compare,
-    latex,
-    markdown,
-    paper_experiment,
-    published_tables,
-)
+from privatile.paper.tables import Comparison, compare, latex, markdown
 from privatile.paper.trajectories import running_normalizers, trajectory
 from privatile.simulation.engine import run_cell, summarize
 
@@ -175,8 +167,9 @@ def test_salaries_as_published_and_properly(tmp_path: Path) -> None:
         # Six hundred rounds from anywhere in the range: the right order of magnitude, in dollars.
         assert row["mean_estimate"] == pytest.approx(row["empirical_equal"], rel=0.25)
         assert row["epsilon_paid"] == row["epsilon"]
-    assert "| 0.3 | 0.6 | C1 | as published |" in salary.salary_markdown(rows)
-    assert r"\toprule" in salary.salary_latex(rows)
+    texts = salary.salary_texts(rows)
+    assert "| 0.3 | 0.6 | C1 | as published |" in texts[".md"]
+    assert r"\toprule" in texts[".tex"]
 
 
 def test_each_record_answers_once_in_the_proper_run(tmp_path: Path) -> None:
@@ -258,7 +251,7 @@ def test_three_normalisers_cover() -> None:
 
 @pytest.mark.statistical
 def test_divide_and_conquer_does_not_converge_when_clients_differ() -> None:
-    experiment = beyond.divide_experiment()
+    experiment = paper_experiment("divide")
     cells = {tuple(value for _, value in e.labels): e.cell for e in experiment.entries}
     small, large = (
         summarize(cells[("Hete L", "0.8", "0.9", "DC", n)], run_cell(cells[("Hete L", "0.8", "0.9", "DC", n)], 128, 1))

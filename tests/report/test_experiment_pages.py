@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.paper.page import paper_page
-from privatile.paper.tables import compare, paper_experiment
+from privatile.paper.published import paper_experiment
+from privatile.paper.tables import compare
 from privatile.report.experiment_page import verdict
 from privatile.simulation.store import FORMAT, SCHEMA
 

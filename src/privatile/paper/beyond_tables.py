@@ -17,19 +17,12 @@ from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.schedule import PRESETS, Constant, Design
 from privatile.laws.critical import NORMALIZERS, Normalizer, critical_value
-from privatile.paper.tables import designs_folder
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
-from privatile.simulation.experiment import Experiment, read_experiment
 from privatile.simulation.populations import Normal
 
 BLOCK = 128
 """Replications whose trajectories are in memory at a time."""
-
-
-def divide_experiment(replications: int | None = None) -> Experiment:
-    """The design of the second experiment."""
-    return read_experiment(designs_folder() / "divide.toml", replications=replications)
 
 
 def _ten_clients(design: Design, records: int, rate: float, level: float = 0.5) -> Cell:
@@ -147,39 +140,3 @@ def cost_experiment(
             }
         )
     return rows
-
-
-def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def rows_markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Any flat rows as a Markdown table."""
-    names = list(rows[0])
-    lines = [
-        f"### {title}",
-        "",
-        f"| {' | '.join(name.replace('_', ' ') for name in names)} |",
-        "|" + "---|" * len(names),
-    ]
-    lines += [f"| {' | '.join(_text(row[name]) for name in names)} |" for row in rows]
-    return "\n".join([*lines, ""])
-
-
-def rows_latex(title: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Any flat rows as a LaTeX table (booktabs)."""
-    names = list(rows[0])
-    lines = [
-        r"\begin{table}[htbp]\centering\small",
-        rf"\caption{{{title}}}",
-        rf"\begin{{tabular}}{{{'r' * len(names)}}}",
-        r"\toprule",
-        " & ".join(name.replace("_", " ") for name in names) + r" \\",
-        r"\midrule",
-        *(" & ".join(_text(row[name]) for name in names) + r" \\" for row in rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-        "",
-    ]
-    return "\n".join(lines)

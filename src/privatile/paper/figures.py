@@ -10,7 +10,7 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.errors import require
-from privatile.paper.tables import paper_experiment
+from privatile.paper.published import paper_experiment
 from privatile.paper.trajectories import Trajectory, trajectory
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.paper import beyond_tables as beyond
+from privatile.paper.beyond_tables import cost_experiment, normalizer_experiment
 from privatile.paper.figures import figure1, figure2
-from privatile.paper.salary import read_salaries, salary_latex, salary_markdown, salary_table, start_table
-from privatile.paper.tables import TABLES, Comparison, compare, latex, markdown, paper_experiment, verdict
+from privatile.paper.published import TABLES, paper_experiment
+from privatile.paper.salary import read_salaries, salary_table, salary_texts, start_table
+from privatile.paper.tables import compare, latex, markdown, verdict
+from privatile.paper.text_tables import rows_texts
 from privatile.simulation.cuda import Device, open_device
-from privatile.simulation.experiment import Experiment, Protocol
+from privatile.simulation.experiment import Protocol
 from privatile.simulation.output import write_rows
 from privatile.simulation.runner import Progress, cores, run_experiment
 from privatile.simulation.store import ExperimentStore
@@ -75,83 +78,56 @@ def _tables(
     experiments = {name: paper_experiment(name, protocol, replications) for name in names}
     total, before = sum(experiment.updates for experiment in experiments.values()), 0
     files: list[Path] = []
-    cells: list[Comparison] = []
     # All stores are opened before any work: one that cannot be used stops the run at once.
-    stores = {
-        name: ExperimentStore.open_for(out / f"{name}-{protocol}.db", experiment)
-        for name, experiment in experiments.items()
-    }
-    try:
+    with ExitStack() as stack:
+        stores = {
+            name: stack.enter_context(ExperimentStore.open_for(out / f"{name}-{protocol}.db", experiment))
+            for name, experiment in experiments.items()
+        }
         for name, experiment in experiments.items():
-            shifted = _shifted(progress, before, total)
-            run_experiment(experiment, stores[name], threads=threads, device=device, progress=shifted)
+            run_experiment(
+                experiment,
+                stores[name],
+                threads=threads,
+                device=device,
+                progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
+            )
             before += experiment.updates
             found = compare(name, stores[name].rows())
-            cells += found
-            files += _write(out / f"{name}-{protocol}", experiment, found, protocol)
+            texts = {
+                form: make(experiment.title, found, protocol) for form, make in ((".md", markdown), (".tex", latex))
+            }
+            files += _write(out / f"{name}-{protocol}", texts, [cell.row() for cell in found])
             say(f"{experiment.title}: {len(found)} cells. {verdict(found)}")
-    finally:
-        for store in stores.values():
-            store.close()
     return files
 
 
-def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    return lambda done, _: progress(before + done, total)
-
-
-def _write(stem: Path, experiment: Experiment, found: Sequence[Comparison], protocol: Protocol) -> list[Path]:
-    texts = {".md": markdown(experiment.title, found, protocol), ".tex": latex(experiment.title, found, protocol)}
-    return [*_texts(stem, texts), *_csv(stem, [cell.row() for cell in found])]
-
-
-def _texts(stem: Path, texts: dict[str, str]) -> Iterator[Path]:
+def _write(stem: Path, texts: dict[str, str], rows: Sequence[dict[str, Any]]) -> list[Path]:
+    """The texts by suffix, and the rows as CSV, beside each other."""
     for suffix, text in texts.items():
-        file = stem.with_name(stem.name + suffix)
-        file.write_text(text, encoding="utf-8")
-        yield file
-
-
-def _csv(stem: Path, rows: Sequence[dict[str, Any]]) -> Iterator[Path]:
-    file = stem.with_name(f"{stem.name}.csv")
-    write_rows(rows, file)
-    yield file
+        stem.with_name(stem.name + suffix).write_text(text, encoding="utf-8")
+    write_rows(rows, stem.with_name(f"{stem.name}.csv"))
+    return [stem.with_name(stem.name + suffix) for suffix in (*texts, ".csv")]
 
 
 def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
     rows, starts = salary_table(clients, threads=threads), start_table(clients)
     title = "Table 5, τ = 0.5, C1, r = 0.6: what is not stated"
-    files: list[Path] = []
-    for name, texts, table in (
-        ("salary", {".md": salary_markdown(rows), ".tex": salary_latex(rows)}, rows),
-        (
-            "salary-starts",
-            {".md": beyond.rows_markdown(title, starts), ".tex": beyond.rows_latex(title, starts)},
-            starts,
-        ),
-    ):
-        files += [*_texts(out / name, texts), *_csv(out / name, table)]
-    return files
+    return [
+        *_write(out / "salary", salary_texts(rows), rows),
+        *_write(out / "salary-starts", rows_texts(title, starts), starts),
+    ]
 
 
 def _beyond(out: Path, replications: int, threads: int, device: Device | None) -> list[Path]:
-    experiment = beyond.divide_experiment(replications)
+    experiment = paper_experiment("divide", replications=replications)
     with ExperimentStore.open_for(out / "divide.db", experiment) as store:
         run_experiment(experiment, store, threads=threads, device=device)
-        divided = [
-            {
-                name: row[name]
-                for name in ("population", "records", "method", "coverage", "mae", "mae_error", "bias", "width")
-            }
-            for row in store.rows()
-        ]
+        names = ("population", "records", "method", "coverage", "mae", "mae_error", "bias", "width")
+        divided = [{name: row[name] for name in names} for row in store.rows()]
     parts = {
-        "normalizers": ("L2, L1 and sup normalisers", beyond.normalizer_experiment(replications, threads=threads)),
+        "normalizers": ("L2, L1 and sup normalisers", normalizer_experiment(replications, threads=threads)),
         "divide": (experiment.title, divided),
-        "cost": ("What local privacy costs", beyond.cost_experiment(min(replications, 500), threads=threads)),
+        "cost": ("What local privacy costs", cost_experiment(min(replications, 500), threads=threads)),
     }
-    files: list[Path] = []
-    for name, (title, rows) in parts.items():
-        texts = {".md": beyond.rows_markdown(title, rows), ".tex": beyond.rows_latex(title, rows)}
-        files += [*_texts(out / name, texts), *_csv(out / name, rows)]
-    return files
+    return [file for name, (title, rows) in parts.items() for file in _write(out / name, rows_texts(title, rows), rows)]

@@ -21,7 +21,8 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.errors import DataError
 from privatile.estimator.schedule import PRESETS
-from privatile.paper.tables import designs_folder
+from privatile.paper.published import published_salary
+from privatile.paper.text_tables import latex_table, markdown_table
 from privatile.simulation.cells import DATA_SEED, Cell
 from privatile.simulation.columns import Empirical
 from privatile.simulation.engine import Outcome, run_cell
@@ -93,15 +94,6 @@ def oversample(clients: dict[str, Floats]) -> Oversampled:
     return Oversampled(np.array(rows), most)
 
 
-def published_salary() -> dict[tuple[str, str, str], tuple[float, float]]:
-    """(level, truth rate, method) -> (estimate, interval length) as printed."""
-    with (designs_folder() / "published_salary.csv").open(encoding="utf-8", newline="") as stream:
-        return {
-            (row["tau"], row["truth_rate"], row["method"]): (float(row["estimate"]), float(row["interval_length"]))
-            for row in csv.DictReader(stream)
-        }
-
-
 def salary_table(
     clients: dict[str, Floats], replications: int = 128, seed: int = 5, threads: int = 1
 ) -> list[dict[str, Any]]:
@@ -153,15 +145,9 @@ def start_table(clients: dict[str, Floats], replications: int = 128, seed: int =
         half = cell.critical_value * np.sqrt(found.normalizers)
         lengths = np.exp(base * (found.estimates + half)) - np.exp(base * (found.estimates - half))
         values = np.exp(base * found.estimates)
-        facts = {"estimate": round(float(values.mean())), "length": round(float(lengths.mean()))}
-        rows.append(
-            {
-                "as_published": name,
-                **facts,
-                "published_estimate": round(printed[0]),
-                "published_length": round(printed[1]),
-            }
-        )
+        ours = {"estimate": float(values.mean()), "length": float(lengths.mean())}
+        theirs = {"published_estimate": printed[0], "published_length": printed[1]}
+        rows.append({"as_published": name, **{key: round(value) for key, value in (ours | theirs).items()}})
     return rows
 
 
@@ -214,41 +200,33 @@ def _dollars(cell: Cell, found: Outcome) -> dict[str, Any]:
     }
 
 
-def salary_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Table 5 as Markdown."""
-    parts = [
-        "### Table 5: salary data, dollars",
-        "",
-        "| τ | r | method | | estimate, mean over coins (spread) | one run | interval length | published estimate | "
-        "published length | empirical, equal weights | pooled | ε a record pays |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    parts += [
-        (
-            f"| {row['level']} | {row['truth_rate']} | {row['method']} | {row['how']} | {row['mean_estimate']:,.0f} "
-            f"({row['spread']:,.0f}) | {row['one_estimate']:,.0f} | {row['mean_length']:,.0f} | "
-            f"{row['published_estimate']:,.0f} | {row['published_length']:,.0f} | {row['empirical_equal']:,.0f} | "
-            f"{row['empirical_pooled']:,.0f} | {row['epsilon_paid']:.2f} |"
+def salary_texts(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Table 5 as Markdown and LaTeX, by the suffix of their files."""
+    setting = ("level", "truth_rate", "method", "how")
+    all_dollars = ("mean_length", "published_estimate", "published_length", "empirical_equal", "empirical_pooled")
+    header = (
+        "τ", "r", "method", "", "estimate, mean over coins (spread)", "one run", "interval length",
+        "published estimate", "published length", "empirical, equal weights", "pooled", "ε a record pays",
+    )  # fmt: skip
+    short = (r"$\tau$", "$r$", "method", "", "estimate", "length", "published", "length", r"$\varepsilon$ paid")
+    caption = "Salary data, dollars: estimate and interval length, ours beside the published ones."
+
+    def line(row: dict[str, Any], *amounts: str) -> list[str]:
+        return [*(str(row[name]) for name in setting), *amounts, f"{row['epsilon_paid']:.2f}"]
+
+    def dollars(row: dict[str, Any], *names: str) -> list[str]:
+        return [f"{row[name]:,.0f}" for name in names]
+
+    whole = [
+        line(
+            row,
+            f"{row['mean_estimate']:,.0f} ({row['spread']:,.0f})",
+            *dollars(row, "one_estimate", *all_dollars),
         )
         for row in rows
     ]
-    return "\n".join([*parts, ""])
-
-
-def salary_latex(rows: Sequence[dict[str, Any]]) -> str:
-    """Table 5 as LaTeX (booktabs)."""
-    lines = [
-        r"\begin{table}[htbp]\centering\small",
-        r"\caption{Salary data, dollars: estimate and interval length, ours beside the published ones.}",
-        r"\begin{tabular}{llllrrrrr}",
-        r"\toprule",
-        r"$\tau$ & $r$ & method & & estimate & length & published & length & $\varepsilon$ paid \\",
-        r"\midrule",
-    ]
-    lines += [
-        rf"{row['level']} & {row['truth_rate']} & {row['method']} & {row['how']} & {row['mean_estimate']:,.0f} & "
-        rf"{row['mean_length']:,.0f} & {row['published_estimate']:,.0f} & {row['published_length']:,.0f} & "
-        rf"{row['epsilon_paid']:.2f} \\"
-        for row in rows
-    ]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+    brief = [line(row, *dollars(row, "mean_estimate", *all_dollars[:3])) for row in rows]
+    return {
+        ".md": "\n".join(["### Table 5: salary data, dollars", "", *markdown_table(header, whole), ""]),
+        ".tex": "\n".join(latex_table(caption, "llllrrrrr", short, brief)),
+    }

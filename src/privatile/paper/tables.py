@@ -1,4 +1,4 @@
-"""The paper's Tables 1–4: designs, published values, and ours beside them.
+"""The paper's Tables 1–4, ours beside the printed ones.
 
 A difference is marked where it exceeds what the two Monte Carlo errors explain: `MARK_AT` standard errors of the
 difference, the authors' error taken from their 1,000 replications and the rounding of their print.
@@ -6,60 +6,20 @@ difference, the authors' error taken from their 1,000 replications and the round
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from privatile.errors import InputError
-from privatile.simulation.experiment import Experiment, Protocol, read_experiment
+from privatile.paper.published import Published, published_tables
+from privatile.paper.text_tables import latex_table, markdown_table
+from privatile.simulation.experiment import Protocol
 from privatile.simulation.output import plain
 
-TABLES = ("table1", "table2", "table3", "table4")
 PUBLISHED_REPLICATIONS = 1000
 MARK_AT = 3.0
 """Standard errors: with 672 comparisons fewer than two marks are expected by chance."""
 MARK = "*"
-
-
-def designs_folder() -> Path:
-    """Where the paper's designs are: in the installed package, or in the checkout."""
-    here = Path(__file__).resolve()
-    for folder in (here.parent / "designs", here.parents[3] / "studies" / "paper"):
-        if folder.is_dir():
-            return folder
-    raise InputError("the paper's designs are missing from this installation: reinstall privatile.")
-
-
-def paper_experiment(table: str, protocol: Protocol = "independent", replications: int | None = None) -> Experiment:
-    """The design of a table."""
-    return read_experiment(designs_folder() / f"{table}.toml", protocol=protocol, replications=replications)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A printed pair."""
-
-    coverage: float
-    mae: float
-
-
-def published_tables() -> dict[tuple[str, ...], Published]:
-    """(table, scenario, size, level, truth rate, method) -> what is printed there."""
-    with (designs_folder() / "published_tables.csv").open(encoding="utf-8", newline="") as stream:
-        return {
-            (
-                f"table{row['table']}",
-                row["scenario"],
-                row["size"],
-                row["tau"],
-                row["truth_rate"],
-                row["method"],
-            ): Published(float(row["coverage"]), float(row["mae"]))
-            for row in csv.DictReader(stream)
-        }
 
 
 @dataclass(frozen=True)
@@ -101,14 +61,9 @@ class Comparison:
     def row(self) -> dict[str, Any]:
         """Flat, for CSV."""
         ours = self.ours
+        names = ("table", "scenario", "size_kind", "size", "level", "truth_rate", "method")
         return {
-            "table": self.table,
-            "scenario": self.scenario,
-            "size_kind": self.size_kind,
-            "size": self.size,
-            "level": self.level,
-            "truth_rate": self.truth_rate,
-            "method": self.method,
+            **{name: getattr(self, name) for name in names},
             "coverage": ours["coverage"],
             "coverage_error": ours["coverage_error"],
             "coverage_paper_v": self.coverage_like_theirs,
@@ -122,9 +77,7 @@ class Comparison:
             "rmse": ours["rmse"],
             "mean_width": ours["width"],
             "error_over_bound": ours["rmse"] / ours["bound"],
-            "critical_value": ours["critical_value"],
-            "truth": ours["truth"],
-            "replications": ours["replications"],
+            **{name: ours[name] for name in ("critical_value", "truth", "replications")},
         }
 
 
@@ -144,34 +97,34 @@ def compare(table: str, rows: Sequence[dict[str, Any]]) -> list[Comparison]:
 LEVEL_NAMES = {"low": "τ_low", "high": "τ_high"}
 
 
-def _ours(cell: Comparison, coverage: float) -> str:
-    return (
-        f"{plain(coverage, 3)}{MARK if cell.coverage_differs else ''} "
-        f"({plain(cell.ours['mae'], 4)}{MARK if cell.mae_differs else ''})"
-    )
+Blocks = dict[tuple[str, str, int], dict[tuple[str, str], dict[str, Comparison]]]
 
 
-def _blocks(cells: Sequence[Comparison]) -> dict[tuple[str, str, int], dict[tuple[str, str], dict[str, Comparison]]]:
-    blocks: dict[tuple[str, str, int], dict[tuple[str, str], dict[str, Comparison]]] = {}
+def _blocks(cells: Sequence[Comparison]) -> Blocks:
+    """(scenario, kind of size, size) -> (level, truth rate) -> method -> cell."""
+    blocks: Blocks = {}
     for cell in sorted(cells, key=lambda cell: cell.size):
         block = blocks.setdefault((cell.scenario, cell.size_kind, cell.size), {})
         block.setdefault((cell.level, cell.truth_rate), {})[cell.method] = cell
     return blocks
 
 
-def _lines(row: dict[str, Comparison], protocol: Protocol) -> list[tuple[str, list[str]]]:
+def _pair(coverage: float, mae: float, coverage_mark: str = "", mae_mark: str = "") -> str:
+    return f"{plain(coverage, 3)}{coverage_mark} ({plain(mae, 4)}{mae_mark})"
+
+
+def _lines(level: str, rate: str, row: dict[str, Comparison], protocol: Protocol) -> list[list[str]]:
     """The lines of one setting: ours, its errors, ours with the authors' critical value, theirs."""
-    cells = row.values()
+    cells, ours = row.values(), [cell.ours for cell in row.values()]
+    marks = [(MARK * cell.coverage_differs, MARK * cell.mae_differs) for cell in cells]
+    found = [_pair(own["coverage"], own["mae"], *mark) for own, mark in zip(ours, marks, strict=True)]
     lines = [
-        (
-            "ours" if protocol == "published" else "ours, exact v",
-            [_ours(cell, cell.ours["coverage"]) for cell in cells],
-        ),
-        ("± MC error", [f"{plain(c.ours['coverage_error'], 3)} ({plain(c.ours['mae_error'], 4)})" for c in cells]),
-        ("published", [f"{plain(cell.theirs.coverage, 3)} ({plain(cell.theirs.mae, 4)})" for cell in cells]),
+        [level, rate, "ours" if protocol == "published" else "ours, exact v", *found],
+        ["", "", "± MC error", *(_pair(own["coverage_error"], own["mae_error"]) for own in ours)],
+        ["", "", "published", *(_pair(cell.theirs.coverage, cell.theirs.mae) for cell in cells)],
     ]
     if protocol == "independent":
-        lines.insert(2, ("ours, v of the paper", [plain(cell.coverage_like_theirs, 3) for cell in cells]))
+        lines.insert(2, ["", "", "ours, v of the paper", *(plain(cell.coverage_like_theirs, 3) for cell in cells)])
     return lines
 
 
@@ -179,14 +132,13 @@ def markdown(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str
     """A table of the paper as Markdown: coverage (MAE), ours above theirs."""
     parts = [f"### {title}", ""]
     for (scenario, kind, size), rows in _blocks(cells).items():
-        methods = list(next(iter(rows.values())))
-        parts += [f"**{scenario} | {kind} = {size:,}**", ""]
-        parts += [f"| τ | r | | {' | '.join(methods)} |", f"|---|---|---|{'---|' * len(methods)}"]
-        for (level, rate), row in rows.items():
-            for i, (name, texts) in enumerate(_lines(row, protocol)):
-                head = f"| {LEVEL_NAMES.get(level, level)} | {rate} |" if i == 0 else "| | |"
-                parts.append(f"{head} {name} | {' | '.join(texts)} |")
-        parts.append("")
+        lines = [
+            line
+            for (level, rate), row in rows.items()
+            for line in _lines(LEVEL_NAMES.get(level, level), rate, row, protocol)
+        ]
+        methods = next(iter(rows.values()))
+        parts += [f"**{scenario} | {kind} = {size:,}**", "", *markdown_table(["τ", "r", "", *methods], lines), ""]
     return "\n".join(parts)
 
 
@@ -197,21 +149,15 @@ def latex(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str:
     for (scenario, kind, size), rows in _blocks(cells).items():
         methods = list(next(iter(rows.values())))
         symbol = "$t_T$" if kind == "t_T" else "$T$"
-        parts += [
-            r"\begin{table}[htbp]\centering\small",
-            rf"\caption{{{title}: {scenario}, {symbol} = {size:,}. Coverage (mean absolute error), {protocol} data.}}",
-            rf"\begin{{tabular}}{{lll{'r' * len(methods)}}}",
-            r"\toprule",
-            rf"$\tau$ & $r$ & & {' & '.join(methods)} \\",
+        caption = f"{title}: {scenario}, {symbol} = {size:,}. Coverage (mean absolute error), {protocol} data."
+        groups = [
+            [
+                [text.replace("–", "--").replace("±", r"$\pm$") for text in line]
+                for line in _lines(names.get(level, level), rate, row, protocol)
+            ]
+            for (level, rate), row in rows.items()
         ]
-        for (level, rate), row in rows.items():
-            parts.append(r"\midrule")
-            for i, (name, texts) in enumerate(_lines(row, protocol)):
-                head = f"{names.get(level, level)} & {rate}" if i == 0 else " & "
-                shown = " & ".join(text.replace("–", "--") for text in texts)
-                label = name.replace("±", r"$\pm$")
-                parts.append(rf"{head} & {label} & {shown} \\")
-        parts += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+        parts += latex_table(caption, f"lll{'r' * len(methods)}", [r"$\tau$", "$r$", "", *methods], *groups)
     return "\n".join(parts)
 
 
