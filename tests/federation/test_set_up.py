@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +29,7 @@ from privatile.federation.site.limits import SiteLimits, read_limits
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
 from privatile.federation.wire.tls import client_context
 from tests.federation.kit import Federation, make_study
+from tests.federation.mutations import DROPPED, places, with_value
 
 pytestmark = pytest.mark.network
 
@@ -181,6 +185,39 @@ def test_edited_files_are_refused(made: Federation, tmp_path: Path) -> None:
             read_invitation(edited)
         with pytest.raises(InputError):
             read_enrolment(edited)
+
+
+WRONG: tuple[Any, ...] = (None, True, -1, 0.5, 10**30, "", "x", [], {}, [1], {"a": 1}, DROPPED)
+
+
+def test_files_with_a_field_more_or_less_or_wrong_are_refused(made: Federation) -> None:
+    directory = made.directory
+    readers: dict[Path, Callable[[], object]] = {
+        directory.invitation_file("site0"): lambda: made.invitation("site0"),
+        made.sites["site0"].enrolment_file: lambda: read_enrolment(made.sites["site0"].enrolment_file),
+        directory.roster_file: directory.roster,
+        directory.settings_file: directory.settings,
+    }
+    # What a file may hold as well: anybody's address, nobody admitted, no key revoked, the default settings.
+    fine = {"listen": ("", "x", DROPPED), "port": (DROPPED,), "hosts": (DROPPED,), "clients": ({},), "revoked": ([],)}
+    for file, read in readers.items():
+        text = file.read_text()
+        read()
+        for path in [*places(json.loads(text)), ("more",)]:
+            if path[0] == "study" and len(path) > 1:
+                continue  # the study's own test; an edited one does not fit its hash
+            for value in WRONG:
+                if path == ("more",) and value is DROPPED:
+                    continue
+                if value in fine.get(str(path[-1]), ()) or (path[0] == "hosts" and len(path) > 1):
+                    continue
+                if path[0] == "clients" and len(path) == 2 and value is DROPPED:
+                    continue
+                file.write_text(with_value(text, path, value))
+                with pytest.raises(InputError, match=re.escape(str(file))):
+                    read()
+        file.write_text(text)
+        read()
 
 
 def test_adding_a_client_changes_the_study_before_the_run_only(made: Federation) -> None:

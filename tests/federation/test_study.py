@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from privatile.errors import InputError
 from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
 from tests.federation.kit import make_study
+from tests.federation.mutations import DROPPED, with_value
 
 
 def test_file_reads_back_as_the_same_study(tmp_path: Path) -> None:
@@ -75,6 +78,42 @@ def test_wrong_kinds_and_unknown_settings_are_named() -> None:
         "never by default",
     ):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        (("identity",), ("", "0123456789AB", "0123456789ab\n", 1, None, DROPPED)),
+        (("title",), ("", "x" * 201, "a\nb", 1, DROPPED)),
+        (("level",), (0, 1, -0.5, True, "0.5", [0.5], math.nan, 10**400, DROPPED)),
+        (("levels",), ([0.5], 0.5)),  # beside level
+        (("range",), ([1, 0], [0], [0, 1, 2], [0, True], ["0", "1"], [0, math.inf], [0, 10**400], 1, DROPPED)),
+        (("rounds",), (0, -1, 10.0, True, "10", 10**30, DROPPED)),
+        (("scale",), ("cubic", 1)),
+        (("mode",), ("global", 1)),
+        (("design",), ("nothing", 1)),
+        (("missing",), ("ignore", 1)),
+        (("confidence_level",), (0, 1, 95, True, "0.95")),
+        (("deadline",), (0, -1, 1e9, True, math.inf)),
+        (("quorum",), (-1, 3, 1.0, True)),
+        (("patience",), (0, 1.0, True)),
+        (("allow_weak",), (0, 1, "true")),
+        (("clients",), ({}, [], [{}], 1, DROPPED)),
+        (("clients", "site0"), ([], 1, {}, DROPPED)),
+        (("clients", "site0", "epsilon"), (0, -1, 20, True, "1", math.nan, 10**400, DROPPED)),
+        (("clients", "site0", "weight"), (0, -0.5, 0.6, True, DROPPED)),
+        (("clients", "site0", "records"), (0, 9, 40.0, True, DROPPED)),
+        (("clients", "site0", "level"), (0, 1, True, "0.5")),
+        (("clients", "no.name"), ({"epsilon": 1, "weight": 0.5, "records": 40},)),
+        (("colour",), ("red",)),
+    ],
+    ids=str,
+)
+def test_what_breaks_a_rule_is_refused(path: tuple[str | int, ...], values: tuple[object, ...]) -> None:
+    text = json.dumps(make_study().to_dict())
+    for value in values:
+        with pytest.raises(InputError, match=f"{path[0]}|weights"):
+            FederationStudy.from_dict(json.loads(with_value(text, path, value)))
 
 
 @pytest.mark.parametrize(

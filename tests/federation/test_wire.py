@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from privatile.federation.wire.connection import Msg, connected
 from privatile.federation.wire.keys import KeyPair, verify
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
+from tests.federation.mutations import DROPPED, places, with_value
 
 LINK = Link(3, "ab" * 16)
 STUDY = "0" * 64
@@ -221,29 +221,6 @@ NEVER += [{"a": True}, {"a": None}, {"a": {}}, {"a": "1"}, {"x.y": 0.5}, {"": 1}
 NEVER += [{"sequence": True, "hash": "ab" * 16}, {"sequence": 1, "hash": "AB" * 16}]
 NEVER += [[{"level": 0.5, "ones": 3}] * 51, [{"level": 0.5, "ones": 3.0}], [{"level": 0.5, "ones": True}]]
 """What no field of any message may hold."""
-
-
-def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The path to every field, however deep."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield (*path, key)
-        yield from places(inner, (*path, key))
-
-
-DROPPED = object()
-
-
-def with_value(text: str, path: tuple[str | int, ...], value: Any) -> str:
-    """The body with another value at `path`, or without that field."""
-    fields = holder = json.loads(text)
-    for key in path[:-1]:
-        holder = holder[key]
-    if value is DROPPED:
-        del holder[path[-1]]
-    else:
-        holder[path[-1]] = value
-    return json.dumps(fields)
 
 
 @every_sample

@@ -1,0 +1,32 @@
+"""Documents with one field changed or missing, for readers that must refuse them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Path = tuple[str | int, ...]
+"""The keys and indices that lead to a field."""
+
+DROPPED = object()
+
+
+def with_value(text: str, path: Path, value: Any) -> str:
+    """The JSON text with another value at `path`, or without that field."""
+    fields = holder = json.loads(text)
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is DROPPED:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return json.dumps(fields)
+
+
+def places(value: Any, path: Path = ()) -> Iterator[Path]:
+    """The path to every field, however deep."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
