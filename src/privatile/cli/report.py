@@ -1,8 +1,9 @@
-"""`privatile report`: one page about a run, a study or the paper's tables; or a figure of it."""
+"""`privatile report`: one page about a run, an experiment or the paper's tables; or a figure of it."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -10,28 +11,29 @@ import click
 
 from privatile.errors import InputError, StoreError
 
-Kind = Literal["run", "study", "paper"]
+Kind = Literal["run", "experiment", "paper"]
+Writer = Callable[[Path], Path]
 
 
 @click.command()
-@click.argument("source", metavar="RUN|STUDY|FOLDER", type=click.Path(path_type=Path))
+@click.argument("source", metavar="RUN|EXPERIMENT|FOLDER", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The page (the source's name with .html).")
 @click.option(
     "--figure",
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, a study's coverage and error, the "
-    "paper's tables beside the printed ones.",
+    help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, an experiment's coverage and error, "
+    "the paper's tables beside the printed ones.",
 )
 @click.option(
     "--confidence-level",
     type=float,
     metavar="LEVEL",
-    help="Of the intervals in a study's store of an older version, which does not hold it (0.95).",
+    help="Confidence level of an experiment whose store is of an older version and does not hold it (0.95).",
 )
 def report(source: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
-    """A page about a run: the answer, the way there, who answered, what it cost, what to beware of.
+    """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
 
     RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
     network; it prints well, and holds its own data as JSON. The store of an experiment (`privatile simulate run`)
@@ -40,7 +42,7 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...], confiden
     \b
     privatile report run.db -o report.html
     privatile report run.db --figure trajectory.pdf
-    privatile report results.db -o study.html --figure study.pdf
+    privatile report results.db -o experiment.html --figure experiment.pdf
     privatile report paper-results -o paper.html --figure paper.svg
     """
     kind, path = find(source)
@@ -48,56 +50,41 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...], confiden
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
-    if kind == "paper":
-        _paper(path, output, figure)
-    elif kind == "study":
-        _study(path, output, figure, confidence_level)
-    else:
-        _run(path, output, figure)
+    write_page, write_figure = _writers(kind, path, confidence_level)
+    if output is not None:
+        write_page(output)
     for target in figure:
+        write_figure(target)
         click.echo(target)
     if output is not None:
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _run(path: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
+def _writers(kind: Kind, path: Path, confidence_level: float | None) -> tuple[Writer, Writer]:
+    """What writes the page, and what draws a figure."""
+    if kind == "paper":
+        from privatile.paper.differences import write_differences
+        from privatile.paper.page import write_paper_page
+
+        return lambda target: write_paper_page(path, target), lambda target: write_differences(path, target)
+    if kind == "experiment":
+        from privatile.report.experiment_figures import write_experiment_figure
+        from privatile.report.experiment_page import write_experiment_page
+
+        return (
+            lambda target: write_experiment_page(path, target, confidence_level),
+            lambda target: write_experiment_figure(path, target, confidence_level),
+        )
+    from privatile.report.run_figures import write_trajectory
+    from privatile.report.run_page import write_run_page
     from privatile.report.view import read_view
 
     view = read_view(path)
-    if output is not None:
-        from privatile.report.run_page import write_run_page
-
-        write_run_page(view, output)
-    for target in figure:
-        from privatile.report.run_figures import write_trajectory
-
-        write_trajectory(view, target)
-
-
-def _study(path: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
-    if output is not None:
-        from privatile.report.experiment_page import write_experiment_page
-
-        write_experiment_page(path, output, confidence_level)
-    for target in figure:
-        from privatile.report.experiment_figures import write_experiment_figure
-
-        write_experiment_figure(path, target, confidence_level)
-
-
-def _paper(folder: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
-    if output is not None:
-        from privatile.paper.page import write_paper_page
-
-        write_paper_page(folder, output)
-    for target in figure:
-        from privatile.paper.differences import write_differences
-
-        write_differences(folder, target)
+    return lambda target: write_run_page(view, target), lambda target: write_trajectory(view, target)
 
 
 def find(source: Path) -> tuple[Kind, Path]:
-    """What a path is: a run's file, a federation's folder, a study's store, or the paper's folder."""
+    """What a path is: a run's file, a federation's folder, an experiment's store, or the paper's folder."""
     if source.is_dir():
         if (source / "run.db").is_file():
             return "run", source / "run.db"
@@ -116,4 +103,4 @@ def find(source: Path) -> tuple[Kind, Path]:
         connection.close()
     except sqlite3.DatabaseError:
         raise no_run(source) from None
-    return ("study", source) if "study" in tables else ("run", source)
+    return ("experiment", source) if "study" in tables else ("run", source)

@@ -20,26 +20,27 @@ GAP = 1.0
 
 
 def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Figure:
-    """Coverage (ours less printed) and error (ours over printed), a row a protocol, a column a table and method."""
+    """Coverage (ours less printed) and error (ours over printed): a row per protocol, a column per table and method."""
     require("matplotlib", "report")
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(7.2, 0.9 + 4.2 * len(found)), layout="constrained")
     axes = figure.subplots(2 * len(found), 1, squeeze=False)[:, 0]
     for number, (protocol, cells) in enumerate(found):
         coverage, error = axes[2 * number], axes[2 * number + 1]
-        columns = _columns(cells)
-        _points(coverage, cells, columns, [cell.coverage_like_theirs - cell.theirs.coverage for cell in cells],
-                [cell.coverage_differs for cell in cells], 0.0)  # fmt: skip
-        _points(error, cells, columns, [float(cell.ours["mae"]) / cell.theirs.mae for cell in cells],
-                [cell.mae_differs for cell in cells], 1.0)  # fmt: skip
+        _points(
+            coverage,
+            cells,
+            [(cell.coverage_like_theirs - cell.theirs.coverage, cell.coverage_differs) for cell in cells],
+            0.0,
+        )
+        _points(error, cells, [(float(cell.ours["mae"]) / cell.theirs.mae, cell.mae_differs) for cell in cells], 1.0)
         coverage.set_ylabel("coverage:\nours − printed")
         error.set_ylabel("mean absolute error:\nours / printed")
         replications = int(cells[0].ours["replications"])
         coverage.set_title(f"{protocol} data, {replications:,} replications", loc="left", fontsize=9.5, pad=16)
         coverage.tick_params(labelbottom=False)  # the panel below has the same columns
-    from matplotlib.lines import Line2D
-
     agree = Line2D([], [], color=BLUE, marker="o", linestyle="", markersize=4, fillstyle="none",
                    label="agrees within the two Monte Carlo errors")  # fmt: skip
     differ = Line2D([], [], color=VERMILION, marker="D", linestyle="", markersize=4, label="differs")
@@ -58,39 +59,31 @@ def write_differences(folder: Path, path: str | Path) -> Path:
 
 
 def _columns(cells: Sequence[Comparison]) -> dict[tuple[str, str], float]:
-    """Where a table's method stands on the axis."""
-    places: dict[tuple[str, str], float] = {}
-    at, last = 0.0, ""
-    for table, method in dict.fromkeys((cell.table, cell.method) for cell in sorted(cells, key=lambda c: c.table)):
-        at += GAP if last not in ("", table) else 0.0
-        last = table
-        places[table, method] = at
-        at += 1.0
-    return places
+    """Where each table's methods are on the axis."""
+    keys = sorted(dict.fromkeys((cell.table, cell.method) for cell in cells), key=lambda key: key[0])
+    tables = list(dict.fromkeys(table for table, _ in keys))
+    return {key: number + GAP * tables.index(key[0]) for number, key in enumerate(keys)}
 
 
-def _points(
-    axis: Axes,
-    cells: Sequence[Comparison],
-    columns: dict[tuple[str, str], float],
-    values: Sequence[float],
-    marked: Sequence[bool],
-    rule: float,
-) -> None:
+def _points(axis: Axes, cells: Sequence[Comparison], values: Sequence[tuple[float, bool]], rule: float) -> None:
+    """The value of every cell, those marked as different in another colour."""
     axis.axhline(rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
-    counts: dict[tuple[str, str], int] = {}
-    sizes = {key: sum((cell.table, cell.method) == key for cell in cells) for key in columns}
+    columns = _columns(cells)
+    members: dict[tuple[str, str], list[tuple[float, bool]]] = {key: [] for key in columns}
+    for cell, value in zip(cells, values, strict=True):
+        members[cell.table, cell.method].append(value)
     for differs, color, marker, fill in ((False, BLUE, "o", "none"), (True, VERMILION, "D", "full")):
-        xs, ys = [], []
-        counts.clear()
-        for cell, value, mark in zip(cells, values, marked, strict=True):
-            key = (cell.table, cell.method)
-            counts[key] = counts.get(key, 0) + 1
-            if mark is differs:
-                # The cells of a column side by side, in the table's order.
-                xs.append(columns[key] + 0.7 * ((counts[key] - 0.5) / sizes[key] - 0.5))
-                ys.append(value)
-        axis.plot(xs, ys, color=color, marker=marker, fillstyle=fill, linestyle="", markersize=3.2)
+        # The cells of a column side by side, in the table's order.
+        drawn = [
+            (columns[key] + 0.7 * ((place + 0.5) / len(column) - 0.5), value)
+            for key, column in members.items()
+            for place, (value, marked) in enumerate(column)
+            if marked is differs
+        ]
+        axis.plot(
+            [x for x, _ in drawn], [y for _, y in drawn],
+            color=color, marker=marker, fillstyle=fill, linestyle="", markersize=3.2,
+        )  # fmt: skip
     axis.set_xticks(list(columns.values()), [method for _, method in columns], fontsize=7.5)
     if len(columns) > 6:
         axis.tick_params(axis="x", labelrotation=90)

@@ -26,7 +26,7 @@ FIGURE_FORMATS = (".svg", ".pdf", ".png")
 
 @contextmanager
 def print_style() -> Iterator[None]:
-    """Our look, without touching anyone's settings: no display needed, fonts embedded as text, no date in the file."""
+    """Our settings while the block, or the function, lasts: no display needed, text stays text, no date in the file."""
     require("matplotlib", "report")
     import matplotlib
 
