@@ -28,6 +28,7 @@ import difflib
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -117,7 +118,7 @@ class Document:
         for key in table:
             if key not in known:
                 self.unknown((*place, str(key)), known)
-        hints = get_type_hints(kind, include_extras=True)
+        hints = _hints(cast(Any, kind))
         values = {}
         for name, field in known.items():
             if name in table:
@@ -155,6 +156,12 @@ class Document:
         got = f"{given!r:.40}" if self.show_values else kind_of(given, hint)
         self.add(place, f"must be {in_words(hint)}; got {got}.")
         return None
+
+
+@lru_cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """A dataclass's type hints; kept, because a study may have thousands of tables of one kind."""
+    return get_type_hints(kind, include_extras=True)
 
 
 def parse_toml(text: str, source: str, *, show_values: bool = False) -> Document:

@@ -98,12 +98,10 @@ class Directory:
         """Write one invitation per client of the study; they hold no secret."""
         study, public = self.study(), self.key().public
         authority = self.authority.read_text(encoding="ascii")
-        written = []
+        addresses = brokers or (self.settings().url,)
         for client in study.clients:
-            path = self.invitation_file(client)
-            Invitation(client, study, brokers or (self.settings().url,), authority, public).write(path)
-            written.append(path)
-        return written
+            Invitation(client, study, addresses, authority, public).write(self.invitation_file(client))
+        return [self.invitation_file(client) for client in study.clients]
 
 
 def new_folder(path: Path, study: FederationStudy, settings: BrokerSettings) -> Directory:
