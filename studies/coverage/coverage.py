@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import itertools
 import math
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from studies.coverage.rows import read_rows, write_rows
 from studies.coverage.scores import Score, Simulate, on_processor, score
 
 from privatile.errors import InputError
@@ -111,18 +111,7 @@ def cell_seed(cell: AutoCell, seed: int) -> int:
 
 def scored(path: Path) -> dict[str, Score]:
     """The scores a file holds already, by the cell's name."""
-    if not path.exists():
-        return {}
-    with path.open(newline="", encoding="utf-8") as stream:
-        return {
-            row["name"]: Score(
-                row["name"],
-                float(row["information"]),
-                int(row["runs"]),
-                *(float(row[key]) for key in Score._fields[3:]),
-            )
-            for row in csv.DictReader(stream)
-        }
+    return {score.name: score for score in read_rows(path, Score)}
 
 
 def run_cells(
@@ -131,29 +120,21 @@ def run_cells(
     path: Path,
     *,
     seed: int = SEED,
-    shown: Callable[[Score], None] | None = None,
+    show: Callable[[Score], None] = lambda score: None,
     part: tuple[int, int] = (0, 1),
     block_size: int = BLOCK,
     simulated: Simulate = on_processor,
 ) -> list[Score]:
     """Score the cells that the file does not hold, appending one row each; `part` (i, n) takes every n-th cell."""
     known = scored(path)
-    fresh = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
     found = []
-    with path.open("a", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        if fresh:
-            writer.writerow(Score._fields)
-        for cell in cells[part[0] :: part[1]]:
-            have = known.get(cell.name)
-            if have is None or have.runs < runs:
-                have = score(cell, runs, cell_seed(cell, seed), block_size, simulated)
-                writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in have])
-                stream.flush()
-                if shown is not None:
-                    shown(have)
-            found.append(have)
+    for cell in cells[part[0] :: part[1]]:
+        have = known.get(cell.name)
+        if have is None or have.runs < runs:
+            have = score(cell, runs, cell_seed(cell, seed), block_size, simulated)
+            write_rows(path, [have], append=True)
+            show(have)
+        found.append(have)
     return found
 
 

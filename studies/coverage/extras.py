@@ -8,18 +8,19 @@ value. A part that the file holds already is replaced.
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from studies.coverage.coverage import FAMILIES, make_cell
 from studies.coverage.dropout import silent_runs
 from studies.coverage.heaped import LogOf, Rounded
+from studies.coverage.rows import read_rows, write_rows
 from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor, warnings
 from studies.coverage.stopping import Stopped, stopping
 
@@ -38,55 +39,65 @@ from privatile.simulation.populations import Mixture, Normal
 HERE = Path(__file__).parent
 BLOCK = 1000
 """Runs in memory at a time on a processor."""
-Rows = Iterator[tuple[str, str, str, float]]
 
 
-def simulated_blocks(cell: AutoCell, runs: int, seed: int, simulated: Simulate) -> Iterator[AutoRuns]:
-    """All runs of a cell, some at a time on a processor, at once on a GPU."""
-    return blocks(cell, runs, seed * 1000, simulated, runs if simulated is on_gpu else BLOCK)
+class Extra(NamedTuple):
+    """One number of the file."""
+
+    kind: str
+    setting: str
+    name: str
+    value: float
 
 
-def displayed(
-    cell: AutoCell, runs: int, seed: int, simulated: Simulate, confidence_level: float = 0.95
-) -> DisplayedIntervals:
-    """What the results of all runs of a cell show."""
-    parts = simulated_blocks(cell, runs, seed, simulated)
-    return DisplayedIntervals.joined(
-        [displayed_intervals(cell, part.on_host(), (confidence_level,))[0] for part in parts]
-    )
+class Work(NamedTuple):
+    """How much is simulated, and where."""
+
+    runs: int
+    simulate: Simulate
+    data: Path | None
+    """The salary table."""
+
+    def blocks(self, cell: AutoCell, seed: int) -> Iterator[AutoRuns]:
+        """All runs of a cell: some at a time on a processor, at once on a GPU."""
+        size = self.runs if self.simulate is on_gpu else BLOCK
+        return blocks(cell, self.runs, seed * 1000, self.simulate, size)
+
+    def displayed(self, cell: AutoCell, seed: int, confidence_level: float = 0.95) -> DisplayedIntervals:
+        """What the results of all runs of a cell show."""
+        parts = (part.on_host() for part in self.blocks(cell, seed))
+        return DisplayedIntervals.joined([displayed_intervals(cell, part, (confidence_level,))[0] for part in parts])
 
 
-def widths(runs: int, simulated: Simulate) -> Rows:
+Found = Iterator[tuple[str, dict[str, float]]]
+"""Setting by setting, values by name."""
+
+
+def widths(work: Work) -> Found:
     """Runs that stop when the sequence is narrow enough, looked at after every round, at two widths."""
     for family, level, info in (("normal", 0.5, 6000), ("log-normal", 0.8, 6000), ("hete-d", 0.5, 3000)):
         cell = make_cell("stop", family=family, clients=10, truth_rate=0.5, level=level, information=info)
         for errors in (4.0, 6.0):
-            parts = [stopping(cell, part, errors * cell.bound) for part in simulated_blocks(cell, runs, 31, simulated)]
-            for name, column in zip(Stopped._fields, zip(*parts, strict=True), strict=True):
-                yield (
-                    "until-width",
-                    f"{family} τ={level:g} I={info} W={2 * errors:g} s.e.",
-                    name,
-                    float(np.mean(column)),
-                )
+            parts = [stopping(cell, part, errors * cell.bound) for part in work.blocks(cell, 31)]
+            means = np.mean(parts, axis=0).tolist()
+            setting = f"{family} τ={level:g} I={info} W={2 * errors:g} s.e."
+            yield setting, dict(zip(Stopped._fields, means, strict=True))
 
 
-def joint(runs: int, simulated: Simulate) -> Rows:
+def joint(work: Work) -> Found:
     """Several levels of one run, each asked of its share of the records, intervals at Šidák's level."""
-    for family, levels in itertools.product(
-        ("normal", "hete-l", "t3"), ((0.3, 0.5, 0.8), tuple(np.arange(1, 10) / 10))
-    ):
-        every = np.ones(runs, dtype=np.bool_)
+    several = ((0.3, 0.5, 0.8), tuple((np.arange(1, 10) / 10).tolist()))
+    for family, levels in itertools.product(("normal", "hete-l", "t3"), several):
+        every = np.ones(work.runs, dtype=np.bool_)
         for place, level in enumerate(levels):
             # Enough records that the outermost level is inside the supported region.
             cell = make_cell("joint", family=family, clients=10, truth_rate=0.5, level=0.1, information=2500)
-            cell = AutoCell(cell.populations, cell.truth_rates, cell.records, float(level))
-            confidence = 0.95 ** (1 / len(levels))
-            every &= displayed(cell, runs, 41 + place, simulated, confidence).covers(cell.truth)
-        yield "levels at once", f"{family}, {len(levels)} levels", "joint coverage", float(every.mean())
+            cell = AutoCell(cell.populations, cell.truth_rates, cell.records, level)
+            every &= work.displayed(cell, 41 + place, 0.95 ** (1 / len(levels))).covers(cell.truth)
+        yield f"{family}, {len(levels)} levels", {"joint coverage": float(every.mean())}
 
 
-def differences(runs: int, simulated: Simulate) -> Rows:
+def differences(work: Work) -> Found:
     """The difference of two groups' quantiles, as `compare` shows it, where it is 0 and where it is not."""
     settings = (
         ("normal", "normal", 0.5, 2500, 2500),
@@ -97,75 +108,71 @@ def differences(runs: int, simulated: Simulate) -> Rows:
     for first, second, level, have, other in settings:
         one = make_cell("a", family=first, clients=10, truth_rate=0.5, level=level, information=have)
         two = make_cell("b", family=second, clients=1, truth_rate=0.5, level=level, information=other)
-        ends = difference_ends(displayed(one, runs, 71, simulated), displayed(two, runs, 72, simulated))
+        low, high = difference_ends(work.displayed(one, 71), work.displayed(two, 72))
         truth = one.truth - two.truth
         setting = f"{first} I={have} − {second} I={other} τ={level:g}"
-        yield "comparisons", setting, "coverage", float(((ends[0] <= truth) & (truth <= ends[1])).mean())
+        yield setting, {"coverage": float(((low <= truth) & (truth <= high)).mean())}
 
 
-def others(runs: int, simulated: Simulate) -> Rows:
+def others(work: Work) -> Found:
     """The self-normalised interval with v(N̂) under design auto, where the plug-in's diagnostics hold."""
     for family, clients, level in (("normal", 10, 0.5), ("log-normal", 1, 0.5), ("hete-l", 10, 0.8), ("t3", 100, 0.3)):
         cell = make_cell("self", family=family, clients=clients, truth_rate=0.5, level=level, information=3000)
-        parts, holds = [], []
-        for block in simulated_blocks(cell, runs, 81, simulated):
+        parts = []
+        for block in work.blocks(cell, 81):
             found = block.on_host()
-            parts += displayed_intervals(cell, found, interval="self-normalized")
-            holds.append(found.fit.holds)
-        usable = np.concatenate(holds)
-        intervals = DisplayedIntervals(*(column[usable] for column in DisplayedIntervals.joined(parts)))
-        setting = f"{family} K={clients} τ={level:g} I=3000"
-        yield "self-normalized", setting, "coverage", float(intervals.covers(cell.truth).mean())
-        width = float(intervals.half_width.mean()) / (two_sided_z(0.95) * cell.bound)
-        yield "self-normalized", setting, "width / Wald", width
-        error = float(np.abs(intervals.center - cell.truth).mean()) / (math.sqrt(2 / math.pi) * cell.bound)
-        yield "self-normalized", setting, "error / bound", error
+            shown = displayed_intervals(cell, found, interval="self-normalized")[0]
+            parts.append(DisplayedIntervals(*(column[found.fit.holds] for column in shown)))
+        intervals = DisplayedIntervals.joined(parts)
+        yield (
+            f"{family} K={clients} τ={level:g} I=3000",
+            {
+                "coverage": float(intervals.covers(cell.truth).mean()),
+                "width / Wald": float(intervals.half_width.mean()) / (two_sided_z(0.95) * cell.bound),
+                "error / bound": float(np.abs(intervals.center - cell.truth).mean())
+                / (math.sqrt(2 / math.pi) * cell.bound),
+            },
+        )
 
 
-def steps(runs: int, simulated: Simulate) -> Rows:
+def steps(work: Work) -> Found:
     """Populations that no smooth curve fits: the curve's interval alone, the one shown, and how many runs warn."""
-    ages, humps = Rounded(Normal(40.2, 12.0)), Mixture((Normal(30.0, 6.0), Normal(60.0, 6.0)))
+    halves = Rounded(Normal(40.2, 12.0), 5.0, 0.5)
     laws = {
-        "whole years": (ages, 0.5),
-        "half rounded to 5": (Rounded(Normal(40.2, 12.0), 5.0, 0.5), 0.5),
-        "half rounded to 5, next to a heap": (Rounded(Normal(40.2, 12.0), 5.0, 0.5), 0.61),
-        "a deep trough at the median": (humps, 0.5),
+        "whole years": (Rounded(Normal(40.2, 12.0)), 0.5),
+        "half rounded to 5": (halves, 0.5),
+        "half rounded to 5, next to a heap": (halves, 0.61),
+        "a deep trough at the median": (Mixture((Normal(30.0, 6.0), Normal(60.0, 6.0))), 0.5),
         "nothing at the median": (Mixture((Normal(20.0, 4.0), Normal(60.0, 4.0))), 0.5),
     }
     for (name, (law, level)), info in itertools.product(laws.items(), (2500, 6000, 60_000, 600_000)):
         records = math.ceil(info / 10 / (level * (1 - level)) ** 2)  # I = (τ(1 − τ))²·4r²·Kn, r = ½, K = 10
         cell = AutoCell((law,) * 10, (0.5,) * 10, (records,) * 10, level, low=0.0, high=120.0)
         parts = []
-        for block in simulated_blocks(cell, runs, 101, simulated):
+        for block in work.blocks(cell, 101):
             found = block.on_host()
             alone, shown = (displayed_intervals(cell, found, interval=kind)[0] for kind in ("plug-in", "default"))
             parts.append([alone.covers(cell.truth), shown.covers(cell.truth), warnings(cell, found)])
-        alone_covers, covered, warned = (np.concatenate(column) for column in zip(*parts, strict=True))
+        alone_covers, covered, warned = np.concatenate(parts, axis=1)
         columns = {"curve alone": alone_covers, "shown": covered, "warned": warned}
         columns["missed without a warning"] = ~(warned | covered)
-        for what, column in columns.items():
-            yield "steps and gaps", f"{name} τ={level:g} I={info}", what, float(column.mean())
+        yield f"{name} τ={level:g} I={info}", {what: float(column.mean()) for what, column in columns.items()}
 
 
-NAMES = ("coverage", "width / Wald", "error / bound", "warned")
-
-
-def silences(runs: int, simulated: Simulate) -> Rows:
+def silences(work: Work) -> Found:
     """Clients that fall silent for five rounds on average, through the estimator itself: a tenth, then three tenths."""
-    del simulated
     with ProcessPoolExecutor() as pool:
         for family, share in itertools.product(("normal", "hete-l"), (0.1, 0.3)):
             cell = make_cell("silent", family=family, clients=10, truth_rate=0.5, level=0.5, information=4000)
-            size = math.ceil(runs / 64)
-            work = partial(silent_runs, cell, size, share=share, burst=5.0)
-            parts = np.concatenate(list(pool.map(work, range(64))))[:runs]
+            one_part = partial(silent_runs, cell, math.ceil(work.runs / 64), share=share, burst=5.0)
+            rows = np.concatenate(list(pool.map(one_part, range(64))))[: work.runs]
+            rows[~np.isfinite(rows[:, 1]), 1] = np.nan  # unbounded intervals have no width to average
+            names = ("coverage", "width / Wald", "error / bound", "warned")
             setting = f"{family} K=10 silent {100 * share:g}% of the rounds, 5 at a time"
-            parts[~np.isfinite(parts[:, 1]), 1] = np.nan  # unbounded intervals have no width to average
-            for name, value in zip(NAMES, np.nanmean(parts, axis=0), strict=True):
-                yield "silent clients", setting, name, float(value)
+            yield setting, dict(zip(names, np.nanmean(rows, axis=0).tolist(), strict=True))
 
 
-def table2(runs: int, simulated: Simulate) -> Rows:
+def table2(work: Work) -> Found:
     """The settings of the paper's Table 2 (ten clients that differ in location), beside its C5 and Log schedules."""
     rates: dict[str, tuple[float, ...]] = {
         "0.25": (0.25,) * 10,
@@ -173,70 +180,61 @@ def table2(runs: int, simulated: Simulate) -> Rows:
         "hetero": tuple(0.25 + 0.65 * k / 9 for k in range(10)),
     }
     for records, level, name in itertools.product((10_000, 50_000), (0.3, 0.5, 0.8), rates):
-        laws, setting = FAMILIES["hete-l"](10), f"t_T={records} τ={level:g} r={name}"
+        laws = FAMILIES["hete-l"](10)
         cell = AutoCell(laws, rates[name], (records,) * 10, level)
-        shown = displayed(cell, runs, 51, simulated)
-        yield "table 2", setting, "auto error", float(np.abs(shown.center - cell.truth).mean())
-        yield "table 2", setting, "auto half-width", float(shown.half_width.mean())
-        yield "table 2", setting, "auto coverage", float(shown.covers(cell.truth).mean())
+        shown = work.displayed(cell, 51)
+        values = {
+            "auto error": float(np.abs(shown.center - cell.truth).mean()),
+            "auto half-width": float(shown.half_width.mean()),
+            "auto coverage": float(shown.covers(cell.truth).mean()),
+        }
         for label, preset in (("C5", "paper-c5"), ("Log", "paper-log")):
             theirs = Cell(laws, (level,) * 10, rates[name], (0.1,) * 10, PRESETS[preset], (records,) * 10)
-            found = run_cell(theirs, runs, seed=52)
+            found = run_cell(theirs, work.runs, seed=52)
             half = theirs.critical_value * found.normalizers**0.5
             error = np.abs(found.estimates - theirs.truth)
-            yield "table 2", setting, f"{label} error", float(error.mean())
-            yield "table 2", setting, f"{label} half-width", float(half.mean())
-            yield "table 2", setting, f"{label} coverage", float((error <= half).mean())
+            values[f"{label} error"] = float(error.mean())
+            values[f"{label} half-width"] = float(half.mean())
+            values[f"{label} coverage"] = float((error <= half).mean())
+        yield f"t_T={records} τ={level:g} r={name}", values
 
 
-def salaries(runs: int, path: Path) -> Rows:
+def salaries(work: Work) -> Found:
     """The salary table as a population, ε = 1, dithered by 5,000 dollars: seven clients of equal weight, log scale."""
-    table = read_salaries(path)
+    if work.data is None:
+        return
+    table = read_salaries(work.data)
     rate = RandomizedResponse.from_epsilon(1.0).truth_rate
     records = tuple(len(values) for values in table.values())
     raw = Mixture(tuple(Empirical(values) for values in table.values()), (1 / len(table),) * len(table))
+    low, high = (math.log(end) for end in STATED_RANGE)
     for width, level in itertools.product((5000.0, 1.0), (0.3, 0.5, 0.8)):
         laws = tuple(LogOf(Dithered(values, width)) for values in table.values())
-        ends = [math.log(end) for end in STATED_RANGE]
-        cell = AutoCell(laws, (rate,) * len(table), records, level, low=ends[0], high=ends[1])
-        shown = displayed(cell, runs, 61, on_processor)
-        raw_quantile = math.log(float(raw.quantile(level)))
-        setting = f"τ={level:g} dithered by {width:g}"
-        yield "salaries", setting, "quantile", math.exp(cell.truth)
-        yield "salaries", setting, "raw quantile", math.exp(raw_quantile)
-        yield "salaries", setting, "coverage", float(shown.covers(cell.truth).mean())
-        yield "salaries", setting, "coverage of the raw one", float(shown.covers(raw_quantile).mean())
-        yield "salaries", setting, "half-width, dollars", math.exp(cell.truth) * float(np.median(shown.half_width))
+        cell = AutoCell(laws, (rate,) * len(table), records, level, low=low, high=high)
+        shown = work._replace(simulate=on_processor).displayed(cell, 61)
+        raw_quantile = float(raw.quantile(level))
+        yield (
+            f"τ={level:g} dithered by {width:g}",
+            {
+                "quantile": math.exp(cell.truth),
+                "raw quantile": raw_quantile,
+                "coverage": float(shown.covers(cell.truth).mean()),
+                "coverage of the raw one": float(shown.covers(math.log(raw_quantile)).mean()),
+                "half-width, dollars": math.exp(cell.truth) * float(np.median(shown.half_width)),
+            },
+        )
 
 
-PARTS: dict[str, Callable[[int, Simulate], Rows]] = {
-    "joint": joint,
-    "table2": table2,
-    "widths": widths,
-    "differences": differences,
-    "others": others,
-    "silences": silences,
-    "steps": steps,
+PARTS: dict[str, tuple[str, Callable[[Work], Found]]] = {
+    "joint": ("levels at once", joint),
+    "table2": ("table 2", table2),
+    "widths": ("until-width", widths),
+    "differences": ("comparisons", differences),
+    "others": ("self-normalized", others),
+    "silences": ("silent clients", silences),
+    "steps": ("steps and gaps", steps),
+    "salaries": ("salaries", salaries),
 }
-KINDS = {
-    "joint": "levels at once",
-    "table2": "table 2",
-    "widths": "until-width",
-    "differences": "comparisons",
-    "others": "self-normalized",
-    "silences": "silent clients",
-    "steps": "steps and gaps",
-    "salaries": "salaries",
-}
-
-
-def kept(path: Path, parts: list[str]) -> list[list[str]]:
-    """Rows of the file that are not about to be replaced."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as stream:
-        replaced = {KINDS[name] for name in parts}
-        return [row for row in csv.reader(stream) if row[0] != "kind" and row[0] not in replaced]
 
 
 def main() -> None:
@@ -244,23 +242,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--parts", nargs="*", default=[*PARTS, "salaries"], choices=list(KINDS), help="which to run")
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS), help="which to run")
     parser.add_argument("--data", type=Path, help="the salary table; without it that part is left out")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
-    simulated = on_gpu if chosen.device == "cuda" else on_processor
-    parts = [name for name in chosen.parts if name != "salaries" or chosen.data is not None]
-    before = kept(chosen.results, parts)
-    with chosen.results.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["kind", "setting", "name", "value"])
-        writer.writerows(before)
-        for name in parts:
-            rows = PARTS[name](chosen.runs, simulated) if name in PARTS else salaries(chosen.runs, chosen.data)
-            for kind, setting, what, value in rows:
-                print(f"{kind:14s} {setting:50s} {what:24s} {value:.6g}", flush=True)
-                writer.writerow([kind, setting, what, f"{value:.6g}"])
-                stream.flush()
+    work = Work(chosen.runs, on_gpu if chosen.device == "cuda" else on_processor, chosen.data)
+    parts = [PARTS[name] for name in chosen.parts if name != "salaries" or chosen.data is not None]
+    replaced = {kind for kind, _ in parts}
+    write_rows(chosen.results, [row for row in read_rows(chosen.results, Extra) if row.kind not in replaced])
+    for kind, part in parts:
+        for setting, values in part(work):
+            rows = [Extra(kind, setting, name, value) for name, value in values.items()]
+            write_rows(chosen.results, rows, append=True)
+            for row in rows:
+                print(f"{kind:14s} {setting:50s} {row.name:24s} {row.value:.6g}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from studies.coverage.calibration import Calibration
+from studies.coverage.calibrate import Calibration
 from studies.coverage.coverage import NEW, coverage_error
+from studies.coverage.extras import Extra
 from studies.coverage.scores import Score
 
 from privatile.estimator.auto import SUPPORTED, supported
+from privatile.report.print_style import BLUE, VERMILION, print_style, save_figure
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")
 COVERAGE_BAND = (0.935, 0.965)
@@ -40,11 +44,17 @@ def verdict(scores: Sequence[Score]) -> str:
     return words
 
 
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, *rows)).replace(
+        "\n", "\n|" + "---|" * len(head) + "\n", 1
+    )
+
+
 def table(scores: Sequence[Score]) -> str:
-    """One row a cell."""
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    for score in scores:
-        cells = (
+    """One row per cell."""
+    rows = (
+        (
             score.name.partition(": ")[2],
             f"{score.coverage:.4f}",
             f"{score.coverage_90:.3f}",
@@ -55,91 +65,63 @@ def table(scores: Sequence[Score]) -> str:
             f"{score.search_rounds:.0f} rounds, {100 * score.search_share:.1f}%",
             f"{100 * score.warned:.2g}%",
         )
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        for score in scores
+    )
+    return markdown_table(HEAD, rows)
 
 
 def tables(scores: Sequence[Score]) -> str:
     """A table for each group of cells."""
-    groups: dict[str, list[Score]] = {}
-    for score in scores:
-        groups.setdefault(score.name.partition(":")[0], []).append(score)
-    return "\n\n".join(f"### {name.capitalize()}\n\n{table(members)}" for name, members in groups.items())
+    groups = itertools.groupby(scores, key=lambda score: score.name.partition(":")[0])
+    return "\n\n".join(f"### {name.capitalize()}\n\n{table(list(members))}" for name, members in groups)
 
 
-def extras(rows: Sequence[Mapping[str, str]]) -> str:
-    """The extras by kind: one line a setting, one column a quantity."""
-    kinds: dict[str, dict[str, dict[str, float]]] = {}
-    for row in rows:
-        kinds.setdefault(row["kind"], {}).setdefault(row["setting"], {})[row["name"]] = float(row["value"])
+def extras(rows: Sequence[Extra]) -> str:
+    """A table for each kind: one row per setting, one column per quantity."""
     found = []
-    for kind, settings in kinds.items():
+    for kind, members in itertools.groupby(rows, key=lambda row: row.kind):
+        settings: dict[str, dict[str, str]] = {}
+        for row in members:
+            settings.setdefault(row.setting, {})[row.name] = f"{row.value:.4g}"
         names = list(dict.fromkeys(name for values in settings.values() for name in values))
-        lines = [
-            f"### {kind.capitalize()}",
-            "",
-            "| setting | " + " | ".join(names) + " |",
-            "|" + "---|" * (len(names) + 1),
-        ]
-        lines += [
-            f"| {setting} | " + " | ".join(f"{values[name]:.4g}" if name in values else "" for name in names) + " |"
-            for setting, values in settings.items()
-        ]
-        found.append("\n".join(lines))
+        lines = ((setting, *(values.get(name, "") for name in names)) for setting, values in settings.items())
+        found.append(f"### {kind.capitalize()}\n\n{markdown_table(('setting', *names), lines)}")
     return "\n\n".join(found)
 
 
 def calibrations(rows: Sequence[Calibration]) -> str:
     """z of the plain interval by relaxations and level, and the curve's coverage beside it."""
-    lines = ["| N | level | z of path mean ± z·s/f̂ | coverage of the curve's interval |", "|---|---|---|---|"]
-    lines += [
-        f"| {row.relaxations:g} | {row.confidence_level:g} | {row.plain_value:.3f} ± {row.plain_error:.3f} | "
-        f"{row.curve_coverage:.4f} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
-def picture(scores: Sequence[Score], width: int = 760, height: int = 320) -> str:
-    """Coverage of every cell against its information, as SVG: dots with two standard errors, the band shaded."""
-    left, right, top, bottom = 56, 12, 12, 44
-    low, high = 0.90, 1.0
-    ordered = sorted(scores, key=lambda score: score.information)
-    inner, tall = width - left - right, height - top - bottom
-
-    def x(place: int) -> float:
-        return left + inner * (place + 0.5) / len(ordered)
-
-    def y(value: float) -> float:
-        return top + tall * (high - min(max(value, low), high)) / (high - low)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        'font-family="sans-serif" font-size="12">',
-        "<title>Coverage of the 95% interval in every cell of the study</title>",
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<rect x="{left}" width="{inner}" y="{y(COVERAGE_BAND[1]):.1f}" '
-        f'height="{y(COVERAGE_BAND[0]) - y(COVERAGE_BAND[1]):.1f}" fill="#e8f0e8"/>',
-    ]
-    for tick in (0.90, 0.92, 0.94, 0.95, 0.96, 0.98, 1.0):
-        parts.append(f'<text x="{left - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:.2f}</text>')
-        parts.append(f'<line x1="{left}" x2="{width - right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="#ddd"/>')
-    for place, score in enumerate(ordered):
-        color = "#1f5f8b" if supported(score.information) else "#b04a2f"
-        reach = 2 * coverage_error(score)
-        parts.append(
-            f'<line x1="{x(place):.1f}" x2="{x(place):.1f}" y1="{y(score.coverage - reach):.1f}" '
-            f'y2="{y(score.coverage + reach):.1f}" stroke="{color}"/>'
-        )
-        parts.append(
-            f'<circle cx="{x(place):.1f}" cy="{y(score.coverage):.1f}" r="3" fill="{color}">'
-            f"<title>{score.name}: {score.coverage:.4f}</title></circle>"
-        )
-    parts.append(
-        f'<text x="{left + inner / 2:.0f}" y="{height - 12}" text-anchor="middle">cells, by information '
-        f"(red: below {SUPPORTED:,.0f}, where the result warns)</text></svg>"
+    return markdown_table(
+        ("N", "level", "z of path mean ± z·s/f̂", "coverage of the curve's interval"),
+        (
+            (
+                f"{row.relaxations:g}",
+                f"{row.confidence_level:g}",
+                f"{row.plain_value:.3f} ± {row.plain_error:.3f}",
+                f"{row.curve_coverage:.4f}",
+            )
+            for row in rows
+        ),
     )
-    return "\n".join(parts) + "\n"
+
+
+def draw(scores: Sequence[Score], path: Path) -> None:
+    """Coverage of every cell, sorted by information: dots with two standard errors, the band shaded."""
+    from matplotlib.figure import Figure
+
+    ordered = sorted(scores, key=lambda score: score.information)
+    with print_style():
+        figure = Figure(figsize=(7.6, 3.2), layout="constrained")
+        axes = figure.subplots()
+        axes.axhspan(*COVERAGE_BAND, color="#e8f0e8")
+        for inside, color in ((True, BLUE), (False, VERMILION)):
+            places = [place for place, score in enumerate(ordered) if supported(score.information) == inside]
+            chosen = [ordered[place] for place in places]
+            errors = [2 * coverage_error(score) for score in chosen]
+            axes.errorbar(places, [score.coverage for score in chosen], errors, fmt="o", color=color, ms=3, lw=1)
+        axes.set(ylim=(0.90, 1.0), ylabel="coverage of the 95% interval", xticks=[])
+        axes.set_xlabel(f"cells, by information (orange: below {SUPPORTED:,.0f}, where the result warns)")
+        save_figure(figure, path)
 
 
 def filled(text: str, parts: dict[str, str]) -> str:

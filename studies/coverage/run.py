@@ -8,12 +8,13 @@ study without touching it: --results another.csv, which fills no page.
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
-from studies.coverage.calibration import read_table
+from studies.coverage.calibrate import TABLE, Calibration
 from studies.coverage.coverage import read_cells, run_cells, scored
-from studies.coverage.page import calibrations, extras, filled, picture, tables, verdict
+from studies.coverage.extras import Extra
+from studies.coverage.page import calibrations, draw, extras, filled, tables, verdict
+from studies.coverage.rows import read_rows
 from studies.coverage.scores import Score, on_processor
 
 from privatile.simulation.auto_simulation import BLOCK
@@ -23,7 +24,7 @@ DOCS = HERE.parent.parent / "docs"
 
 
 def show(score: Score) -> None:
-    """One line a cell."""
+    """One line per cell."""
     print(
         f"{score.name:62s} coverage {score.coverage:.4f} error {score.error:.3f} width {score.width:.3f} "
         f"bias {score.bias:+.2f} warned {score.warned:.4f}",
@@ -48,7 +49,7 @@ def main() -> None:
             cells,
             chosen.runs,
             chosen.results,
-            shown=show,
+            show=show,
             part=(first, step),
             block_size=chosen.runs if on_gpu else BLOCK,
             simulated=on_gpu if on_gpu else on_processor,
@@ -60,13 +61,11 @@ def main() -> None:
         parts = {
             "verdict": verdict(scores),
             "tables": tables(scores),
-            "calibration": calibrations(read_table(HERE / "calibration.csv")),
+            "calibration": calibrations(read_rows(TABLE, Calibration)),
+            "extras": extras(read_rows(HERE / "extras.csv", Extra)),
         }
-        if (HERE / "extras.csv").exists():
-            with (HERE / "extras.csv").open(newline="", encoding="utf-8") as stream:
-                parts["extras"] = extras(list(csv.DictReader(stream)))
         page.write_text(filled(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
-        (DOCS / "intervals.svg").write_text(picture(scores), encoding="utf-8")
+        draw(scores, DOCS / "intervals.svg")
 
 
 if __name__ == "__main__":

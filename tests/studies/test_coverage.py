@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from studies.coverage.coverage import FAMILIES, NEW, make_cell, read_cells, run_cells, scored
 from studies.coverage.heaped import LogOf
-from studies.coverage.page import filled, picture, table, verdict
+from studies.coverage.page import draw, filled, table, verdict
 from studies.coverage.scores import score
 from studies.coverage.stopping import stopping
 
@@ -46,7 +46,8 @@ def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert "old" not in page
     assert page.count("\n|---") == 1
     assert "2 supported cells" in verdict(both)
-    assert picture(both).count("<circle") == 2
+    draw(both, tmp_path / "intervals.svg")
+    assert "cells, by information" in (tmp_path / "intervals.svg").read_text(encoding="utf-8")
 
 
 def test_stopping_by_width_leaves_records_unasked() -> None:
