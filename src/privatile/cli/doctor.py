@@ -131,7 +131,7 @@ def _clock(now: Callable[[], float]) -> Check:
 
 
 def _folders() -> Iterator[Check]:
-    from privatile.api.estimate import person_key_path, state_folder
+    from privatile.api.folders import person_key_path, state_folder
 
     for what, folder in (("state folder", state_folder()), ("key folder", person_key_path().parent)):
         yield _disk(what, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -260,31 +259,31 @@ def estimate(
 def _estimate(
     data: Path, chosen: dict[str, Any], dry_run: bool, explained: bool, as_json: bool, dashboard: DashboardOptions
 ) -> None:
-    from privatile.api.estimate import complete, discard, open_store, prepare
+    from privatile.api.local_run import prepare
     from privatile.cli.progress import rounds_bar
     from privatile.planning.options import Options
     from privatile.planning.preview import preview
 
     options = Options(**chosen)
-    prepared = prepare(data, options)
+    run = prepare(data, options)
     if dry_run:
-        if prepared.store is not None:
-            done = "finished" if prepared.store.finished else "unfinished"
-            click.echo(f"run {prepared.store.run} over these records is {done}: this shows all of it.", err=True)
-        shown = preview(prepared.spec)
+        if run.store is not None:
+            done = "finished" if run.store.finished else "unfinished"
+            click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
+        shown = preview(run.spec)
         if as_json:
             echo_json(shown.to_dict())
         else:
             click.echo(shown.to_text())
         return
-    if prepared.store is not None:
-        state = "is finished: shown again, no one is asked" if prepared.store.finished else "goes on where it stopped"
-        click.echo(f"run {prepared.store.run} {state}.", err=True)
+    if run.store is not None:
+        state = "is finished: shown again, no one is asked" if run.store.finished else "goes on where it stopped"
+        click.echo(f"run {run.store.run} {state}.", err=True)
     if dashboard.wanted:
-        prepared = replace(prepared, store=open_store(prepared))
-    with dashboard.running("" if prepared.store is None else prepared.store.path):
-        with rounds_bar(f"asking {len(prepared.spec.clients)} client(s)") as progress:
-            results = complete(prepared, progress, keep=True)
+        run.open_store()
+    with dashboard.running("" if run.store is None else run.store.path):
+        with rounds_bar(f"asking {len(run.spec.clients)} client(s)") as progress:
+            results = run.complete(progress, keep=True)
         if as_json:
             facts = [result.to_dict() for result in results]
             echo_json(facts[0] if len(facts) == 1 else facts)
@@ -292,7 +291,7 @@ def _estimate(
             click.echo("\n\n".join(_text(result, explained) for result in results))
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
-        discard(prepared)
+        run.discard()
         if options.save is None:
             click.echo(NOT_SAVED, err=True)
         dashboard.linger()

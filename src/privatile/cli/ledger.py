@@ -28,12 +28,12 @@ def ledger() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def show(path: Path | None, as_json: bool) -> None:
     """Per client and column: records, answers given, records left, runs, the most any record has spent."""
-    from privatile.api.estimate import state_folder
+    from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
     from privatile.result.result import finite
 
-    with Ledger.open(path or state_folder() / "ledger.db", create=False, read_only=True) as book:
+    with Ledger.open(path or ledger_path(), create=False, read_only=True) as book:
         said = statement(book)
         where = str(book.path)
     if as_json:
@@ -70,10 +70,10 @@ def show(path: Path | None, as_json: bool) -> None:
 @LEDGER
 def release(run: str, path: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
-    from privatile.api.estimate import state_folder
+    from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.reservations import release_run
 
-    with Ledger.open(path or state_folder() / "ledger.db", create=False) as book:
+    with Ledger.open(path or ledger_path(), create=False) as book:
         released = release_run(book, run)
     click.echo(f"{released:,} records reserved by run {run} were not asked and are free again.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result.result import ClientFacts, QuantileResult, significant
+from privatile.server.store import RunStore
 
 LISTED_CLIENTS = 1000
 """Clients in the page's data: about 120 bytes each."""
@@ -81,14 +83,18 @@ def write_run_page(view: RunView, path: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class RunReporter:
-    """Makes the report of a run that is over, wherever its file may be by then."""
+    """Makes the report of a run that is over, wherever its file may be by then.
 
-    record: RunRecord
+    The copy of the file is replayed when a report is asked for: most runs are never looked at.
+    """
+
+    copy: bytes
     results: tuple[QuantileResult, ...]
 
     def __call__(self, path: str | Path) -> Path:
         """A page for .html; a figure of the trajectory for .svg, .pdf and .png."""
-        view = self.record.view(self.results)
+        with closing(RunStore.from_bytes(self.copy)) as store:
+            view = RunRecord(store).view(self.results)
         if Path(path).suffix.lower() in FIGURE_FORMATS:
             from privatile.report.run_figures import write_trajectory
 

@@ -122,6 +122,19 @@ class RunStore:
             )
         return cls(_connect(path, durable, read_only=read_only), str(path), writes=not read_only)
 
+    def to_bytes(self) -> bytes:
+        """A copy of the whole file, which outlives it."""
+        copy = bytearray(self._connection.serialize())
+        copy[18:20] = b"\x01\x01"  # not in write-ahead mode, which a database in memory does not have
+        return bytes(copy)
+
+    @classmethod
+    def from_bytes(cls, copy: bytes) -> Self:
+        """Read a copy that `to_bytes` made."""
+        connection = sqlite3.connect(":memory:")
+        connection.deserialize(copy)
+        return cls(connection, ":memory:", writes=False)
+
     @staticmethod
     def is_blank(path: str | Path) -> bool:
         """Whether the run was killed before anything was written: a database without a table."""

@@ -1,0 +1,21 @@
+"""Where files live when no path is given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def state_folder() -> Path:
+    """The folder of ledgers and unfinished runs: $XDG_STATE_HOME/privatile, or its usual place."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "privatile"
+
+
+def ledger_path() -> Path:
+    """The ledger of this user."""
+    return state_folder() / "ledger.db"
+
+
+def person_key_path() -> Path:
+    """The key that hashes people, apart from the ledger: in $XDG_CONFIG_HOME/privatile."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privatile" / "person.key"

@@ -1,0 +1,257 @@
+"""A run over data of this machine: read, planned, asked in this process, continued after a crash.
+
+The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from privatile.api.folders import ledger_path, person_key_path, state_folder
+from privatile.api.in_process import Progress, run
+from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
+from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.order.column import ShuffledColumn
+from privatile.client.order.shuffle import shuffle
+from privatile.client.responder import Responder
+from privatile.client.sources.opening import open_source
+from privatile.errors import InputError, LedgerError, StoreError
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.planning.options import Options
+from privatile.report.run_page import RunReporter
+from privatile.result.result import QuantileResult
+from privatile.server.coordinator import Coordinator, new_run_name
+from privatile.server.store import RunStore
+from privatile.server.writer import claim
+
+
+def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> LocalRun:
+    """Read the data and work out the run. With `rng` everything is a simulation: seeded coins, no ledger file."""
+    coins: Coins
+    if rng is None:
+        ledger = Ledger.open(options.ledger or ledger_path())
+        coins = OperatingSystemCoins()
+    else:
+        ledger = Ledger.in_memory(master=rng.bytes(32))
+        coins = SeededCoins(rng)
+    key = None
+    if options.person is not None:
+        key = PersonKey.open(options.person_key or person_key_path())
+    source = open_source(data, value=options.value, client=options.client, person=options.person, query=options.query)
+    columns = shuffle(source, ledger, missing=options.missing, person_key=key)
+    return LocalRun(_specification(options, columns, simulated=rng is not None), options, columns, ledger, coins)
+
+
+def _specification(options: Options, columns: Mapping[str, ShuffledColumn], simulated: bool) -> RunSpec:
+    names = sorted(columns)
+    if options.only is not None:
+        if options.only not in names:
+            raise InputError(f"only names {options.only!r}, which is no client. The clients: {', '.join(names[:8])}.")
+        names = [options.only]
+    options.check_clients(names)
+    weights = options.client_weights({name: columns[name].records for name in names})
+    own = options.q if isinstance(options.q, Mapping) else None
+    scale = options.working_scale
+    return RunSpec(
+        value=(options.value or "the value") + (f" at {options.only}" if options.only is not None else ""),
+        levels=options.levels if own is None else (sum(weights[name] * own[name] for name in names),),
+        clients=tuple(
+            ClientSpec(
+                name=name,
+                threshold=options.mechanism(name).threshold,
+                weight=weights[name],
+                records=columns[name].records,
+                level=None if own is None else own[name],
+                file_records=columns[name].records,
+            )
+            for name in names
+        ),
+        scale=scale.name,
+        low=scale.low,
+        high=scale.high,
+        rounds=options.rounds,
+        mode=options.mode,
+        local_level=options.local_level,
+        weighting=options.weighting,
+        person=options.person is not None,
+        simulated=simulated,
+        **options.report_options,
+    )
+
+
+class LocalRun:
+    """Data read, budgets known, nothing asked yet.
+
+    `store` is the file of a run of the same specification, to be continued or shown again; None for a new run.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        options: Options,
+        columns: Mapping[str, ShuffledColumn],
+        ledger: Ledger,
+        coins: Coins,
+    ) -> None:
+        self.spec = spec
+        self._options = options
+        self._columns = columns
+        self._ledger = ledger
+        self.coins = coins
+        self.store = self._find_store()
+        self._name = new_run_name() if self.store is None else self.store.run
+        if self.store is not None:
+            self.spec = self.store.spec.reported_as(spec)
+            return
+        _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
+        # What is left to answer may be less than the file holds: earlier runs have asked the rest.
+        counts = [responder.available() for responder in self._responders]
+        clients = tuple(replace(client, records=count) for client, count in zip(spec.clients, counts, strict=True))
+        self.spec = replace(spec, clients=clients)
+        _check_plans(self.spec)
+
+    # -- who answers ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _responders(self) -> list[Responder]:
+        return self._open_responders(self._name)
+
+    def _open_responders(self, name: str) -> list[Responder]:
+        """One per client, in the specification's order, for the run of that name."""
+        options, spec = self._options, self.spec
+        rules = SpendingRules(options.spend_again, options.new_people, options.max_epsilon)
+        return [
+            Responder(
+                name,
+                self._columns[client.name],
+                client.mechanism,
+                self._ledger,
+                self.coins,
+                scale=spec.working_scale,
+                missing=spec.missing,
+                dither=spec.dither,
+                rules=rules,
+            )
+            for client in spec.clients
+        ]
+
+    # -- the run's file ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _path(self) -> Path | None:
+        """Where the run is stored; None for a simulation that is not saved, which stays in memory."""
+        if self._options.save is not None:
+            return Path(self._options.save)
+        if self.spec.simulated:
+            return None
+        folder = self._ledger.path.parent if self._ledger.path else state_folder()
+        return folder / "runs" / f"{self.spec.questions.digest[:24]}.db"
+
+    def _find_store(self) -> RunStore | None:
+        """The file of this run, finished or not; files that are in the way of a new run are removed or refused."""
+        path, options = self._path, self._options
+        if path is None or not path.exists():
+            return None
+        if RunStore.is_blank(path):
+            _forget(path)
+            return None
+        if options.new_run:
+            if options.save is not None:
+                raise StoreError(f"{path} holds a run. Name another file for the new one with save=PATH.")
+            self._give_up(path)
+            return None
+        store = RunStore.open(path)
+        if store.spec.questions.digest != self.spec.questions.digest:
+            raise StoreError(f"{path} holds another run (other options or clients). Name another file with save=PATH.")
+        if store.finished is not None and options.spend_again:
+            if options.save is not None:
+                raise StoreError(f"{path} holds a finished run. Name another file for the second one with save=PATH.")
+            store.close()
+            _forget(path)
+            return None
+        return store
+
+    def _give_up(self, path: Path) -> None:
+        """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
+        old = RunStore.open(path)
+        old.close()
+        # A file that has changed since holds other records than the run had reserved: there is nothing to release.
+        with suppress(LedgerError):
+            for responder in self._open_responders(old.run):
+                responder.release()
+        _forget(path)
+
+    def open_store(self) -> RunStore:
+        """The run's file: the one that was found, or a new one."""
+        if self.store is None:
+            path = self._path
+            if path is not None and self._options.save is None:
+                _prepare_folder(path)
+            self.store = RunStore.create(path or ":memory:", self._name, self.spec)
+        return self.store
+
+    # -- the run itself ------------------------------------------------------------------------------------------
+
+    def complete(self, progress: Progress | None = None, *, keep: bool = False) -> tuple[QuantileResult, ...]:
+        """Ask until the run is over, or continue an unfinished one; one result per level.
+
+        Without a place to save it, the run's file only serves to resume and is then removed; `keep` leaves that to
+        the caller (`discard`), once the results are safe.
+        """
+        store = self.open_store()
+        coordinator = Coordinator(store, self.spec)
+        if store.finished is None:
+            claim(store)
+            with self._ledger.transaction():  # all clients or none
+                for responder, client in zip(self._responders, self.spec.clients, strict=True):
+                    responder.reserve(client.records)
+            run(coordinator, self._responders, progress)
+            for responder in self._responders:
+                responder.release()
+        results = coordinator.results()
+        reporter = RunReporter(store.to_bytes(), results)
+        store.close()
+        self._ledger.close()
+        if not keep:
+            self.discard()
+        return tuple(replace(result, reporter=reporter) for result in results)
+
+    def discard(self) -> None:
+        """Remove the run's file unless it is to be saved: what remains of the run is the ledger's account."""
+        if self._options.save is None and self._path is not None:
+            _forget(self._path)
+
+
+def _check_plans(spec: RunSpec) -> None:
+    """Refuse a schedule that does not fit the data, before anyone is asked."""
+    for level_index in range(len(spec.levels)):
+        spec.plan(level_index)
+
+
+def _prepare_folder(path: Path) -> None:
+    """Make the folder of unfinished runs; refuse where a file of the same run has appeared meanwhile."""
+    if path.exists():
+        raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
+    try:
+        for folder in (path.parent.parent, path.parent):  # the mode is the last folder's only
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(
+            f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you may "
+            "write to, or name the files with ledger=PATH and save=PATH."
+        ) from None
+
+
+def _forget(path: Path) -> None:
+    """Remove a run's file and the files that SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
