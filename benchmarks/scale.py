@@ -29,7 +29,7 @@ import numpy as np
 
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
-from privatile.federation.run.running import JoinOptions, prepare_client
+from privatile.federation.run.join import JoinOptions, prepare_client
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.directory import Directory, Roster, initialize, new_identity

@@ -18,7 +18,8 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.opening import open_source
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.run.running import JoinOptions, OpenRun, open_run, prepare_client, roster_signers
+from privatile.federation.run.join import JoinOptions, prepare_client
+from privatile.federation.run.serve import OpenRun, open_run, roster_signers
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity

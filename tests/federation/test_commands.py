@@ -21,7 +21,8 @@ from click.testing import CliRunner, Result
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.monitoring import coordinator_metrics, operations_page
-from privatile.federation.run.running import OpenRun, ServeOptions, open_run, serve_run, unit_text
+from privatile.federation.run.join import systemd_unit
+from privatile.federation.run.serve import OpenRun, ServeOptions, open_run, serve_run
 from privatile.federation.run.status import Status
 from privatile.federation.setup.broker import free_port, running_broker
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
@@ -149,7 +150,7 @@ def test_systemd_unit(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze"):
         checked = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
         assert "privatile-site0" not in checked.stderr.replace(str(unit), ""), checked.stderr
-    assert unit_text("a", ['say "hi" $HOME']).count('"say \\"hi\\" $$HOME"') == 1
+    assert systemd_unit("a", ['say "hi" $HOME']).count('"say \\"hi\\" $$HOME"') == 1
 
 
 # -- bad input, each with a state that can be resumed --------------------------------------------------------------

@@ -15,7 +15,8 @@ from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.record import release, verify_record
 from privatile.federation.run.derive import derive
-from privatile.federation.run.status import abort_run, read_status
+from privatile.federation.run.requests import abort_run
+from privatile.federation.run.status import read_status
 from privatile.federation.setup.check import check
 from privatile.federation.setup.directory import Directory, admit
 from privatile.federation.setup.invitation import read_enrolment

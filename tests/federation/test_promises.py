@@ -21,7 +21,7 @@ from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control
-from privatile.federation.run.running import JoinOptions, prepare_client
+from privatile.federation.run.join import JoinOptions, prepare_client
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import ClientService

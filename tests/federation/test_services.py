@@ -22,7 +22,7 @@ from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, RunPaused, SiteRefusal
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.run.running import OpenRun
+from privatile.federation.run.serve import OpenRun
 from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_responder
@@ -502,7 +502,8 @@ def test_stopped_and_started_coordinator_goes_on_with_the_same_run(tmp_path: Pat
 
 def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=20_000, length=1))
-    from privatile.federation.run.status import abort_run, read_status
+    from privatile.federation.run.requests import abort_run
+    from privatile.federation.run.status import read_status
 
     async def scene() -> None:
         async with federation.running_broker():

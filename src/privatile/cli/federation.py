@@ -235,7 +235,7 @@ def status(directory: Directory, as_json: bool) -> None:
 @DIRECTORY
 def stop(directory: Directory) -> None:
     """Stop the coordinator after the round in hand; `privatile serve` goes on later."""
-    from privatile.federation.run.status import stop_coordinator
+    from privatile.federation.run.requests import stop_coordinator
 
     click.echo(stop_coordinator(directory))
 
@@ -245,7 +245,7 @@ def stop(directory: Directory) -> None:
 @click.confirmation_option(prompt="Abort the run for good? What was answered stays spent.")
 def abort(directory: Directory) -> None:
     """End the run for good and tell the clients. What was answered stays spent."""
-    from privatile.federation.run.status import abort_run
+    from privatile.federation.run.requests import abort_run
 
     click.echo(abort_run(directory))
 
@@ -285,7 +285,7 @@ def derive(
 @click.option("--readmit", "clients", multiple=True, required=True, metavar="NAME", help="Count its answers again.")
 def resume(directory: Directory, clients: tuple[str, ...]) -> None:
     """Decide about quarantined clients. Going on without a client is a new study: its estimand is another."""
-    from privatile.federation.run.status import readmit
+    from privatile.federation.run.requests import readmit
 
     for client in clients:
         click.echo(readmit(directory, client))

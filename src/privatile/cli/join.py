@@ -50,7 +50,7 @@ def join(
     Each record answers once; the ledger in the site's folder sees to that. The policy file there has the last word.
     """
     from privatile.federation.monitoring import start_logging
-    from privatile.federation.run.running import JoinOptions, join_run, unit_text
+    from privatile.federation.run.join import JoinOptions, join_run, systemd_unit
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
 
@@ -63,7 +63,7 @@ def join(
         arguments += ["--site", str(place.path.absolute()), "--yes", "--json-logs"]
         arguments += ["--person", person] if person else []
         arguments += ["--policy", str(policy.absolute())] if policy else []
-        path.write_text(unit_text(invited.client, arguments), encoding="utf-8")
+        path.write_text(systemd_unit(invited.client, arguments), encoding="utf-8")
         click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
         return
     for label, text in invited.rows():

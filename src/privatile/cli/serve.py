@@ -32,7 +32,7 @@ def serve(
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
     from privatile.federation.monitoring import start_logging
-    from privatile.federation.run.running import ServeOptions, serve_run
+    from privatile.federation.run.serve import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
 
     start_logging(as_json=json_logs, verbose=verbose)

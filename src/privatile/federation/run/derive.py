@@ -13,7 +13,7 @@ from pathlib import Path
 
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.run.running import running_coordinator
+from privatile.federation.run.lock import running_coordinator
 from privatile.federation.setup.directory import Directory, Roster, new_folder
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_invitation

@@ -1,18 +1,15 @@
-"""Where a run stands, and the few things that can be asked of it from outside."""
+"""How far a run is, read from outside."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from privatile.core.words import duration
-from privatile.errors import InputError, StoreError
-from privatile.federation.coordinator.control import Control
+from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
-from privatile.federation.run.running import open_run, running_coordinator
+from privatile.federation.run.lock import running_coordinator
 from privatile.federation.setup.directory import Directory
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
@@ -87,8 +84,7 @@ def read_status(directory: Directory) -> Status:
     absent = tuple(sorted(set(study.clients) - set(roster.clients)))
     if not directory.store_file.exists():
         return Status(study.run, "not begun", study.levels, 0, study.rounds, process, {}, {}, absent, {}, ())
-    store = RunStore.open(directory.store_file, read_only=True)
-    try:
+    with RunStore.open(directory.store_file, read_only=True) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         events, heard = tuple(journal.events(10)), journal.heard()
         # A client answers about all levels or none; a level that is over no longer counts silence.
@@ -113,57 +109,14 @@ def read_status(directory: Directory) -> Status:
             {client.name: heard.get(client.name) for client in store.spec.clients},
             events,
         )
-    finally:
-        store.close()
 
 
 _STATES = {"paused": "paused", "resumed": "running", "aborted": "aborted", "finished": "finished"}
 
 
 def run_results(directory: Directory) -> tuple[QuantileResult, ...]:
-    """The results of a run as it stands, one a level."""
+    """The results of a run so far, one per level."""
     if not directory.store_file.exists():
         raise StoreError(f"{directory.store_file}: the run has not begun.")
-    store = RunStore.open(directory.store_file, read_only=True)
-    try:
+    with RunStore.open(directory.store_file, read_only=True) as store:
         return Coordinator(store).results()
-    finally:
-        store.close()
-
-
-def stop_coordinator(directory: Directory) -> str:
-    """Ask the running coordinator to stop after the round in hand."""
-    process = running_coordinator(directory.pid_file)
-    if process is None:
-        raise InputError("no coordinator is running for this folder.")
-    os.kill(process, signal.SIGTERM)
-    return f"process {process} was asked to stop."
-
-
-def abort_run(directory: Directory) -> str:
-    """End a run for good, through the running coordinator or, when none runs, in the file."""
-    if running_coordinator(directory.pid_file) is not None:
-        Control(directory.path / "control").request("abort")
-        return "the coordinator was asked to abort; the clients will hear of it."
-    run = open_run(directory)
-    try:
-        run.journal.note("aborted", "the run was aborted while no coordinator ran; what was answered stays spent")
-    finally:
-        run.store.close()
-    return "the run is marked as aborted. The clients hear of it from the next `privatile serve`."
-
-
-def readmit(directory: Directory, client: str) -> str:
-    """Let a quarantined client's answers count again."""
-    if client not in directory.study().clients:
-        raise InputError(f"the study has no client {client!r}.")
-    if running_coordinator(directory.pid_file) is not None:
-        Control(directory.path / "control").request("readmit", client)
-        return f"the coordinator was asked to readmit {client}."
-    run = open_run(directory)
-    try:
-        run.journal.readmit(client)
-        run.journal.note("readmitted", "the organizer has decided that its answers count again", client)
-    finally:
-        run.store.close()
-    return f"{client} is readmitted."

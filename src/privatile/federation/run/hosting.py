@@ -1,0 +1,40 @@
+"""What a coordinator and a client need around them: signals that stop them, and the page for operators."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from privatile.federation.monitoring import Metrics, operations_page
+
+Say = Callable[[str], None]
+"""Shows a line to the operator."""
+
+
+class Service(Protocol):
+    """A coordinator's or a client's service."""
+
+    metrics: Metrics
+
+    def stop(self) -> None:
+        """Stop soon."""
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether the service works, and facts about it."""
+
+
+@contextlib.asynccontextmanager
+async def hosted(service: Service, ops_host: str, ops_port: int | None, say: Say) -> AsyncIterator[None]:
+    """Let SIGTERM and SIGINT stop the service, and serve its operations page where a port is given."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, service.stop)
+    if ops_port is None:
+        yield
+        return
+    async with operations_page(ops_host, ops_port, service.metrics, service.health) as port:
+        say(f"operations  http://{ops_host}:{port}/metrics and /health")
+        yield

@@ -1,0 +1,127 @@
+"""An invitation becomes a running client."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from privatile.client.coins import Coins
+from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.opening import open_source
+from privatile.client.sources.source import Source
+from privatile.errors import LedgerError, SiteRefusal
+from privatile.federation.run.hosting import Say, hosted
+from privatile.federation.setup.invitation import Invitation
+from privatile.federation.site.folder import Site
+from privatile.federation.site.limits import read_limits
+from privatile.federation.site.responder import open_responder
+from privatile.federation.site.service import HEARTBEAT, ClientService
+
+T = TypeVar("T")
+
+LEDGER_SECONDS = 60
+"""How long to wait while another study's client writes the ledger: a slow disk recovers, and clients run for months."""
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    """How a client is run."""
+
+    value: str
+    person: str | None = None
+    policy: Path | None = None
+    restored: bool = False
+    new_people: bool = False
+    ops_host: str = "127.0.0.1"
+    ops_port: int | None = None
+    heartbeat: float = HEARTBEAT
+
+
+def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptions, say: Say) -> str:
+    """Run a client until the study ends or somebody stops it."""
+    rows = open_source(source, value=options.value, person=options.person)
+
+    async def serve() -> str:
+        service = prepare_client(invitation, site, rows, options)
+        async with hosted(service, options.ops_host, options.ops_port, say):
+            return await service.run()
+
+    return asyncio.run(serve())
+
+
+def prepare_client(
+    invitation: Invitation, site: Site, source: Source, options: JoinOptions, *, coins: Coins | None = None
+) -> ClientService:
+    """Check limits, ledger and data, all before the client connects to anything.
+
+    `coins` are for simulation and tests; no option, file or environment variable leads to them.
+    """
+    limits = read_limits(options.policy or site.policy_file)
+    reasons = limits.refusals(invitation, options.value)
+    if reasons:
+        raise SiteRefusal("this site's policy refuses the study:\n- " + "\n- ".join(reasons))
+    person_key = None
+    if options.person is not None:
+        person_key = _open_or_make(site.path / "person.key", PersonKey.open, PersonKey.save)
+    ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
+    ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
+    responder = open_responder(
+        invitation, limits, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
+    )
+    return ClientService(
+        invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat
+    )
+
+
+def _open_or_make(path: Path, open_file: Callable[[Path], T], make: Callable[[T], None]) -> T:
+    """A file of the site, made now where there is none; the clients of two studies may start together and share it."""
+    found = open_file(path)
+    try:
+        make(found)
+    except LedgerError:
+        if not path.exists():
+            raise
+        found = open_file(path)  # the other client was faster
+    return found
+
+
+def _write_nothing(ledger: Ledger) -> None:
+    """Make the ledger's file, with its keys."""
+    with ledger.transaction():
+        pass
+
+
+def systemd_unit(client: str, arguments: Sequence[str]) -> str:
+    """A systemd unit that runs this client for months: it restarts after a crash, not after a refusal."""
+
+    def quote(text: str) -> str:
+        plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+        return f'"{plain}"'
+
+    command = " ".join(quote(text) for text in (sys.executable, "-m", "privatile", *arguments))
+    return f"""[Unit]
+Description=privatile client {client}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=30
+# 2: something is wrong with the input or the ledger; 5: the site's policy refuses. A restart would not help.
+RestartPreventExitStatus=2 5
+KillSignal=SIGTERM
+TimeoutStopSec=60
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectSystem=full
+UMask=0077
+
+[Install]
+WantedBy=multi-user.target
+"""

@@ -1,0 +1,55 @@
+"""One coordinator per folder: a file that holds its process number and is locked while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from privatile.errors import InputError
+from privatile.federation.setup.files import unwritable
+
+
+@contextlib.contextmanager
+def lock_folder(path: Path) -> Iterator[None]:
+    """Hold a folder for one coordinator: a second one is refused while the first is alive."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not _try_lock(handle):
+            raise InputError(
+                f"a coordinator is already running for this folder (process {path.read_text().strip() or '?'})."
+            )
+        try:
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise unwritable(path, error) from None
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def running_coordinator(path: Path) -> int | None:
+    """The process number of the coordinator that holds a folder; None where none is alive."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return None if _try_lock(handle) else int(path.read_text().strip() or 0) or None
+    except ValueError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    import fcntl  # not on every platform; a federation's coordinator needs one that has it
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,123 @@
+"""A folder becomes a running coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from privatile.errors import InputError, StoreError
+from privatile.federation.coordinator.control import Control
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.service import CoordinatorService
+from privatile.federation.run.hosting import Say, hosted
+from privatile.federation.run.lock import lock_folder
+from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.certificates import broken_validity, read_certificate
+from privatile.federation.setup.directory import Directory
+from privatile.server.coordinator import Coordinator
+from privatile.server.store import RunStore
+from privatile.server.writer import claim
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run's file, ready to continue."""
+
+    store: RunStore
+    journal: Journal
+    coordinator: Coordinator
+
+
+def open_run(directory: Directory) -> OpenRun:
+    """Begin the run of a folder's study, or continue it; a file of another study is refused."""
+    study = directory.study()
+    path = directory.store_file
+    if path.exists():
+        store = RunStore.open(path, durable=True)
+    else:
+        store = RunStore.create(path, study.run, study.spec, durable=True)
+    journal = Journal.open(store, study.canonical, study.digest)
+    if store.run != study.run or store.spec.digest != study.spec.digest:
+        raise StoreError(f"{path} holds another run than the study's. Move it away, or begin a new federation.")
+    if store.finished is None:
+        claim(store)
+    return OpenRun(store, journal, Coordinator(store))
+
+
+def roster_signers(directory: Directory) -> Callable[[], Mapping[str, str]]:
+    """The clients' signing keys, read again when the roster changes."""
+    signers: dict[str, str] = {}
+    changed_at = -1
+
+    def load() -> Mapping[str, str]:
+        nonlocal changed_at, signers
+        now = directory.roster_file.stat().st_mtime_ns
+        if now != changed_at:
+            signers = {name: keys.signer for name, keys in directory.roster().clients.items()}
+            changed_at = now
+        return signers
+
+    return load
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How a coordinator is run."""
+
+    brokers: tuple[str, ...] = ()
+    """Addresses of the organizer's own broker; empty: the embedded one."""
+    ops_host: str = "127.0.0.1"
+    ops_port: int | None = None
+    exit_when_paused: bool = False
+    linger: float = 3.0
+    """Seconds that the embedded broker stays after the end, so that clients hear of it."""
+    replicas: int = 1
+
+
+def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
+    """Run the coordinator of a folder until the study ends or somebody stops it."""
+    study, key, settings = directory.study(), directory.key(), directory.settings()
+    embedded = not options.brokers
+    if embedded:
+        wrong = broken_validity(read_certificate(directory.broker_files.certificate), "the broker's certificate")
+        if wrong:
+            raise InputError(wrong[0])
+    with lock_folder(directory.pid_file), ExitStack() as stack:
+        run = open_run(directory)
+        stack.callback(run.store.close)
+        broker = None
+        if embedded:
+            directory.write_configuration()
+            broker = EmbeddedBroker(directory.broker_files, settings)
+            broker.start()
+            stack.callback(broker.stop)
+            how = "adopted" if broker.adopted else "started"
+            say(f"broker      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
+        else:
+            say(f"broker      {', '.join(options.brokers)}")
+        say(f"study       {study.title}, {len(study.clients)} clients, {study.rounds} rounds, hash {study.digest[:16]}")
+        say(f"store       {directory.store_file} ({run.coordinator.done} of {run.coordinator.planned} rounds done)")
+        service = CoordinatorService(
+            study,
+            key,
+            run.coordinator,
+            run.journal,
+            urls=options.brokers or (settings.url,),
+            authority=directory.authority.read_text(encoding="ascii"),
+            signers=roster_signers(directory),
+            broker=broker,
+            control=Control(directory.path / "control"),
+            exit_when_paused=options.exit_when_paused,
+            replicas=options.replicas,
+        )
+
+        async def serve() -> str:
+            async with hosted(service, options.ops_host, options.ops_port, say):
+                end = await service.run()
+                if embedded and end in ("finished", "aborted"):
+                    await asyncio.sleep(options.linger)
+                return end
+
+        return asyncio.run(serve())
