@@ -1,10 +1,10 @@
-"""Everything that can go wrong, drawn as a tree.
+"""All errors, as a tree.
 
     PrivatileError                 exit code 1
     ├── InputError (ValueError)    exit code 2: an argument, option or file breaks a rule
     │   ├── DataError              a column cannot be used; the text never holds a record's value
     │   ├── ProtocolError          a question or an answer breaks the rules of the wire
-    │   └── MissingExtra           an optional part is not installed; the text holds the cure
+    │   └── MissingExtra           an optional part is not installed; the text says how to install it
     ├── LedgerError                exit code 2: the ledger refuses, and says what was spent
     │   ├── AlreadyAnswered        these records, or people, have answered before
     │   ├── OtherContent           the column is not the one the ledger knows
@@ -12,9 +12,9 @@
     ├── StoreError                 exit code 2: a run's file cannot be used
     ├── RunPaused                  exit code 3: a federation's run waits for people to decide
     ├── BrokerError                exit code 4: a broker cannot be started, reached or used
-    └── SiteRefusal                exit code 5: a site's policy or ledger refuses the study; trying again is no cure
+    └── SiteRefusal                exit code 5: a site's policy or ledger refuses the study; trying again does not help
 
-A message names the thing, the rule, the value it got and the way out. No message ever contains a record's value.
+A message names the thing, the rule, the value it got and how to fix it. No message ever contains a record's value.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ class BrokerError(PrivatileError):
 
 
 class SiteRefusal(PrivatileError):
-    """A site's policy or ledger refuses the study. Trying again is no cure."""
+    """A site's policy or ledger refuses the study. Trying again does not help."""
 
     exit_code = 5
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import an optional module, or fail with the cure.
+    """Import an optional module; where it is missing, the error says how to install it.
 
     >>> require("math", "nothing").sqrt(4.0)
     2.0

@@ -74,5 +74,5 @@ def test_l1_and_sup_follow_their_definitions() -> None:
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="one of l2"):
         normalizer_of(np.ones(2), np.ones(2), "l3")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="one weight a round"):
+    with pytest.raises(InputError, match="one weight per round"):
         normalizer_of(np.ones(2), np.ones(3))

@@ -210,7 +210,7 @@ def test_a_plan_checks_its_tables() -> None:
         TablePlan((client,), LINE, np.full((1, 11), 1), np.ones(11))
     with pytest.raises(InputError, match="at least two"):
         TablePlan((client,), LINE, np.full((1, 4), 1), np.ones(4), burn_in=3)
-    with pytest.raises(InputError, match="one row a client"):
+    with pytest.raises(InputError, match="a row per client"):
         TablePlan((client,), LINE, np.full((2, 4), 1), np.ones(4))
     with pytest.raises(InputError, match="positive"):
         TablePlan((client,), LINE, np.full((1, 4), 1), np.array([1.0, 1.0, 0.0, 1.0]))

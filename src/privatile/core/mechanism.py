@@ -3,7 +3,7 @@
 One record with truth b = 1{x > q} sends b with probability (1 + r)/2 and 1 − b otherwise, r being the client's
 truth rate. The likelihood ratio of a report is then at most (1 + r)/(1 − r) = e^ε.
 
-The coin is a 64-bit integer U, uniform on 0 … 2⁶⁴ − 1: the truth is told iff U < N. All claims (ε, debiasing,
+The coin is a 64-bit integer U, uniform on 0 … 2⁶⁴ − 1: the report is the truth iff U < N. All claims (ε, debiasing,
 variance) use the *realised* rate r = 2N/2⁶⁴ − 1, so nothing is lost to rounding and no floating-point noise
 leaves a client.
 """
@@ -24,10 +24,10 @@ COINS = 1 << 64
 """Number of values of one coin."""
 
 STRONGEST_EPSILON = 1e-6
-"""Below this a truth rate is so small that no sample of this world gives an answer."""
+"""Below this the truth rate is so small that no realistic sample gives an answer."""
 
 WEAK_EPSILON = 10.0
-"""Above this the truth is told 99.995% of the time: the command asks for `--allow-weak`."""
+"""Above this 99.995% of the reports are true: the command asks for `--allow-weak`."""
 
 LARGEST_EPSILON = 40.0
 """Above this 64 bits cannot hold the ratio: ask for no privacy by name instead."""
@@ -62,7 +62,7 @@ class RandomizedResponse:
         rate = float(truth_rate)
         if rate == 1.0:
             raise InputError(
-                "truth_rate 1 tells every truth: that is no privacy at all. If this is meant, say so by name: "
+                "truth_rate 1 tells every truth: that is no privacy at all. If this is intended, ask for it by name: "
                 "RandomizedResponse.not_private() (on the command line: --not-private)."
             )
         if not 0.0 < rate < 1.0:
@@ -132,7 +132,7 @@ class RandomizedResponse:
         return self.threshold < COINS
 
     def respond(self, truth: NDArray[np.bool_], coins: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Reports for truths 1{x > q}, one coin a record: the truth iff coin < N.
+        """Reports for truths 1{x > q}, one coin per record: the truth iff coin < N.
 
         >>> import numpy as np
         >>> coin = RandomizedResponse(0.5)  # N = 3·2⁶²

@@ -2,7 +2,7 @@
 
 A field's type hint is its rule: a whole number is `int`, a choice is a `Literal`, a nested table is another dataclass,
 `Annotated[float, Meta(gt=0, description="a positive number")]` adds a limit and its words. Rules between fields belong
-in the dataclass's `__post_init__`; the `InputError` raised there is reported with the file's name, too.
+in the dataclass's `__post_init__`; the `InputError` raised there is reported in the same way.
 
     >>> from dataclasses import dataclass
     >>> @dataclass

@@ -1,4 +1,4 @@
-"""Numbers in words, for people."""
+"""Numbers in words."""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+"""The next question and the next state: pure functions of a run's specification and its counts.
+
+clients          what the coordinator knows of a client
+schedule         round lengths and steps of the designs with fixed tables
+plan             what the next round asks, given the state
+step             counts in, the next state out (the function `step` keeps its module's name free: import it from there)
+averaging        the running mean and Algorithm 2's normaliser
+auto             the default design; its rules are in `question_policy`, its belief about the quantile in `locate`
+settings, spec   what a result needs beside plan and state; a run's whole specification
+"""
+
+from privatile.estimator.auto import AutoPlan
+from privatile.estimator.clients import Client
+from privatile.estimator.plan import Ask, Plan, RoundState, TablePlan, plan_from_design
+from privatile.estimator.schedule import Design, parse_design
+from privatile.estimator.settings import ReportOptions, ReportSettings
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.estimator.step import begin, replay
+
+__all__ = [
+    "Ask",
+    "AutoPlan",
+    "Client",
+    "ClientSpec",
+    "Design",
+    "Plan",
+    "ReportOptions",
+    "ReportSettings",
+    "RoundState",
+    "RunSpec",
+    "TablePlan",
+    "begin",
+    "parse_design",
+    "plan_from_design",
+    "replay",
+]

@@ -1,7 +1,7 @@
-"""The default design: a plan that tunes itself (the policy of `policy.py`, for one run).
+"""The default design: a plan that tunes itself (`question_policy`, for one run).
 
 It lies outside Assumptions 2–3: its step depends on the number of rounds and on the answers. The evidence for it is the
-coverage study, not the paper's theorems.
+coverage study (`studies/coverage`), not the paper's theorems.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FEWEST_ROUNDS = 20
 """Half of them place the quantile and probe; fewer leave nothing to average."""
 
 SHORTEST = 4
-"""Records a round of the smallest client where the design may choose: with fewer the search costs whole percents."""
+"""Records per round of the smallest client where the design may choose: with fewer the search costs whole percents."""
 
 SUPPORTED = 2500.0
-"""Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the coverage study vouches."""
+"""Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the coverage study validates the interval."""
 
 
 def supported(have: float) -> bool:
-    """Whether the coverage study vouches for a run with this information; rounding does not decide."""
+    """Whether the coverage study validates a run with this information; the tolerance keeps rounding from deciding."""
     return have >= SUPPORTED * (1.0 - 1e-9)
 
 
@@ -68,7 +68,7 @@ def chosen_rounds(wanted: int | None, smallest: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class AutoPlan(Plan):
-    """Search, probe, average: see `policy.QuestionPolicy`."""
+    """Search, probe, average: see `QuestionPolicy`."""
 
     wanted: int | None = None
 
@@ -100,7 +100,7 @@ class AutoPlan(Plan):
 
     @property
     def information(self) -> float:
-        """How much the records can say at this level; see `policy.information`."""
+        """How much the records can say at this level; see `information`."""
         return information(self.level, self.policy.noise)
 
     def initial_memory(self) -> Memory:

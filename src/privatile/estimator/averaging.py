@@ -84,7 +84,7 @@ def normalizer_of(queries: Floats, weights: Floats, kind: Normalizer = "l2") -> 
     if kind not in NORMALIZERS:
         raise InputError(f"normalizer must be one of {', '.join(NORMALIZERS)}; got {kind!r}.")
     if len(queries) != len(weights) or not len(queries):
-        raise InputError(f"a normaliser needs one weight a round; got {len(queries)} rounds, {len(weights)} weights.")
+        raise InputError(f"a normaliser needs one weight per round; got {len(queries)} rounds, {len(weights)} weights.")
     rounds = np.arange(1, len(queries) + 1)
     centred = queries - queries.mean()
     sums = np.cumsum(centred)

@@ -4,7 +4,7 @@ The distribution near the quantile is taken for a logistic curve on the working 
 centre c and spread s; the quantile is u = c + s·logit τ. A grid over (c, log s) holds the belief. It zooms in as it
 sharpens, so a range of six decades costs some thirty rounds, and zooms out again when an edge gathers weight.
 
-No real distribution is logistic. An answer asked far from u, in logits, says less about u than the curve pretends: its
+No real distribution is logistic. An answer asked far from u, in logits, says less about u than the curve implies: its
 variance grows by (D·F(1 − F)·|logit F − logit τ|)², D = 1/4: the curve's steepness between q and u may be off by a
 quarter. The belief only places the questions; no estimate or interval is taken from it.
 
@@ -41,7 +41,7 @@ CANDIDATES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 class Belief(NamedTuple):
-    """What has been learnt, one row a run."""
+    """What has been learned, one row per run."""
 
     level: float
     low: float
@@ -89,7 +89,7 @@ _BY_RUN = ("boxes", "queries", "residuals", "variances", "logs")
 
 
 class Summary(NamedTuple):
-    """The belief in four numbers a run."""
+    """The belief in four numbers per run."""
 
     quantile: Floats
     error: Floats
@@ -108,7 +108,7 @@ def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) ->
 
 
 def learn(belief: Belief, queries: Floats, residuals: Floats, variances: Floats) -> Belief:
-    """One answer a run: y = τ − F(q) + noise of the given variance."""
+    """One answer per run: y = τ − F(q) + noise of the given variance."""
     xp = array_namespace(queries)
     added = belief._replace(
         queries=xp.column_stack([belief.queries, queries]),
@@ -137,9 +137,12 @@ def _curve(boxes: Floats, queries: Floats) -> tuple[Floats, Floats]:
     return logits, 0.5 * (1.0 + xp.tanh(0.5 * logits))
 
 
+def _logit(level: float) -> float:
+    return math.log(level / (1.0 - level))
+
+
 def _discrepancy(logits: Floats, ranks: Floats, level: float) -> Floats:
-    target_logit = math.log(level / (1.0 - level))
-    result: Floats = (DISCREPANCY * ranks * (1.0 - ranks) * (logits - target_logit)) ** 2
+    result: Floats = (DISCREPANCY * ranks * (1.0 - ranks) * (logits - _logit(level))) ** 2
     return result
 
 
@@ -158,7 +161,7 @@ def _log_likelihood(boxes: Floats, level: float, queries: Floats, residuals: Flo
 
 
 def _zoom(belief: Belief) -> Belief:
-    """Move the grid of the runs that fill too little of it, or lean on an edge, and weigh all answers anew there."""
+    """Move the grid where the belief fills too little of it or leans on an edge, and weigh all answers again."""
     xp = array_namespace(belief.boxes)
     weights, boxes = belief.weights, belief.boxes
     width = belief.high - belief.low
@@ -209,8 +212,7 @@ def summarize(belief: Belief) -> Summary:
     """
     xp = array_namespace(belief.boxes)
     weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
-    target_logit = math.log(belief.level / (1.0 - belief.level))
-    quantiles = centers[:, :, None] + spreads[:, None, :] * target_logit
+    quantiles = centers[:, :, None] + spreads[:, None, :] * _logit(belief.level)
     mean = (weights * quantiles).sum(axis=(1, 2))
     variance = (weights * (quantiles - mean[:, None, None]) ** 2).sum(axis=(1, 2))
     cell = (belief.boxes[:, 1] - belief.boxes[:, 0]) / CENTERS
@@ -228,8 +230,7 @@ def best_question(belief: Belief, variance: float) -> tuple[Floats, Floats]:
     """
     xp = array_namespace(belief.boxes)
     weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
-    target_logit = math.log(belief.level / (1.0 - belief.level))
-    quantiles = centers[:, :, None] + spreads[:, None, :] * target_logit
+    quantiles = centers[:, :, None] + spreads[:, None, :] * _logit(belief.level)
     mean = (weights * quantiles).sum(axis=(1, 2))
     off = quantiles - mean[:, None, None]
     error = xp.sqrt((weights * off * off).sum(axis=(1, 2)))

@@ -30,7 +30,7 @@ class Ask(NamedTuple):
     averaged: bool
     """Whether the round counts in the average; nothing may adapt once this is true."""
     stage: str = ""
-    """What a design that tunes itself does in this round, for people."""
+    """What a design that tunes itself does in this round, in one word."""
 
 
 class RoundState(NamedTuple):
@@ -115,7 +115,9 @@ class TablePlan(Plan):
         check_clients(self.clients)
         shape = (len(self.clients), len(self.steps))
         if self.lengths.shape != shape or not shape[1]:
-            raise InputError(f"lengths must have one row a client and one column a round; got {self.lengths.shape}.")
+            raise InputError(
+                f"lengths must have one row per client and one column per round; got {self.lengths.shape}."
+            )
         if int(self.lengths.min()) < 1:
             raise InputError("every round must ask at least one record of every client.")
         for client, asked in zip(self.clients, self.lengths.sum(axis=1), strict=True):

@@ -1,4 +1,4 @@
-"""The self-tuning design as a pure policy: what has been answered in, the next question out.
+"""The default design as a pure policy: the answers so far in, the next question out.
 
 Three stages share the records:
 
@@ -60,7 +60,7 @@ LARGEST_SEARCH_SHARE = 0.10
 
 
 class Tuning(NamedTuple):
-    """Where the policy stands, one row a run: all that the next question depends on."""
+    """The state of the policy, one row per run: all that the next question depends on."""
 
     belief: Belief
     stage: Ints
@@ -86,7 +86,7 @@ class Tuning(NamedTuple):
 
 @dataclass(frozen=True)
 class QuestionPolicy:
-    """The numbers a policy needs: level, range, rounds, and the noise s² that all records would leave in a rank."""
+    """The rules of the three stages, for a level, a range, a number of rounds and the noise s² of `pooled_noise`."""
 
     level: float
     low: float

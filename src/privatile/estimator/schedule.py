@@ -203,7 +203,7 @@ class DecayingStep:
 
     def at(self, index: int) -> float:
         """γ_index: the step of round index + 1."""
-        return self.scale / (float(index) ** self.exponent + self.offset)
+        return self.scale / (math.pow(index, self.exponent) + self.offset)
 
     def table(self, rounds: int) -> Floats:
         """The steps of rounds 1 … `rounds`."""
@@ -253,7 +253,7 @@ class Design:
     def client_lengths(self, records: Sequence[int]) -> Lengths:
         """Lengths by client (rows) and round (columns): every client's records are used once each.
 
-        A list of lengths is kept to the letter instead: the same cohorts of every client, the rest unasked.
+        A list of lengths is used exactly as given: the same cohorts of every client, the other records unasked.
 
         >>> Design("demo", Constant(1), rounds=3).client_lengths([3, 7]).tolist()
         [[1, 1, 1], [2, 2, 3]]
@@ -273,7 +273,7 @@ PRESETS = {
     "paper-c5": Design("paper-c5", Constant(5), mode="local", warm_up=0.05),
     "paper-log": Design("paper-log", Logarithmic(), mode="local", warm_up=0.05),
 }
-"""Algorithm 1 to the letter: local mode, 5% warm-up by records, the paper's step, no burn-in."""
+"""Algorithm 1 exactly as published: local mode, 5% warm-up by records, the paper's step, no burn-in."""
 
 
 def parse_design(text: str) -> Design:

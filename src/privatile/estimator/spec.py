@@ -72,18 +72,18 @@ class RunSpec(ReportSettings):
         check_choice("local_level", self.local_level, ("global", "own"))
         if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
             raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
-        # Said now: once everybody has answered it would be too late.
-        for wanted, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
-            if wanted and self.round_mode == "local":
+        # Checked now: once everybody has answered it is too late.
+        for needed, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
+            if needed and self.round_mode == "local":
                 raise InputError(
                     f"{what} needs cohort mode, where all records of a round answer about the same q; this run is "
-                    "local. Take --mode cohort, or do without."
+                    "local. Choose --mode cohort, or leave the option out."
                 )
         check_clients(self.at_level(0))
 
     @property
     def round_mode(self) -> Mode:
-        """What a client does inside a round, by the design where it is not chosen."""
+        """What a client does inside a round; where no mode was chosen, the design decides."""
         if self.mode is not None or self.design in ("auto", "rounds"):
             return self.mode or "cohort"
         return parse_design(self.design).mode
@@ -106,25 +106,25 @@ class RunSpec(ReportSettings):
         """Between units and the working scale."""
         return make_scale(self.scale, self.low, self.high)
 
-    def at_level(self, index: int) -> tuple[Client, ...]:
-        """The clients as level `index` sees them: each level gets its own fixed share of every client's records."""
+    def at_level(self, level_index: int) -> tuple[Client, ...]:
+        """The clients as this level sees them: each level gets its own fixed share of every client's records."""
         shares = len(self.levels)
         return tuple(
             Client(
                 name=client.name,
                 mechanism=client.mechanism,
                 weight=client.weight,
-                level=self.levels[index] if client.level is None else client.level,
-                records=client.records // shares + (index < client.records % shares),
+                level=self.levels[level_index] if client.level is None else client.level,
+                records=client.records // shares + (level_index < client.records % shares),
                 # Each level asks a share of the records about a quantile of them all.
                 file_records=max(client.file_records, client.records),
             )
             for client in self.clients
         )
 
-    def plan(self, index: int = 0) -> Plan:
-        """The plan of level `index`."""
-        clients = self.at_level(index)
+    def plan(self, level_index: int = 0) -> Plan:
+        """The plan of one level."""
+        clients = self.at_level(level_index)
         if self.design == "auto":
             return AutoPlan(
                 clients, self.working_scale, self.rounds, local_level=self.local_level, mode=self.mode or "cohort"

@@ -66,7 +66,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
     """
     clients = plan.clients
     if len(ones) != len(clients):
-        raise ProtocolError(f"a round needs one count a client, {len(clients)}; got {len(ones)}.")
+        raise ProtocolError(f"a round needs one count per client, {len(clients)}; got {len(ones)}.")
     means, noise, used, heard = list(state.means), list(state.noise), list(state.used), list(state.heard)
     total_ones, total_asked = list(state.ones), list(state.asked)
     window_ones, window_asked = list(state.window_ones), list(state.window_asked)
@@ -114,7 +114,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
 
 
 def drift(state: RoundState, plan: Plan) -> float:
-    """Σ p_k·(y_k − (1 − τ)) of the round just done: an unbiased reading of τ − F at the query it asked about."""
+    """Σ p_k·(y_k − (1 − τ)) of the round just done: an unbiased estimate of τ − F at the query it asked about."""
     own = plan.local_level == "own"
     return math.fsum(
         client.weight * (mean - (1.0 - (client.level if own else plan.level)))
@@ -123,7 +123,7 @@ def drift(state: RoundState, plan: Plan) -> float:
 
 
 def local_ranks(state: RoundState, plan: Plan) -> tuple[float, ...]:
-    """F_k near Q*, one a client: 1 − the debiased share of yes over the averaged rounds; NaN without an answer."""
+    """F_k near Q* of every client: 1 − the debiased share of yes over the averaged rounds; NaN without an answer."""
     return tuple(
         1.0 - client.mechanism.debias(ones, asked) if asked else math.nan
         for client, ones, asked in zip(plan.clients, state.window_ones, state.window_asked, strict=True)

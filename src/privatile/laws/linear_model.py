@@ -98,7 +98,7 @@ def linear_law(
 
 
 def sampled_rounds(rates: Floats, weights: Floats, points: int = POINTS) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Rounds at which the running sums are looked at: all of them, or `points` spread over rounds, steps and clock."""
+    """Rounds at which the running sums are evaluated: all of them, or `points` spread over rounds, steps and clock."""
     rounds = rates.size
     if rounds <= points:
         return np.arange(rounds)

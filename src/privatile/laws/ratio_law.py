@@ -1,6 +1,6 @@
 """The exact law of a self-normalised statistic |Z|/√V: Z normal, V a quadratic form of the same Gaussian noise.
 
-Two functions of one tilt y ≥ 0 hold everything there is to know about the pair:
+Two functions of one tilt y ≥ 0 determine the law of the pair:
 
     G(y) = E[exp(−yV/2)]⁻²      a determinant, det(I + y·Cov)
     h(y) = Var(Z) when the law is tilted by exp(−yV/2), so h(0) = Var(Z) and h falls

@@ -1,4 +1,4 @@
-"""The l1 and sup normalisers, simulated: no formula is known, so the laws come with their Monte Carlo error.
+"""The laws of the l1 and sup normalisers, simulated: no formula is known, so they come with a Monte Carlo error.
 
 Paths are drawn once per schedule with a fixed seed, so a value does not change from call to call and a p-value inverts
 the interval exactly. Only the path is simulated. Given the detrended path X the endpoint is normal, B(1) | X ~ N(μ, σ²)
@@ -28,7 +28,7 @@ POINTS = 512
 """Schedules up to this many rounds are drawn round by round, longer ones at the ends of at least POINTS/2 blocks."""
 
 PATHS = 65_536
-"""Paths a schedule; the 95% values then have a standard error of about 0.1 to 0.2 percent."""
+"""Paths per schedule; the 95% values then have a standard error of about 0.1 to 0.2 percent."""
 
 SEED = 20_259_218
 """Any fixed number; it makes a simulated value a property of the schedule."""
@@ -174,7 +174,7 @@ def raise_between_looks(
     right = size[:, inner]
     left = np.where(inner > 0, size[:, inner - 1], 0.0)
     length = grid.clock[inner]
-    # A bridge rises 4 deviations √δ/2 above its higher end with probability below e⁻⁸ a block.
+    # A bridge rises 4 deviations √δ/2 above its higher end with probability below e⁻⁸ per block.
     path, block = np.nonzero(np.maximum(left, right) > largest[:, None] - 2.0 * np.sqrt(length))
     a, b, d = left[path, block], right[path, block], length[block]
     # Inverse of P(max > x) = exp(−2(x − a)(x − b)/δ).

@@ -1,6 +1,6 @@
-"""The options of an estimate, whoever gives them: the command line, a TOML file or Python.
+"""The options of an estimate, from the command line, a TOML file or Python.
 
-One frozen value; it is checked when it is made, before any record is read.
+One frozen value, checked when it is made, before any record is read.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CURVE = tuple(step / 10 for step in range(1, 10))
 WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no default.
   epsilon bounds what anyone can learn about one person from their one randomized bit: seeing it changes the odds of
   any guess about them by at most a factor e^epsilon.
-    0.5   strong: the truth is told 62% of the time, odds change by at most 1.65
+    0.5   strong: 62% of the answers are true, odds change by at most 1.65
     1     common: 73%, 2.7
     2     moderate: 88%, 7.4
     4     weak: 98%, 55
   Smaller protects more and needs more records: half the epsilon, about four times the people for the same interval.
-  Give one for all (--epsilon 1) or one a client (--epsilon north=1 --epsilon south=0.5)."""
+  Give one for all (--epsilon 1) or one per client (--epsilon north=1 --epsilon south=0.5)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReportOptions):
-    """Everything that may be chosen about an estimate."""
+    """Everything that a user may choose about an estimate."""
 
     q: float | tuple[float, ...] | PerClient | Literal["curve"] = 0.5
     epsilon: float | PerClient | None = None
@@ -74,7 +74,7 @@ class Options(ReportOptions):
         if self.epsilon is None and not self.not_private:
             raise InputError(WHAT_EPSILON_IS)
         if self.epsilon is not None and self.not_private:
-            raise InputError("epsilon and not_private exclude each other: either there is a budget or there is none.")
+            raise InputError("epsilon and not_private exclude each other: give one of them.")
         budgets = self.epsilon.values() if isinstance(self.epsilon, Mapping) else [self.epsilon]
         for budget in budgets:
             if budget is not None:
@@ -87,11 +87,11 @@ class Options(ReportOptions):
         ):
             raise InputError(f"save and ledger must be two files; both are {str(self.save)!r}.")
         if isinstance(self.weights, str) and self.weights not in WEIGHTINGS:
-            raise InputError(f"weights must be equal, size, precision or one number a client; got {self.weights!r}.")
+            raise InputError(f"weights must be equal, size, precision or one number per client; got {self.weights!r}.")
         if self.weights == "precision" and not self.one_distribution:
             raise InputError(
                 "precision weights estimate another quantile wherever the clients' distributions differ. If you know "
-                "that all clients share one distribution, say so: one_distribution=True (--one-distribution). "
+                "that all clients share one distribution, state it: one_distribution=True (--one-distribution). "
                 "Otherwise take equal or size."
             )
 
@@ -180,11 +180,11 @@ WEIGHTINGS = ("equal", "size", "precision")
 
 
 def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
-    """A way of weighting by name, or a file in `folder` with one weight a client (TOML, or CSV with a header)."""
+    """A way of weighting by name, or a file in `folder` with one weight per client (TOML, or CSV with a header)."""
     if given in WEIGHTINGS:
         return given
     path = folder / given
-    kinds = "equal, size, precision, or a file with one weight a client (TOML: client = weight; CSV: client,weight)"
+    kinds = "equal, size, precision, or a file with one weight per client (TOML: client = weight; CSV: client,weight)"
     if not path.is_file():
         raise InputError(f"weights takes {kinds}; {given!r} is none of these.")
     if path.suffix == ".toml":
@@ -201,7 +201,7 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
 
 
 ON_THE_COMMAND_LINE = ("json", "dry_run", "explain", "dashboard", "dashboard_at", "dashboard_tls")
-"""What is shown and how: not part of a study."""
+"""How a result is shown: not part of the options of an estimate."""
 
 
 def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
