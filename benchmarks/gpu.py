@@ -107,7 +107,7 @@ def sweep(batch: Batch, names: list[str]) -> None:
         options = ("-fmad=false", "-std=c++17", f"-DTHREADS={threads}", f"-DBLOCKS={blocks}", f"-DUNROLL={ahead}")
         median = float(np.median(device_times(Device(options, threads), batch, 4)[1:]))
         print(
-            f"{threads:4d} threads a block, {blocks:2d} blocks a multiprocessor, {ahead} ahead: {median:.4f} s",
+            f"{threads:4d} threads per block, {blocks:2d} blocks per multiprocessor, {ahead} ahead: {median:.4f} s",
             flush=True,
         )
     device = Device()
@@ -125,7 +125,9 @@ def sweep(batch: Batch, names: list[str]) -> None:
                     median = float(np.median(device_times(device, pack(own), 4)[1:]))
                     turns = own[0].cell.lengths.shape[1] * len(own[0].cell.populations)
                     each = 1e9 * median / own[0].cell.updates
-                    print(f"{fits[-1]}: {median:.4f} s, {each:.1f} ns an update, {1e9 * median / turns:.1f} ns a turn")
+                    print(
+                        f"{fits[-1]}: {median:.4f} s, {each:.1f} ns per update, {1e9 * median / turns:.1f} ns per turn"
+                    )
 
 
 def main() -> None:

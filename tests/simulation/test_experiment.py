@@ -165,7 +165,7 @@ def test_all_errors_are_named_at_once_with_line_field_and_rule() -> None:
         ("rounds = [4]", "rounds = [4, 4]", "the cell population=same, level=0.5, truth_rate=1, method=grow, rounds=4"),
         ("rounds = [4]", "", "line 35, grid[2]: must give records or rounds, and not both."),
         ("rounds = [4]", "rounds = [400]", "grid[2]: the list holds 4 round lengths; 400 were asked for."),
-        ("lengths = 5,", 'method = "dp-sgd", lengths = 5,', "dp-sgd asks one record a round"),
+        ("lengths = 5,", 'method = "dp-sgd", lengths = 5,', "dp-sgd asks one record per round"),
     ],
 )  # fmt: skip
 def test_one_error_is_named(old: str, new: str, line: str) -> None:

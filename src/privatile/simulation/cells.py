@@ -34,7 +34,7 @@ class Cell:
     """One setting: who the clients are, what is done with their records, what is compared with what."""
 
     populations: tuple[Population, ...]
-    """One a client."""
+    """One per client."""
     levels: tuple[float, ...]
     truth_rates: tuple[float, ...]
     weights: tuple[float, ...]
@@ -59,9 +59,9 @@ class Cell:
         clients = len(self.populations)
         for name in ("levels", "truth_rates", "weights"):
             if len(getattr(self, name)) != clients:
-                raise InputError(f"{name} must hold one number a client, {clients}; got {len(getattr(self, name))}.")
+                raise InputError(f"{name} must hold one number per client, {clients}; got {len(getattr(self, name))}.")
         if self.records and len(self.records) != clients:
-            raise InputError(f"records must hold one count a client, {clients}; got {len(self.records)}.")
+            raise InputError(f"records must hold one count per client, {clients}; got {len(self.records)}.")
         if not all(0.0 < level < 1.0 for level in self.levels):
             raise InputError(f"every level must lie inside (0, 1); got {self.levels}.")
         if not all(0.0 < rate <= 1.0 for rate in self.truth_rates):
@@ -76,7 +76,7 @@ class Cell:
             raise InputError("a cell needs records, or a design with a number of rounds.")
         longest = int(self.lengths.max())
         if self.method != "estimator" and longest > 1:
-            raise InputError(f"{self.method} asks one record a round; this design has longer rounds.")
+            raise InputError(f"{self.method} asks one record per round; this design has longer rounds.")
 
     @cached_property
     def level(self) -> float:
@@ -95,7 +95,7 @@ class Cell:
 
     @cached_property
     def lengths(self) -> Lengths:
-        """E: one row when all clients are asked alike, else one row a client."""
+        """E: one row when all clients are asked alike, else one row per client."""
         return _lengths(self.design, self.records)
 
     @cached_property
@@ -147,7 +147,7 @@ class Cell:
         return efficiency_bound(self.weights, self.truth_rates, ranks, densities, self.asked)
 
     def data(self) -> Floats:
-        """The one data set of the released code, clients by records: RandomState(42), a client at a time.
+        """The one data set of the released code, clients by records: RandomState(42), one client after the other.
 
         Clients whose locations were themselves drawn (Hete L: normal, unequal locations) come after that draw.
         """

@@ -1,4 +1,4 @@
-"""Cells on a GPU: the CUDA source compiled at run time, one thread a replication, the same numbers as on the CPU.
+"""Cells on a GPU: the CUDA source compiled at run time, one thread per replication, the same numbers as on the CPU.
 
 Nothing here is needed to run an experiment; where there is no CuPy or no GPU the message says so.
 """
@@ -14,11 +14,11 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
-from privatile.simulation.engine import WIDENINGS, Outcome, run_cell
+from privatile.simulation.engine import WIDENINGS, Outcome, left_every_range, run_cell
 from privatile.simulation.packing import LANES, Batch, blocks_of, grid_of, pack
 
 THREADS = 64
-"""Threads a block: small, so that the processors stay evenly loaded when the last long cells finish."""
+"""Threads per block: small, so that the processors stay evenly loaded when the last long cells finish."""
 
 OPTIONS = ("-fmad=false", "-std=c++17", f"-DTHREADS={THREADS}")
 """Without contraction of a·b + c the arithmetic is that of the CPU's kernels to the last bit."""
@@ -111,8 +111,7 @@ def run_cells(cells: Sequence[Cell], replications: int, seed: int, launch: Launc
             else:
                 blocks.append(block.wider())
     if blocks:
-        width = blocks[0].high - blocks[0].low
-        raise InputError(f"q left every range up to {width:.3g} wide: the steps of this design are too large.")
+        raise left_every_range(blocks[0].low, blocks[0].high)
     for place, values in kept.items():
         outcomes.setdefault(place, Outcome(values[0, :replications].copy(), values[1, :replications].copy()))
     return [outcomes[place] for place in range(len(cells))]

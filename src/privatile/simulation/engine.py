@@ -1,7 +1,7 @@
 """Run a cell: replications in, estimates and normalisers out, then the summary a table shows.
 
 Replications run in blocks of lanes, blocks in threads (the kernels release the interpreter's lock). Memory holds
-one block a thread and two numbers a replication, however many rounds there are.
+one block per thread and two numbers per replication, however many rounds there are.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Summary:
 
 
 def load_kernels() -> Any:
-    """The compiled kernels; without numba an error that holds the cure."""
+    """The compiled kernels; without numba an error that says what to install."""
     require("numba", "simulation")
     return importlib.import_module("privatile.simulation.kernels")
 
@@ -133,9 +133,19 @@ def _run_block(
         result, seen = _call(kernels, cell, words, start, grid, data, paths)
         if seen[0].min() >= low and seen[1].max() <= high:
             return result
-        middle, half = 0.5 * (low + high), high - low
-        low, high = middle - half, middle + half
-    raise InputError(f"q left every range up to {high - low:.3g} wide: the steps of this design are too large.")
+        low, high = widened(low, high)
+    raise left_every_range(low, high)
+
+
+def widened(low: float, high: float) -> tuple[float, float]:
+    """A range twice as wide, about the same middle."""
+    middle, half = 0.5 * (low + high), high - low
+    return middle - half, middle + half
+
+
+def left_every_range(low: float, high: float) -> InputError:
+    """The error when q has left the widest range that is tried."""
+    return InputError(f"q left every range up to {high - low:.3g} wide: the steps of this design are too large.")
 
 
 def first_range(cell: Cell, start: Floats) -> tuple[float, float]:

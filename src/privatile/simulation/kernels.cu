@@ -1,4 +1,4 @@
-// The Monte Carlo kernels for a GPU: one thread a replication, all cells of an experiment in one launch.
+// The Monte Carlo kernels for a GPU: one thread per replication, all cells of an experiment in one launch.
 //
 // The arithmetic is that of kernels.py, operation by operation and in the same order: the same generator with the same
 // seeds, the same tables, the same fixed-point places, the same sums. Compiled without contraction of a*b+c (for CUDA
@@ -221,7 +221,7 @@ struct Turn {  // what the clients of a round have said so far
     u32 total;
 };
 
-// A round of one record a client, drawn from its law. No client waits for another, only the generator for itself: with
+// A round of one record per client, drawn from its law. No client waits for another, only the generator for itself: with
 // a few of them in flight at once their look-ups and arithmetic overlap.
 template <int KIND, bool NOISY>
 INLINE void ones(const Job& job, const Client* __restrict__ clients, const float* __restrict__ tables, double each,

@@ -44,7 +44,7 @@ F32 = np.float32
 DRAW, INDEX, COUNT, THRESHOLD, PLACE, TOTAL, WORDS = 4, 5, 6, 7, 8, 9, 10
 
 NORMAL, UNIFORM, CAUCHY, DOUBLE_EXPONENTIAL, LOG_NORMAL, STUDENT_T, EMPIRICAL = range(7)
-"""Samplers of `drawn`."""
+"""What `drawn` can draw, in the order of `samplers.KINDS`."""
 
 
 @intrinsic

@@ -19,7 +19,7 @@ def check_output(path: str | Path) -> Path:
 
 
 def write_rows(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Write flat rows, one a cell; the suffix decides: .csv, or .parquet (extra `tables`)."""
+    """Write flat rows, one per cell; the suffix decides: .csv, or .parquet (extra `tables`)."""
     file = check_output(path)
     if not rows:
         raise InputError("there is no finished cell to write yet.")

@@ -26,13 +26,14 @@ from privatile.simulation.engine import (
     laplace_scales,
     no_grid,
     reach,
+    widened,
 )
 from privatile.simulation.populations import Population
 from privatile.simulation.streams import states, uniforms
 from privatile.simulation.tables import Grid, make_grid
 
 LANES = 128
-"""Replications a job: as many as the CPU takes side by side, for the range of a job's tables follows its starts."""
+"""Replications per job: as many as the CPU takes side by side, for the range of a job's tables follows its starts."""
 
 LOCAL_FIXED = 3
 """Beside the kernels that the engine chooses from: `local` on fixed records."""
@@ -76,8 +77,8 @@ class Block:
 
     def wider(self) -> Block:
         """The same block with twice the range."""
-        middle, half = 0.5 * (self.low + self.high), self.high - self.low
-        return replace(self, low=middle - half, high=middle + half)
+        low, high = widened(self.low, self.high)
+        return replace(self, low=low, high=high)
 
 
 @dataclass(frozen=True)

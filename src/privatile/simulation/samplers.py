@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privatile.errors import InputError, require
+from privatile.errors import InputError
 from privatile.simulation.columns import Dithered, Empirical
 from privatile.simulation.populations import (
     Cauchy,
@@ -20,7 +20,7 @@ from privatile.simulation.populations import (
 )
 
 KINDS = (Normal, Uniform, Cauchy, Laplace, LogNormal, StudentT, Empirical)
-"""In the order of the kernel's constants."""
+"""A kind's number in the kernels is its place here."""
 
 
 def sampler_arrays(populations: Sequence[Population]) -> tuple[np.ndarray[tuple[int], np.dtype[np.generic]], ...]:
@@ -51,16 +51,8 @@ def sampler_arrays(populations: Sequence[Population]) -> tuple[np.ndarray[tuple[
         firsts.append(len(rows))
     kinds, cumulative, locations, scales, shapes, sizes = (np.array(column) for column in zip(*rows, strict=True))
     values = np.concatenate(columns) if columns else np.zeros(1)
-    return (
-        np.array(firsts, dtype=np.int64),
-        kinds.astype(np.int64),
-        cumulative.astype(np.float64),
-        locations.astype(np.float64),
-        scales.astype(np.float64),
-        shapes.astype(np.float64),
-        values,
-        sizes.astype(np.int64),
-    )
+    reals = (column.astype(np.float64) for column in (cumulative, locations, scales, shapes))
+    return np.array(firsts, dtype=np.int64), kinds.astype(np.int64), *reals, values, sizes.astype(np.int64)
 
 
 def _flat(population: Population, share: float = 1.0) -> tuple[list[Population], list[float]]:
@@ -77,17 +69,7 @@ def _flat(population: Population, share: float = 1.0) -> tuple[list[Population],
 
 
 def _kind(part: Population) -> int:
-    kernels = require("privatile.simulation.kernels", "simulation")
-    codes = (
-        kernels.NORMAL,
-        kernels.UNIFORM,
-        kernels.CAUCHY,
-        kernels.DOUBLE_EXPONENTIAL,
-        kernels.LOG_NORMAL,
-        kernels.STUDENT_T,
-        kernels.EMPIRICAL,
-    )
-    for kind, code in zip(KINDS, codes, strict=True):
+    for code, kind in enumerate(KINDS):
         if isinstance(part, kind):
-            return int(code)
+            return code
     raise InputError(f"records of {type(part).__name__} cannot be drawn one by one.")

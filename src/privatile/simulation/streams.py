@@ -25,7 +25,7 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _words(seed: int, cell: str, first: int, count: int, each: int) -> NDArray[np.uint64]:
-    """`each` 64-bit words for replications first … first + count − 1, one row a replication."""
+    """`each` 64-bit words for replications first … first + count − 1, one row per replication."""
     digest = hashlib.sha256(f"{seed}:{cell}".encode()).digest()
     origin = np.frombuffer(digest[:8], dtype="<u8").astype(np.uint64)
     replications = np.arange(first, first + count, dtype=np.uint64)[:, None]

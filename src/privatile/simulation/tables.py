@@ -45,7 +45,7 @@ class Grid:
     """Tables for a set of clients over a range of q, in the layout of the kernels."""
 
     tables: NDArray[np.float32]
-    """One row a standard population, knots along it."""
+    """One row per standard population, knots along it."""
     rows: NDArray[np.int64]
     lows: Floats
     inverses: Floats
