@@ -37,15 +37,15 @@ class _Lines(logging.Formatter):
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        facts: dict[str, Any] = getattr(record, "facts", {})
+        details: dict[str, Any] = getattr(record, "facts", {})
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         if self._as_json:
             return json.dumps(
-                {"at": when, "level": record.levelname.lower(), "event": record.getMessage(), **facts},
+                {"at": when, "level": record.levelname.lower(), "event": record.getMessage(), **details},
                 ensure_ascii=False,
                 default=str,
             )
-        tail = "".join(f"  {key}={value}" for key, value in facts.items())
+        tail = "".join(f"  {key}={value}" for key, value in details.items())
         return f"{when[11:19]} {record.levelname.lower():7} {record.getMessage()}{tail}"
 
 
@@ -60,6 +60,11 @@ def start_logging(*, as_json: bool, verbose: bool = False) -> None:
     # The broker library reports lost connections by itself, with tracebacks; ours are enough.
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.ERROR)
+
+
+def facts(**values: object) -> dict[str, dict[str, object]]:
+    """What a log line says beside its event: `log.info("connected", extra=facts(client="north"))`."""
+    return {"facts": {name: value for name, value in values.items() if value is not None}}
 
 
 class Metric(NamedTuple):
@@ -105,7 +110,7 @@ class Metrics:
         (self._metrics[name].labels(**labels) if labels else self._metrics[name]).set(value)
 
     def value(self, name: str, **labels: str) -> float:
-        """The value of a counter or gauge; 0 before its first use."""
+        """The value of a counter or gauge, 0 before its first use; slow, since it looks through the whole registry."""
         return self._registry.get_sample_value(self._samples[name], labels) or 0.0
 
     def text(self) -> bytes:

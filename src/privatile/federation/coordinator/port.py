@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import nats.errors
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
+from privatile.federation.monitoring import facts
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg
 
@@ -73,7 +74,7 @@ class CoordinatorPort:
             reply = await self._connection.nc.request(subject, payload, timeout=5.0)
         except (nats.errors.Error, TimeoutError) as error:
             if not self.lost.is_set():
-                log.warning("the broker did not confirm a question", extra={"facts": {"reason": type(error).__name__}})
+                log.warning("the broker did not confirm a question", extra=facts(reason=type(error).__name__))
             return ""
         refusal = json.loads(reply.data).get("error")
         return "" if refusal is None else str(refusal.get("description", "no reason given"))

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.coordinator.round_rules import impossible_clients, may_close
-from privatile.federation.monitoring import coordinator_metrics
+from privatile.federation.monitoring import coordinator_metrics, facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.connection import Backoff, connected
@@ -74,6 +75,7 @@ class CoordinatorService:
         self._backoff = backoff or Backoff(longest=2.0)
         asked = {name: totals.asked for name, totals in coordinator.store.client_totals().items()}
         self._intake = AnswerIntake(study.digest, signers(), journal.links(), journal.quarantined(), asked)
+        self._rejected_hellos: Counter[str] = Counter()
         self._heard: dict[str, float] = {}
         """When clients were heard, since this was last written to the journal."""
         self._ask = b""
@@ -100,7 +102,7 @@ class CoordinatorService:
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether the run makes progress, and how far it is."""
         connected = bool(self.metrics.value("connected"))
-        facts = {
+        details = {
             "run": self._coordinator.run,
             "round": self._coordinator.done,
             "rounds": self._coordinator.planned,
@@ -109,7 +111,7 @@ class CoordinatorService:
             "waiting_for": self._intake.missing[:100],
             "quarantined": sorted(self._intake.quarantined),
         }
-        return connected and not self._paused_for, facts
+        return connected and not self._paused_for, details
 
     # -- connecting ----------------------------------------------------------------------------------------------
 
@@ -125,11 +127,11 @@ class CoordinatorService:
                     await port.open(self._on_answer, self._on_hello, replicas=self._replicas)
                     self._backoff.reset()
                     self.metrics.set("connected", 1)
-                    log.info("connected", extra={"facts": {"broker": ", ".join(self._urls)}})
+                    log.info("connected", extra=facts(broker=", ".join(self._urls)))
                     await self._session(port)
             except (BrokerError, nats.errors.Error, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
-                log.warning("no broker", extra={"facts": {"reason": reason}})
+                log.warning("no broker", extra=facts(reason=reason))
             self.metrics.set("connected", 0)
             if self._end is None and self._stop.is_set():
                 self._end = "stopped"
@@ -144,7 +146,7 @@ class CoordinatorService:
             try:
                 await asyncio.to_thread(self._broker.start)
             except BrokerError as error:
-                log.error("the broker does not start", extra={"facts": {"reason": str(error)}})
+                log.error("the broker does not start", extra=facts(reason=str(error)))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._backoff.next())
 
@@ -252,8 +254,8 @@ class CoordinatorService:
         self.metrics.add("rounds")
         if silent:
             self.metrics.add("silent", len(silent))
-            log.info("silent", extra={"facts": {"round": number, "clients": ", ".join(silent[:20])}})
-        log.debug("round", extra={"facts": {"round": number, "answers": len(answers)}})
+            log.info("silent", extra=facts(round=number, clients=", ".join(silent[:20])))
+        log.debug("round", extra=facts(round=number, answers=len(answers)))
         for client in impossible_clients(self._coordinator.tracks):
             reason = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
             if self._intake.quarantine(client, reason):
@@ -298,9 +300,10 @@ class CoordinatorService:
             greeting = self._intake.greet(client, payload, self._coordinator.done)
         except ProtocolError as error:
             self.metrics.add("rejected_hellos", client=client)
-            count = int(self.metrics.value("rejected_hellos", client=client))
+            self._rejected_hellos[client] += 1
+            count = self._rejected_hellos[client]
             if count & (count - 1) == 0:  # the first, second, fourth, eighth …: a flood must not fill the disk
-                log.warning("a hello was rejected", extra={"facts": {"client": client, "reason": str(error)}})
+                log.warning("a hello was rejected", extra=facts(client=client, reason=str(error)))
             return
         if greeting is None:
             return
@@ -349,9 +352,5 @@ class CoordinatorService:
     def _record_event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log."""
         self._journal.note(kind, text, client, number)
-        facts: dict[str, object] = {"reason": text}
-        if client is not None:
-            facts["client"] = client
-        if number is not None:
-            facts["round"] = number
-        log.log(logging.INFO if kind in ("finished", "resumed") else logging.WARNING, kind, extra={"facts": facts})
+        level = logging.INFO if kind in ("finished", "resumed") else logging.WARNING
+        log.log(level, kind, extra=facts(reason=text, client=client, round=number))

@@ -1,8 +1,8 @@
-"""Go on without a client: a new federation's folder from an old one, whose run is over.
+"""Continue without a client: a new federation's folder from an old one, whose run is over.
 
-Coordinator, authority, broker and the others' admissions stay; study hash, run and estimand are new. Weights are
-stated by people, never renormalised on the way. Records that the old run asked answer no more: the new study asks at
-most what is left of each client's promise.
+Coordinator, authority, broker and the other clients' admissions stay; study hash, run and estimand are new. Weights
+are stated by the organizer, never renormalised silently. Records that the old run asked do not answer again: the new
+study asks at most what is left of the records that each client agreed to.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
-from privatile.federation.monitoring import client_metrics
+from privatile.federation.monitoring import client_metrics, facts
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
@@ -68,6 +68,7 @@ class ClientService:
         self._end: End | None = None
         self._failure: PrivatileError | None = None
         self._welcomed = False
+        self._refused = 0
         self._answering = asyncio.Lock()
         self._wake = asyncio.Event()
         # The ledger's work is done in one thread, so that a large cohort does not delay heartbeats.
@@ -80,13 +81,10 @@ class ClientService:
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether the client is connected and welcome."""
-        facts = {
-            "client": self.client,
-            "connected": bool(self.metrics.value("connected")),
-            "welcomed": self._welcomed,
-            "round": int(self.metrics.value("round")),
-        }
-        return bool(facts["connected"]) and self._welcomed, facts
+        connected = bool(self.metrics.value("connected"))
+        number = int(self.metrics.value("round"))
+        details = {"client": self.client, "connected": connected, "welcomed": self._welcomed, "round": number}
+        return connected and self._welcomed, details
 
     async def run(self) -> End:
         """Serve until the study ends or somebody stops this client; refusals of limits or ledger are raised."""
@@ -97,11 +95,11 @@ class ClientService:
                         self.client, self.invitation.brokers, self._key, self.invitation.authority
                     ) as connection:
                         self._backoff.reset()
-                        log.info("connected", extra={"facts": {"client": self.client}})
+                        log.info("connected", extra=facts(client=self.client))
                         self.metrics.set("connected", 1)
                         await self._session(connection)
                 except BrokerError as error:
-                    log.warning("no connection", extra={"facts": {"client": self.client, "reason": str(error)}})
+                    log.warning("no connection", extra=facts(client=self.client, reason=str(error)))
                 self.metrics.set("connected", 0)
                 if self._end is None and self._failure is None and not self._stop.is_set():
                     self.metrics.add("reconnects")
@@ -120,7 +118,7 @@ class ClientService:
             await self._in_worker(self._responder.release)
         except LedgerError as error:
             # The study is over all the same; `privatile ledger release` does it later.
-            log.warning("records stay reserved", extra={"facts": {"client": self.client, "reason": str(error)}})
+            log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))
 
     async def _session(self, connection: Connection) -> None:
         identity, nc = self.study.identity, connection.nc
@@ -231,7 +229,7 @@ class ClientService:
         if not self._welcomed:
             self._welcomed = True
             self.metrics.set("welcomed", 1)
-            log.info("welcomed", extra={"facts": {"client": self.client, "round": message.round}})
+            log.info("welcomed", extra=facts(client=self.client, round=message.round))
             await self._look_up(connection)
 
     def _check_past(self, message: Welcome) -> None:
@@ -246,7 +244,7 @@ class ClientService:
             self._restored = message.ledger
             log.warning(
                 "restored ledger: unaccounted records are marked as spent",
-                extra={"facts": {"client": self.client, "round": message.round}},
+                extra=facts(client=self.client, round=message.round),
             )
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -284,12 +282,10 @@ class ClientService:
                 answers, link = self._responder.answer(questions)
             else:
                 answers, link = await self._in_worker(lambda: self._responder.answer(questions))
-        except Equivocation as error:
-            self.metrics.add("equivocations")
-            log.error("equivocation", extra={"facts": {"client": self.client, "round": message.round}})
-            self._refuse("a question", str(error))
-            return
-        except SiteRefusal as error:
+        except (Equivocation, SiteRefusal) as error:
+            if isinstance(error, Equivocation):
+                self.metrics.add("equivocations")
+                log.error("equivocation", extra=facts(client=self.client, round=message.round))
             self._refuse("a question", str(error))
             return
         except PrivatileError as error:
@@ -303,20 +299,20 @@ class ClientService:
         self.metrics.add("answers")
         self.metrics.set("round", message.round)
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("answered", extra={"facts": {"client": self.client, "round": message.round}})
+            log.debug("answered", extra=facts(client=self.client, round=message.round))
 
     def _on_notice(self, notice: Notice) -> None:
-        log.info("notice", extra={"facts": {"client": self.client, "state": notice.state, "reason": notice.reason}})
+        log.info("notice", extra=facts(client=self.client, state=notice.state, reason=notice.reason))
         if notice.run == self.study.run and notice.state in ("finished", "aborted"):
             self._end = "finished" if notice.state == "finished" else "aborted"
             self._wake.set()
 
     def _refuse(self, what: str, reason: str) -> None:
         self.metrics.add("refused")
-        seen = int(self.metrics.value("refused"))
-        if seen > 20 and seen & (seen - 1):
-            return  # from here on every doubling is logged: a flood must not fill the disk
-        log.warning("refused", extra={"facts": {"client": self.client, "what": what, "reason": reason}})
+        self._refused += 1
+        if self._refused > 20 and self._refused & (self._refused - 1):
+            return  # from here on only the 32nd, 64th, 128th … is logged: a flood must not fill the disk
+        log.warning("refused", extra=facts(client=self.client, what=what, reason=reason))
 
     def _fail(self, error: PrivatileError) -> None:
         self._failure = self._failure or error
