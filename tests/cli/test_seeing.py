@@ -76,7 +76,7 @@ def test_watch_tells_a_killed_estimate_from_a_running_one(tmp_path: Path) -> Non
     after = CliRunner().invoke(main, ["watch", str(path), "--once"]).output
     assert "stopped" in after
     assert "running" not in after
-    assert "No process carries this run on" in after
+    assert "No process continues this run" in after
     assert " left" not in after
     assert "alive" not in after
     assert "2 of 2 clients answered in the last round" in after

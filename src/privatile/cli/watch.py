@@ -18,19 +18,20 @@ SHOWN_CLIENTS = 12
 SHOWN_EVENTS = 5
 WIDE = 50
 BARS = "▁▂▃▄▅▆▇█"
+COLOURS = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}
 AT_REST = {
-    "stopped": "No process carries this run on. The command that began it (`estimate`, `serve`) goes on from here.",
-    "no news": "No round for a while, and from here it cannot be known whether a process still carries the run on.",
+    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
+    "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
     "aborted": "The run was ended for good; what was answered stays spent.",
 }
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Show where the run stands and end.")
-@click.option("--every", type=float, default=1.0, metavar="SECONDS", help="Between looks (1).")
+@click.option("--once", is_flag=True, help="Show the run as it is now and end.")
+@click.option("--every", type=float, default=1.0, metavar="SECONDS", help="Between two reads of the file (1).")
 def watch(run: Path, once: bool, every: float) -> None:
-    """Where a run stands: estimate, interval, rounds, clients, alarms. Reads the run's file; changes nothing.
+    """Where a run is: estimate, interval, rounds, clients, alarms. Reads the run's file; changes nothing.
 
     RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Ends with the run, or with Ctrl-C.
 
@@ -62,55 +63,32 @@ def watch(run: Path, once: bool, every: float) -> None:
 
 
 def picture(state: dict[str, Any]) -> RenderableType:
-    """One state as a panel. Every text of others is shown as text: neither markup nor control codes survive."""
+    """One state as a panel. Every text from outside is shown as text: neither markup nor control codes survive."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     if state["waiting"]:
         return Text("waiting for the run to begin …", style="yellow")
-    parts: list[RenderableType] = []
-    colour = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}.get(
-        state["status"], "yellow"
-    )
-    parts.append(Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {plain(state['run'])}"))
+    colour = COLOURS.get(state["status"], "yellow")
+    parts: list[RenderableType] = [
+        Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {plain(state['run'])}")
+    ]
     if state["status"] in AT_REST:
         parts.append(Text(AT_REST[state["status"]], "yellow"))
     for level in state["levels"]:
         parts.append(Text(plain(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim"))
         parts.append(_answer(state, level))
     done, planned = state["done"], state["planned"]
-    going = state["status"] in ("running", "paused")
     rate = "" if state["last_round_at"] is None else f", the last one {moment(state['last_round_at'], state['now'])}"
     if state["rate"]:
-        rate = f", {state['rate']:.3g} a second, {duration((planned - done) / state['rate'])} left"
+        rate = f", {state['rate']:.3g} per second, {duration((planned - done) / state['rate'])} left"
     filled = round(WIDE * done / max(planned, 1))
     parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
     parts.append(Text(f"{done:,} of {planned:,} rounds{rate}; {state['records']:,} records have answered"))
-    counts = state["clients"]["counts"]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head, side in (("client", "left"), ("state", "left"), ("last answer", "right"), ("missed", "right")):
-        table.add_column(head, justify="right" if side == "right" else "left", overflow="ellipsis", max_width=40)
-    table.add_column("ε spent", justify="right")
-    for client in state["clients"]["listed"][:SHOWN_CLIENTS]:
-        style = {"alive": "green", "awaited": "yellow"}.get(client["state"], "bold red")
-        word = client["state"] if going else {"alive": "answered", "awaited": "not heard"}.get(client["state"], "")
-        if client["state"] in ("silent", "quarantined"):
-            word = f"silent, {client['silent_rounds']} rounds" if client["state"] == "silent" else client["state"]
-        last = client["last_answer"]
-        ago = (
-            "never" if last is None else f"{duration(state['now'] - last)} ago" if going else moment(last, state["now"])
-        )
-        spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
-        table.add_row(Text(plain(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
-    were = "alive" if going else "answered in the last round"
-    parts.append(Text(f"{counts['alive']} of {state['clients']['all']} clients {were}"))
-    parts.append(table)
-    hidden = state["clients"]["all"] - SHOWN_CLIENTS
-    if hidden > 0:
-        parts.append(Text(f"and {hidden:,} more", "dim"))
+    parts += _clients(state, going=state["status"] in ("running", "paused"))
     if state["status"] == "finished":
-        parts += [Text(f"Beware: {plain(text)}", "dim") for text in _caveats(state)]
+        caveats = dict.fromkeys(caveat["text"] for level in state["levels"] for caveat in level["caveats"])
+        parts += [Text(f"Beware: {plain(text)}", "dim") for text in caveats]
     for event in state["events"][:SHOWN_EVENTS]:
         when = time.strftime("%H:%M:%S", time.localtime(event["at"]))
         who = f" {plain(event['client'])}" if event["client"] else ""
@@ -118,9 +96,29 @@ def picture(state: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _caveats(state: dict[str, Any]) -> list[str]:
-    """Those of all levels, each once."""
-    return list(dict.fromkeys(caveat["text"] for level in state["levels"] for caveat in level["caveats"]))
+def _clients(state: dict[str, Any], going: bool) -> list[RenderableType]:
+    """How many clients answered, and a table of the first ones."""
+    from rich.table import Table
+    from rich.text import Text
+
+    clients, now = state["clients"], state["now"]
+    words = {} if going else {"alive": "answered", "awaited": "not heard"}
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in ("client", "state"):
+        table.add_column(head, overflow="ellipsis", max_width=40)
+    for head in ("last answer", "missed", "ε spent"):
+        table.add_column(head, justify="right")
+    for client in clients["listed"][:SHOWN_CLIENTS]:
+        name, last = client["state"], client["last_answer"]
+        word = f"silent, {client['silent_rounds']} rounds" if name == "silent" else words.get(name, name)
+        ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
+        spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
+        style = {"alive": "green", "awaited": "yellow"}.get(name, "bold red")
+        table.add_row(Text(plain(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
+    were = "alive" if going else "answered in the last round"
+    hidden = clients["all"] - SHOWN_CLIENTS
+    more = [Text(f"and {hidden:,} more", "dim")] if hidden > 0 else []
+    return [Text(f"{clients['counts']['alive']} of {clients['all']} clients {were}"), table, *more]
 
 
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> RenderableType:

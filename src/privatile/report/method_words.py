@@ -18,15 +18,15 @@ def short_title(level: float, value: str) -> str:
 
 
 def way_there(first_rounds: int, result: QuantileResult) -> str:
-    """What the rounds before the window were for."""
+    """What the rounds before averaging were for."""
     if not first_rounds:
         return ""
     if result.design == "auto":
         return (
-            f"The first {first_rounds:,} rounds searched for the place and probed around it, partly beyond what is "
+            f"The first {first_rounds:,} rounds searched for the quantile and asked around it, partly beyond what is "
             "drawn; from then on the step is fixed. "
         )
-    return f"The first {first_rounds:,} rounds found the place (burn-in). "
+    return f"The first {first_rounds:,} rounds searched for the quantile (burn-in). "
 
 
 def how_read(result: QuantileResult) -> str:
@@ -59,10 +59,10 @@ def how_read(result: QuantileResult) -> str:
 
 
 def looking(spec: RunSpec) -> str:
-    """What watching the interval does to its confidence."""
+    """What watching the interval means for its confidence."""
     if spec.until_width is not None:
         return (
-            f"It may be looked at as often as one likes: the run stops by itself once it is at most "
+            f"It stays valid however often one looks: the run stops by itself once it is at most "
             f"{spec.until_width:,.6g} wide."
         )
-    return "Looking at this interval while a run goes on, and stopping when it pleases, voids its confidence."
+    return "Stopping a run because of what this interval shows voids its confidence."

@@ -1,4 +1,4 @@
-"""A run as a page sees it: its specification, one result and one history a level, the interval along the way."""
+"""A run as a page shows it: its specification and, per level, a result, a history and the interval over time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.core.scale import Scale
+from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
+from privatile.inference.trajectory import Trajectory
 from privatile.report.history import LevelHistory, Snapshot
 from privatile.report.thinning import bucket_ends, envelope
 from privatile.result.rearrangement import rearranged
-from privatile.result.result import QuantileResult
+from privatile.result.result import QuantileResult, in_units
 from privatile.result.summary import summarize
 from privatile.server.store import RunStore
 
@@ -79,13 +81,13 @@ def _short(value: float) -> float:
 
 @dataclass(frozen=True)
 class LevelView:
-    """One level: its result (none before two averaged rounds), its history and its interval along the way."""
+    """One level: its result (none before two averaged rounds), its history and its interval over time."""
 
     level: float
     result: QuantileResult | None
     history: LevelHistory
     snapshots: tuple[tuple[int, Snapshot], ...]
-    """Rounds at which the interval was worked out, the last round among them."""
+    """Rounds after which the interval was computed, the last round among them."""
     scale: Scale
 
     def path(self, most: int) -> ThinPath:
@@ -106,15 +108,15 @@ class LevelView:
         return ThinPath(
             ends,
             history.records[ends - 1],
-            in_units(questions.low, self.scale),
-            in_units(questions.high, self.scale),
-            *(in_units(reach[name], self.scale) for name in Snapshot._fields),
+            _in_units(questions.low, self.scale),
+            _in_units(questions.high, self.scale),
+            *(_in_units(reach[name], self.scale) for name in Snapshot._fields),
         )
 
 
 @dataclass(frozen=True)
 class RunView:
-    """All that a page tells about a run."""
+    """All that a page says about a run."""
 
     run: str
     created: float
@@ -139,15 +141,12 @@ class RunView:
         return max(200, min(2000, POINTS // len(self.levels)))
 
 
-def in_units(values: Floats, scale: Scale) -> Floats:
-    """Working values in units of the data, cut at the stated range; NaN stays."""
-    return np.array(
-        [math.nan if math.isnan(value) else min(max(scale.to_units(value), scale.low), scale.high) for value in values]
-    )
+def _in_units(values: Floats, scale: Scale) -> Floats:
+    return np.array([value if math.isnan(value) else in_units(scale, value) for value in values.tolist()])
 
 
 class RunRecord:
-    """A run's columns, read from its store and kept up with it; views are worked out when asked for."""
+    """A run's histories, read from its store and kept up to date; a view is computed when asked for."""
 
     def __init__(self, store: RunStore) -> None:
         self.run = store.run
@@ -168,37 +167,32 @@ class RunRecord:
         return max(history.plan.rounds for history in self.histories)
 
     def _result(self, history: LevelHistory) -> QuantileResult | None:
-        state = history.state
-        if state.averages.rounds < 2:
-            return None
-        return summarize(self.spec, history.plan, state, history.trajectory, self.run)
+        enough = history.state.averages.rounds >= 2
+        return self._summary(history, history.state, history.trajectory) if enough else None
+
+    def _summary(self, history: LevelHistory, state: RoundState, trajectory: Trajectory) -> QuantileResult:
+        return summarize(self.spec, history.plan, state, trajectory, self.run)
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
-        """The run as it stands. `results`, one a level, replace those worked out here: they may carry more caveats."""
-        if results is None:
-            found = [self._result(history) for history in self.histories]
-            known = [result for result in found if result is not None]
-            # As the run itself reports them: quantiles that cross by chance are put in order.
-            results = rearranged(known) if len(known) == len(found) else None
-        levels = tuple(
-            level_view(self.spec, history, self.run, None if results is None else results[index])
-            for index, history in enumerate(self.histories)
-        )
+        """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
+        found = [self._result(history) for history in self.histories] if results is None else results
+        known = [result for result in found if result is not None]
+        if len(known) == len(found):
+            found = rearranged(known)  # as the run itself reports them: quantiles that cross by chance are put in order
+        levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
         return RunView(self.run, self.created, self.finished, self.spec, levels, self.planned)
 
-
-def level_view(spec: RunSpec, history: LevelHistory, run: str, result: QuantileResult | None = None) -> LevelView:
-    """One level as it stands, and as it stood at its marks."""
-    state, trajectory, plan = history.state, history.trajectory, history.plan
-    if state.averages.rounds < 2:
-        return LevelView(spec.levels[history.level_index], None, history, (), plan.scale)
-    for mark in history.marks:
-        if mark.averaged >= 2 and mark.round not in history.snapshots:
-            before = trajectory.until(mark.round, mark.averaged)
-            history.snapshots[mark.round] = snapshot_of(summarize(spec, plan, mark.state, before, run), plan.scale)
-    result = result or summarize(spec, plan, state, trajectory, run)
-    snapshots = {**history.snapshots, len(history): snapshot_of(result, plan.scale)}
-    return LevelView(spec.levels[history.level_index], result, history, tuple(sorted(snapshots.items())), plan.scale)
+    def _level(self, history: LevelHistory, result: QuantileResult | None) -> LevelView:
+        """One level as it is now, and as it was at its marks."""
+        scale, snapshots = history.plan.scale, history.snapshots
+        if result is not None:
+            for mark in history.marks:
+                if mark.averaged >= 2 and mark.round not in snapshots:
+                    before = history.trajectory.until(mark.round, mark.averaged)
+                    snapshots[mark.round] = snapshot_of(self._summary(history, mark.state, before), scale)
+            snapshots = {**snapshots, len(history): snapshot_of(result, scale)}
+        shown = () if result is None else tuple(sorted(snapshots.items()))
+        return LevelView(self.spec.levels[history.level_index], result, history, shown, scale)
 
 
 def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
@@ -210,8 +204,5 @@ def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
 
 def read_view(path: str | Path) -> RunView:
     """The view of a run's file; the file is only read."""
-    store = RunStore.open(path, read_only=True)
-    try:
+    with RunStore.open(path, read_only=True) as store:
         return RunRecord(store).view()
-    finally:
-        store.close()

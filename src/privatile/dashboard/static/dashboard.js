@@ -3,7 +3,7 @@
   const at = (id) => document.getElementById(id);
   const whole = new Intl.NumberFormat("en");
   const say = (id, text) => { const node = at(id); if (node.textContent !== text) node.textContent = text; };
-  let state = null, shown = 0, kind = "anytime", chart = null, chartLevel = -1, skew = 0, format = privatileFormat(NaN);
+  let state = null, shown = 0, kind = "anytime", chart = null, skew = 0, format = privatileFormat(NaN);
 
   function span(seconds) {
     if (seconds == null || !isFinite(seconds)) return "–";
@@ -19,6 +19,7 @@
     if (pill.textContent !== text) pill.textContent = text;
   }
 
+  const current = () => state.levels[Math.min(shown, state.levels.length - 1)];
   function intervalOf(level) { return level[kind] || level.fixed || level.anytime; }
 
   function pathOf(level) {
@@ -28,7 +29,7 @@
   }
 
   function showLevel() {
-    const level = state.levels[Math.min(shown, state.levels.length - 1)];
+    const level = current();
     const interval = intervalOf(level);
     format = privatileFormat(interval ? interval.high - interval.low : NaN);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
@@ -38,27 +39,27 @@
     const has = level.anytime != null;
     for (const button of document.querySelectorAll("button[data-interval]"))
       button.setAttribute("aria-pressed", String(button.dataset.interval === (has ? kind : "fixed")));
-    say("interval-note", state.status === "finished" || (kind === "anytime" && has)
-      ? (kind === "anytime" && has ? "may be looked at as often as you like" : "")
+    const anytime = kind === "anytime" && has;
+    say("interval-note", state.status === "finished" || anytime
+      ? (anytime ? "valid however often you look" : "")
       : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
       : "holds at the planned end only: do not stop early because of it");
     const path = pathOf(level);
-    if (path.round.length >= 2) {
-      if (!chart || chartLevel !== shown) {
-        const figure = document.querySelector("figure.chart");
-        if (!chart) { chart = privatileChart(figure, path, { format: (value) => format(value) }); figure.dataset.ready = "yes"; }
-        else chart.update(path);
-        chartLevel = shown;
-      } else chart.update(path);
+    if (chart) chart.update(path);
+    else if (path.round.length >= 2) {
+      const figure = document.querySelector("figure.chart");
+      chart = privatileChart(figure, path, { format: (value) => format(value) });
+      figure.dataset.ready = "yes";
     }
     document.title = level.estimate == null ? "privatile" : `${format(level.estimate)} · privatile`;
-    caveats(level);
+    list("caveats", level.caveats.map(({ status, title, text }) =>
+      [status, status === "worry" ? "! look here" : "• note", title, text]), "Nothing to say yet.");
     target();
   }
 
   function target() {
     if (!state || state.waiting) return;
-    const level = state.levels[Math.min(shown, state.levels.length - 1)];
+    const level = current();
     const interval = intervalOf(level), wanted = Number(at("target").value);
     if (!interval || !(wanted > 0)) { say("target-answer", "in the data's units; the interval narrows with the root of the rounds"); return; }
     const width = interval.high - interval.low;
@@ -98,48 +99,40 @@
     return line;
   }
 
-  function caveats(level) {
-    const key = JSON.stringify(level.caveats), list = at("caveats");
-    if (!level.caveats.length || list.dataset.key === key) return;
-    list.dataset.key = key;
-    list.replaceChildren(...level.caveats.map((caveat) => {
-      const item = document.createElement("li"), mark = document.createElement("span");
-      const title = document.createElement("b"), text = document.createElement("p");
-      item.className = caveat.status;
-      mark.className = "mark";
-      mark.textContent = caveat.status === "worry" ? "! look here" : "• note";
-      title.textContent = caveat.title;
-      text.textContent = caveat.text;
-      item.append(mark, title, text);
+  // A list of remarks, built anew only when it has changed; each item is [class, mark, title, text].
+  function list(id, items, none) {
+    const key = JSON.stringify(items), node = at(id);
+    if (node.dataset.key === key) return;
+    node.dataset.key = key;
+    node.replaceChildren(...items.map(([kind, mark, title, text]) => {
+      const item = document.createElement("li");
+      item.className = kind;
+      for (const [name, content] of [["span", mark], ["b", title], ["p", text]]) {
+        if (!content) continue;
+        const part = document.createElement(name);
+        part.textContent = content;
+        if (name === "span") part.className = "mark";
+        item.append(part);
+      }
       return item;
     }));
+    if (!items.length) { const item = document.createElement("li"); item.className = "soft"; item.textContent = none; node.append(item); }
   }
 
   const LOUD = new Set(["paused", "quarantined", "refused", "broker", "revoked", "forked", "impossible"]);
   function alarms() {
-    const list = [];
-    for (const event of state.events) {
-      const item = document.createElement("li");
-      item.className = LOUD.has(event.kind) ? "worry" : "note";
-      const mark = document.createElement("span");
-      mark.className = "mark";
-      mark.textContent = event.kind;
-      const text = document.createElement("p");
+    list("alarms", state.events.map((event) => {
+      const where = `${event.client ? ` · ${event.client}` : ""}${event.round ? ` · round ${event.round}` : ""}`;
       const when = new Date(event.at * 1000).toLocaleTimeString();
-      text.textContent = `${when}${event.client ? ` · ${event.client}` : ""}${event.round ? ` · round ${event.round}` : ""}: ${event.text}`;
-      item.append(mark, text);
-      list.push(item);
-    }
-    if (!list.length) { const none = document.createElement("li"); none.textContent = "None."; none.className = "soft"; list.push(none); }
-    const key = JSON.stringify(state.events);
-    if (at("alarms").dataset.key !== key) { at("alarms").replaceChildren(...list); at("alarms").dataset.key = key; }
+      return [LOUD.has(event.kind) ? "worry" : "note", event.kind, "", `${when}${where}: ${event.text}`];
+    }), "None.");
   }
 
   let lastAloud = 0;
   function aloud() {
     if (Date.now() - lastAloud < 20000 && state.status === "running") return;
     lastAloud = Date.now();
-    const level = state.levels[Math.min(shown, state.levels.length - 1)], interval = intervalOf(level);
+    const level = current(), interval = intervalOf(level);
     if (level.estimate == null) return;
     say("aloud", `Round ${state.done} of ${state.planned}, ${state.status}. Estimate ${format(level.estimate)}`
       + (interval ? `, interval ${format(interval.low)} to ${format(interval.high)}.` : "."));

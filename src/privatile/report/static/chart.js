@@ -13,15 +13,11 @@ function privatileChart(figure, path, options) {
   const columns = () => [data[by], data.question_low, data.question_high, data.low, data.high, data.estimate];
 
   // The height shows what matters: the band once it has settled, the question's excursions short of its extremes.
-  function heights(u, from, to) {
-    const x = data[by], seen = [];
-    for (let i = 0; i < x.length; i++) {
-      if (x[i] < from || x[i] > to) continue;
-      for (const key of ["low", "high", "estimate"]) if (data[key][i] != null) seen.push(data[key][i]);
-    }
-    if (!seen.length) {
-      for (let i = 0; i < x.length; i++) if (x[i] >= from && x[i] <= to) seen.push(data.question_low[i], data.question_high[i]);
-    }
+  function heights(from, to) {
+    const x = data[by];
+    const values = (...keys) => keys.flatMap((key) => data[key].filter((value, i) => value != null && x[i] >= from && x[i] <= to));
+    let seen = values("low", "high", "estimate");
+    if (!seen.length) seen = values("question_low", "question_high");
     if (!seen.length) return [0, 1];
     seen.sort((a, b) => a - b);
     const cut = Math.floor(seen.length * 0.03);
@@ -44,10 +40,8 @@ function privatileChart(figure, path, options) {
     const from = Math.max(Math.ceil(min), x[0]), to = Math.min(Math.floor(max), x[x.length - 1]);
     figure.dataset.from = from;
     figure.dataset.to = to;
-    let i = x.length - 1;
-    const idx = chart.cursor.idx;
-    if (idx != null) i = idx;
-    else while (i > 0 && x[i] > to) i--;
+    let i = chart.cursor.idx ?? x.length - 1;
+    while (chart.cursor.idx == null && i > 0 && x[i] > to) i--;
     const name = by === "round" ? "round " : "record ";
     let text = `${name}${whole.format(x[i])}: `;
     text += data.estimate[i] == null ? `question ${format(data.question_high[i])}, burn-in`
@@ -63,26 +57,20 @@ function privatileChart(figure, path, options) {
       stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 },
       font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 24, ...extra,
     });
+    const line = (colour, width) => ({ stroke: css(colour), width, points: { show: false } });
     chart = new uPlot({
       width: Math.max(plot.clientWidth, 240), height: Math.min(440, Math.max(260, plot.clientWidth * 0.45)),
       legend: { show: false },
       cursor: { drag: { x: true, y: false, uni: 20 }, focus: { prox: -1 } },
       scales: {
         x: { time: false },
-        y: { range: (u) => heights(u, u.scales.x.min ?? -Infinity, u.scales.x.max ?? Infinity) },
+        y: { range: (u) => heights(u.scales.x.min ?? -Infinity, u.scales.x.max ?? Infinity) },
       },
       axes: [
         axis({ label: by === "round" ? "rounds" : "records that have answered", values: (u, at) => at.map((v) => whole.format(v)) }),
         axis({ size: 78, values: (u, at) => at.map((v) => format(v)) }),
       ],
-      series: [
-        {},
-        { stroke: css("--walk"), width: 1, points: { show: false } },
-        { stroke: css("--walk"), width: 1, points: { show: false } },
-        { stroke: css("--blue"), width: 1, points: { show: false } },
-        { stroke: css("--blue"), width: 1, points: { show: false } },
-        { stroke: css("--blue"), width: 3, points: { show: false } },
-      ],
+      series: [{}, line("--walk", 1), line("--walk", 1), line("--blue", 1), line("--blue", 1), line("--blue", 3)],
       bands: [
         { series: [2, 1], fill: css("--walk") + "40" },
         { series: [4, 3], fill: css("--band") },
@@ -100,7 +88,7 @@ function privatileChart(figure, path, options) {
     const x = data[by], first = x[0], last = x[x.length - 1];
     let { min, max } = chart.scales.x;
     const width = Math.min((max - min) * factor, last - first);
-    let middle = (min + max) / 2 + shift * (max - min);
+    const middle = (min + max) / 2 + shift * (max - min);
     min = Math.max(first, middle - width / 2);
     max = Math.min(last, min + width);
     min = Math.max(first, max - width);
@@ -142,7 +130,6 @@ function privatileChart(figure, path, options) {
       if (zoomed) chart.setScale("x", { min: zoomed.min, max: zoomed.max }); else reset();
       describe();
     },
-    get range() { return [chart.scales.x.min, chart.scales.x.max]; },
   };
 }
 
