@@ -1,4 +1,4 @@
-"""The coverage study: a grid of cells as TOML, scored one by one into a file that a second call continues."""
+"""The coverage study: a grid of cells as TOML, scored one by one into a file; a second call continues it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAMILIES: dict[str, Callable[[int], tuple[Population, ...]]] = {
     "two humps": lambda clients: (TWO_HUMPS,) * clients,
 }
 NEW = "new families"
-"""The group of laws that nothing was tuned on: reported beside the promise, not part of it."""
+"""The group of laws on which nothing was tuned: reported separately."""
 SEED = 20_250_926
 ANYWHERE = (-10.0, 10.0)
 

@@ -97,6 +97,13 @@ def test_a_range_that_excludes_the_answer_gives_no_certainty(scale: str, mean: f
     assert "range" in codes(result)
 
 
+def test_a_file_outside_the_range_gives_no_certainty_either() -> None:
+    """No question lies near such a quantile, so none of the file's variance is known to cancel."""
+    result = estimate(normal(150, 10, 6000, 3), q=0.5, epsilon=2, range=(0, 100), target="file", simulate=True, rng=3)
+    assert "range" in codes(result)
+    assert result.confidence_interval.high == 100.0
+
+
 @pytest.mark.parametrize(("q", "clients", "name"), [(0.75, 5, "upper quartile"), (0.5, 49, "median")])
 def test_named_quantiles_keep_their_names_for_any_number_of_clients(q: float, clients: int, name: str) -> None:
     rng = np.random.default_rng(0)
@@ -126,7 +133,7 @@ def test_a_schedule_whose_approach_is_averaged_is_not_taken_for_a_step() -> None
     assert "misfit" not in {caveat.code for caveat in got.caveats}
 
 
-def test_the_anytime_interval_holds_the_estimate_also_where_the_slope_is_held() -> None:
+def test_the_anytime_interval_holds_the_estimate_also_where_the_slope_is_clipped() -> None:
     for seed in range(4):
         counts = {"all": np.random.default_rng(seed).poisson(1.0, 20_000).astype(float)}
         got = estimate(counts, q=0.5, epsilon=1, range=(-1, 50), simulate=True, rng=seed)

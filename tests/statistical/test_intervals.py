@@ -1,4 +1,4 @@
-"""The default interval in the laboratory: a few cells re-derived, and the mistakes that must show."""
+"""The default interval in simulation: a few cells computed anew, and mistakes that must be noticed."""
 
 import math
 from dataclasses import replace
@@ -13,8 +13,9 @@ from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.step import begin, step
-from privatile.inference.plug_in import plug_in, variance_share
+from privatile.inference.plug_in import plug_in
 from privatile.inference.trajectory import Trajectory
+from privatile.inference.variance import variance_share
 from privatile.laws.fieller import fieller_reach
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
 from privatile.simulation.displayed_intervals import displayed_intervals
@@ -51,8 +52,8 @@ def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: Auto
     assert float(shown[1].half_width.mean()) / (1.959964 * cell.bound) <= 1.20
 
 
-def test_the_laboratory_runs_the_code_of_real_runs() -> None:
-    """A real plan and the laboratory's policy, given the same answers, ask the same and fit the same curve."""
+def test_a_simulation_runs_the_code_of_real_runs() -> None:
+    """A real plan and the simulated policy, given the same answers, ask the same and fit the same curve."""
     cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (3000,) * 4, level=0.75)
     clients = tuple(Client(f"c{k}", RandomizedResponse(0.5), 0.25, 0.75, 3000) for k in range(4))
     plan = AutoPlan(clients, Identity(cell.low, cell.high))
@@ -84,7 +85,7 @@ def test_the_laboratory_runs_the_code_of_real_runs() -> None:
     assert real.inference.error_scale == pytest.approx(float(fit.error[0]), rel=1e-12)
 
 
-def test_a_forgotten_debiasing_shows() -> None:
+def test_a_forgotten_debiasing_is_noticed() -> None:
     """Reports taken at face value are r times too close to one half: every residual is r·y + (1 − r)(τ − ½)."""
     rate = 0.9  # nearer to the truth than most: even this little shows
     cell = make_cell("test", family="hete-l", clients=10, truth_rate=rate, level=0.8, information=2500)
@@ -95,7 +96,7 @@ def test_a_forgotten_debiasing_shows() -> None:
     assert covered < 0.5
 
 
-def test_noise_that_counts_dropped_records_shows(cell: AutoCell, runs: AutoRuns) -> None:
+def test_noise_that_counts_dropped_records_is_noticed(cell: AutoCell, runs: AutoRuns) -> None:
     """The first half of the rounds is dropped, but s² is computed as if its records had been averaged too."""
     rounds = runs.queries.shape[1]
     kept = np.arange(rounds) >= rounds // 2
@@ -110,7 +111,7 @@ def test_noise_that_counts_dropped_records_shows(cell: AutoCell, runs: AutoRuns)
     assert covered["counted"] < 0.95 - 2 * error_of(0.95)
 
 
-def test_a_known_normal_value_at_few_relaxations_shows(cell: AutoCell) -> None:
+def test_the_normal_value_at_few_relaxations_is_noticed(cell: AutoCell) -> None:
     """Polyak mean ± 1.96·s/f̂ with f̂ regressed on 20 relaxations of the path alone: too narrow, as it must be."""
     few = simulate(replace(cell, relaxations=20.0), RUNS, np.random.default_rng(15))
     weights = np.where(few.averaged, 1.0, 0.0)
@@ -152,7 +153,7 @@ def test_three_levels_hold_jointly() -> None:
 
 
 def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
-    """One fixed file a run, every record asked once, r = 0.9: the file's own median, not the population's."""
+    """One fixed file per run, every record asked once, r = 0.9: the file's own median, not the population's."""
     rng = np.random.default_rng(18)
     n, rate, runs = 4000, 0.9, 200
     plan = AutoPlan((Client("a", RandomizedResponse(rate), 1.0, 0.5, n),), Identity(-10.0, 10.0))

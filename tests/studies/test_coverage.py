@@ -80,7 +80,7 @@ def test_the_study_on_disk_keeps_what_the_page_promises() -> None:
     assert statistics.median(score.error for score in inside) <= 1.05
     assert max(score.width for score in inside) <= 1.20
     assert statistics.median(score.width for score in inside) <= 1.12
-    # A cell warns where more than one run in twenty does: wherever coverage falls below 0.92, and never where vouched.
+    # A cell warns where more than one run in twenty does: wherever coverage falls below 0.92, never where supported.
     assert all(
         score.warned == 1.0 for score in found.values() if score.coverage < 0.92 or not supported(score.information)
     )

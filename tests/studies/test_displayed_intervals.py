@@ -11,8 +11,8 @@ from studies.coverage.heaped import Rounded
 from privatile.estimator.auto import memory_of
 from privatile.estimator.settings import IntervalName
 from privatile.estimator.step import begin, step
-from privatile.inference.plug_in import variance_share
 from privatile.inference.trajectory import Trajectory
+from privatile.inference.variance import variance_share
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns

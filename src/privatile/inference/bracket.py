@@ -10,19 +10,20 @@ import numpy as np
 from privatile.core.arrays import Floats
 
 CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
-"""Shares of the precision at which `Bracket` cuts the sorted questions, …"""
+"""Shares of the precision at which `Bracket` cuts the sorted questions."""
 
 FAR_CUTS = (0.2, 0.7, 1.5, 6.0, 40.0)
-"""… and distances from the estimate at which it does, in reaches of the probes: all probes of a side in one group."""
+"""Distances from the estimate at which it cuts as well, in reaches of the probes: all probes of one side are in one
+group."""
 
 
 class Bracket:
     """Between which questions the quantile lies, for any distribution, with atoms or gaps.
 
     F never falls. Where the answers to a stretch of questions average τ − F > 0 beyond chance, the lowest of them lies
-    below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups on a side
-    of the estimate are tried, their number taken into account (Bonferroni). `center` and `reach`, of the probes, only
-    place the groups.
+    below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups on one
+    side of the estimate are tried, with a Bonferroni correction for their number. `center` and `reach` (that of the
+    probes) only place the groups.
     """
 
     def __init__(self, queries: Floats, residuals: Floats, variances: Floats, center: float, reach: float) -> None:

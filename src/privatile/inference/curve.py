@@ -5,10 +5,10 @@ A round asked at q gives y = τ − F(q) + noise, the noise's variance w known b
     F(q) = L( logit τ + x + κx² ),  x = β(q − Q),  L the logistic function, f = τ(1 − τ)β the slope at Q
 
 Q, β and the bend κ are unknown. Weighted least squares gives them (Gauss–Newton), κ with the prior N(0, 0.3²), its
-unit-free size in the laws one meets (at τ = 0.8: normal 0.06, t₃ −0.07, log-normal −0.23, Cauchy −0.39, uniform +0.30).
-What the answers cannot tell about the bend is thereby part of the interval. Given β and κ, Q̂ is the mean of q + y/f:
-efficient whatever path the questions took, no relaxation needed, and an error of the slope enters only multiplied by
-the small distance between the questions' mean and Q.
+unit-free size in common laws (at τ = 0.8: normal 0.06, t₃ −0.07, log-normal −0.23, Cauchy −0.39, uniform +0.30). So the
+interval includes what the answers do not tell about the bend. Given β and κ, Q̂ is the mean of q + y/f. It is efficient
+for any path of questions and needs no relaxation. An error of the slope enters only multiplied by the small distance
+between the mean of the questions and Q.
 
 The interval is `laws.fieller`'s, with ρ the relative error of the slope.
 """
@@ -27,22 +27,22 @@ BEND = 0.3
 """Prior standard deviation of κ."""
 
 NEAR = 1.5
-"""Rounds asked within this many local spreads of the quantile enter the fit, whatever they were asked for: the probes
-do even where the spread was thought twice too wide, …"""
+"""Rounds asked within this many local spreads of the quantile enter the fit, in any stage of the run. The probes are
+near enough even where the spread was believed to be twice too wide."""
 
 NEAR_ERRORS = 30.0
-"""… and within this many standard errors, not quite twice the probes' own reach: as records grow the curve is read ever
-closer to the quantile, so what the model has wrong further out fades, …"""
+"""They must also lie within this many standard errors, almost twice the reach of the probes: with more records the fit
+uses questions closer to the quantile, so errors of the model further out matter less."""
 
 NEAR_LEAST = 0.2
-"""… but this many spreads are always near enough: what the model has wrong there moves the slope by 1% or 2%, and the
-few questions of the search steady it where the probes came to lie too close together."""
+"""This many spreads are always near enough: errors of the model there change the slope by 1% or 2%, and the questions
+of the search stabilise it where the probes lie too close together."""
 
 DRIFT_BIAS = 1.0
 """f̂ exceeds f by about 2ρ²: a path that answers its own noise regresses too steeply, by 4/N (Kendall's bias of an
-AR(1)), N/2 being its share of the slope's precision 1/ρ². Half of that is taken off, Fieller's interval allows for the
-rest: in the linear model it then covers .949 to .950 from 27 relaxations on (`studies/coverage/calibrate.py`), with all
-of it off .954 to .958, and 2% wider."""
+AR(1)), N/2 being its share of the slope's precision 1/ρ². Half of the bias is removed; Fieller's interval allows for
+the rest. In the linear model it then covers .949 to .950 from 27 relaxations on (`studies/coverage/calibrate.py`); with
+all of the bias removed it covers .954 to .958 and is 2% wider."""
 
 LARGEST_SLOPE_ERROR = 0.35
 """Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
@@ -56,14 +56,14 @@ sum to χ² with about 5.9 degrees of freedom where the curve is smooth. The fir
 6,000, and both in all runs at 60,000."""
 
 LEAST_SLOPE = 0.45
-"""A fitted slope below this share of what search and probes believed leads to a warning: between two separate humps
-four runs in five lie below, of smooth ones with 200 rounds 1% at most (log-normal, τ = 0.8), with 20 rounds 14%. It
-widens nothing: a belief that was too steep looks the same."""
+"""A fitted slope below this share of what search and probes believed leads to a warning. Between two separate humps four
+runs in five are below; of smooth runs with 200 rounds at most 1% (log-normal, τ = 0.8), with 20 rounds 14%. The
+interval is not widened: a belief that was too steep looks the same."""
 
 LARGEST_LEAN = (-3.5, 5.0)
 """Standard errors between the slope that the window alone shows, in the rounds near enough, and that of the curve.
-Smooth runs of 200 rounds keep within (−2.2, 3.3); above stands a step that the path sits on, below a place where the
-path found nothing to hold it."""
+Smooth runs of 200 rounds stay within (−2.2, 3.3). Above, the path sits on a step; below, it moves over a flat stretch
+of the distribution."""
 
 STEPS = 8
 """Gauss–Newton steps: quadratic convergence from a start within a spread needs five."""
@@ -81,7 +81,6 @@ class CurveFit(NamedTuple):
     slope_error: Floats
     """ρ: relative standard error of f̂."""
     bend: Floats
-    bend_error: Floats
     bend_share: Floats
     """Share of the error's square that stems from not knowing the bend."""
     used: Floats
@@ -185,7 +184,6 @@ def fit_curve(
         scale * steep * unbiased,
         relative,
         bend,
-        xp.sqrt(spread[:, 2, 2]),
         xp.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0),
         weights.sum(axis=1) / offered,
         slope_clipped,

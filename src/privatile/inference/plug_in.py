@@ -12,21 +12,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Floats
 from privatile.core.scale import working_range
 from privatile.errors import InputError
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import probe_reach
-from privatile.estimator.step import local_ranks
 from privatile.inference.bracket import Bracket
 from privatile.inference.curve import NEAR, CurveFit, fit_curve
 from privatile.inference.inference import Inference, IntervalInference
 from privatile.inference.trajectory import Trajectory, slope
+from privatile.inference.variance import file_share, variance_share
 from privatile.laws.fieller import FiellerLaw
 
 
@@ -101,7 +99,9 @@ def plug_in(
         # Mean distance of the questions that count, probes included, in rank.
         distance = fit.slope * np.abs(queries - fit.center)
         wander = float(np.average(distance, weights=(distance <= NEAR * plan.level * (1.0 - plan.level)) / noise))
-        left = file_share(state, plan, near=float(fit.used), wander=wander)
+        # Without privacy and with every record asked nothing would be left but the wandering.
+        inflation = 1.0 / float(fit.used) if fit.used else math.inf
+        left = max(file_share(state, plan, state.asked, wander, inflation), 0.01)
     return curve_of(fit, answers, plan.level, repeated=repeated, file_share=left)
 
 
@@ -109,57 +109,3 @@ def flat_slope(plan: Plan) -> float:
     """The slope of a rank that rises evenly over the range: a guess where the answers give none."""
     low, high = working_range(plan.scale)
     return 1.0 / (high - low)
-
-
-def variance_share(state: RoundState, plan: Plan) -> float:
-    """What knowing the clients' ranks takes off the noise of a run; see `known_share`."""
-    if not all(state.window_asked):
-        return 1.0
-    clients = plan.clients
-    return float(
-        known_share(
-            np.array([client.weight for client in clients]),
-            np.array([client.mechanism.truth_rate for client in clients]),
-            np.array([client.records for client in clients]),
-            np.array(local_ranks(state, plan)),
-            np.array(state.window_asked),
-        )
-    )
-
-
-def known_share(
-    weights: Floats, rates: Floats, records: NDArray[Any], ranks: Floats, asked: NDArray[Any]
-) -> NDArray[np.float64]:
-    """Σp_k²σ_k²/n_k over Σp_k²/(4r_k²n_k), clients along the last axis.
-
-    σ_k² = (r_k⁻² − (2F_k − 1)²)/4; (2F_k − 1)² is estimated from the client's own answers, its upward bias 4·Var(F̂_k)
-    removed.
-
-    >>> one = np.array([1.0])
-    >>> round(float(known_share(one, 0.5 * one, 100 * one, 0.9 * one, 1e9 * one)), 4)  # 1 − r²(2F − 1)²
-    0.84
-    """
-    xp = array_namespace(ranks)
-    inside = xp.clip(ranks, 0.0, 1.0)
-    doubt = (rates**-2 - (2.0 * inside - 1.0) ** 2) / (4.0 * asked)
-    tilt = xp.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
-    part = weights**2 / records
-    share: Floats = (part * (rates**-2 - tilt)).sum(axis=-1) / (part / rates**2).sum(axis=-1)
-    return share
-
-
-def file_share(state: RoundState, plan: Plan, near: float, wander: float) -> float:
-    """Share of the variance that is left when the file itself is the target.
-
-    Of a record's σ² its own F(1 − F) cancels for the share φ of the file that was asked, as far as it was asked about
-    the quantile itself: (r⁻² − 1)/4 + (1 − φ)F(1 − F) + φ·f·mean|q − Q| remain.
-    """
-    whole = saved = 0.0
-    for client, rank, asked in zip(plan.clients, local_ranks(state, plan), state.asked, strict=True):
-        if not asked or math.isnan(rank) or not near:
-            return 1.0
-        share = min(max(rank, 0.0), 1.0)
-        whole += client.weight**2 * client.mechanism.variance(share) / (asked * near)
-        saved += client.weight**2 * max(0.0, share * (1.0 - share) - wander) / client.file_size
-    # Without privacy and with every record asked nothing would be left but the wandering.
-    return max(1.0 - saved / whole, 0.01)

@@ -11,9 +11,9 @@ from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.estimator.averaging import half_width, normalizer, normalizer_of
 from privatile.estimator.plan import Plan, RoundState
-from privatile.estimator.step import local_ranks
 from privatile.inference.inference import Inference
 from privatile.inference.trajectory import Trajectory, slope
+from privatile.inference.variance import file_share
 from privatile.laws.critical import Normalizer, statistic_law
 from privatile.laws.linear_model import linear_law
 
@@ -85,31 +85,18 @@ def finite_self_normalized(path: AveragedPath, density: float) -> Inference:
 
 
 def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> float:
-    """Share of the population variance that is left when the file itself is the target.
-
-    Without replacement, sampling errs twice alike: in the answers and in the file's own quantile. What is left per
-    record is (r⁻² − 1)/4 + (1 − φ)F(1 − F) + φ·f·mean|q − Q|, φ the share of the file in the averaged rounds: noise,
-    records not asked, and records asked about another q than the quantile, whose answers do not cancel.
+    """Share of the variance of the path's end that is left when the file itself is the target; see `file_share`.
 
     Only the end of the path changes: what is subtracted is a straight line in the round number, and detrending by
-    m/T removes it, so the normaliser keeps its law. F is estimated from the client's own reports; its noise makes
-    F(1 − F) smaller on average, which errs on the wide side.
+    m/T removes it, so the normaliser keeps its law.
     """
-    even = whole = saved = 0.0
-    rounds = state.averages.rounds
-    wander = slope(trajectory) * float(np.abs(trajectory.asked - state.averages.estimate).mean())
-    for client, rank, asked in zip(plan.clients, local_ranks(state, plan), state.window_asked, strict=True):
-        if not asked:
-            return 1.0
-        share = min(max(rank, 0.0), 1.0)
-        spread = share * (1.0 - share)
-        rate, squared = client.mechanism.truth_rate, client.weight**2
-        even += squared / (4.0 * rate**2) * rounds**2 / asked
-        whole += squared * ((rate**-2 - 1.0) / 4.0 + spread) * rounds**2 / asked
-        saved += squared * max(0.0, spread - wander) * rounds**2 / client.file_size
+    if not all(state.window_asked):
+        return 1.0
+    averages, weights = state.averages, trajectory.weights
+    wander = slope(trajectory) * float(np.abs(trajectory.asked - averages.estimate).mean())
     # Rounds of unequal length are noisier than equal ones by ν; the weights of the rounds know by how much.
-    nu = state.averages.weight / even
+    even = math.fsum(client.noise(asked) for client, asked in zip(plan.clients, state.window_asked, strict=True))
+    nu = averages.weight / (averages.rounds**2 * even)
     # No path has less than this at its end: the part of the end that detrending leaves in the normaliser.
-    weights = trajectory.weights
-    least = 1.0 - rounds**2 / float(weights.sum() * (1.0 / weights).sum())
-    return max(1.0 - saved / (nu * whole), least + 1e-9)
+    least = 1.0 - averages.rounds**2 / float(weights.sum() * (1.0 / weights).sum())
+    return max(file_share(state, plan, state.window_asked, wander, nu), least + 1e-9)

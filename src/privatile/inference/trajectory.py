@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from privatile.core.arrays import Floats
 from privatile.estimator.plan import Ask, Plan, RoundState
@@ -21,20 +19,15 @@ class Trajectory:
         self._columns = [array("d") for _ in range(5)]
         self._answers = [array("d") for _ in range(3)]
 
-    @classmethod
-    def of(cls, averaged: Sequence[ArrayLike], answers: Sequence[ArrayLike]) -> Trajectory:
-        """Rounds known already: asked, drift, query after, weight, step of the averaged; the three rows of all."""
-        known = cls()
-        known._columns = [array("d", np.asarray(column, dtype=np.float64).tobytes()) for column in averaged]
-        known._answers = [array("d", np.asarray(row, dtype=np.float64).tobytes()) for row in answers]
-        return known
-
     def until(self, rounds: int, averaged: int) -> Trajectory:
         """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
-        return Trajectory.of([column[:averaged] for column in self._columns], [row[:rounds] for row in self._answers])
+        before = Trajectory()
+        before._columns = [column[:averaged] for column in self._columns]
+        before._answers = [row[:rounds] for row in self._answers]
+        return before
 
     def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
-        """Note the round just done; averaging that starts anew forgets the averaged rounds before."""
+        """Add the round just done; where averaging starts anew, the averaged rounds before are dropped."""
         came = drift(state, plan)
         heard = math.fsum(client.weight * query for client, query in zip(plan.clients, state.heard, strict=True))
         for column, fact in zip(self._answers, (heard, came, math.fsum(state.noise)), strict=True):
@@ -50,7 +43,7 @@ class Trajectory:
     def answers(self) -> Floats:
         """All rounds, averaged or not, as three rows: query, τ − F̂ there, and its noise Σp_k²/(4r_k²E_k).
 
-        Where a client was silent the query is the p-weighted mean of those that the standing answers belong to.
+        Where a client was silent, the query is the p-weighted mean of those to which the answers in use belong.
         """
         return np.array(self._answers, dtype=np.float64)
 
@@ -64,7 +57,7 @@ class Trajectory:
 
     @property
     def drifts(self) -> Floats:
-        """What came back: an unbiased reading of τ − F at that query."""
+        """What came back: an unbiased estimate of τ − F at that query."""
         return self._column(1)
 
     @property

@@ -1,4 +1,4 @@
-"""QuantileResult: what was estimated, the estimate, its interval, what it cost, what to beware of.
+"""QuantileResult: what was estimated, the estimate, its interval, what it cost, and its caveats.
 
 One list of rows feeds the text, the HTML and the JSON.
 """
@@ -93,11 +93,11 @@ class QuantileResult:
     diagnostics: tuple[Row, ...] = ()
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
-    """The confidence sequence at this look: may be watched while the run goes on; none without a slope."""
+    """The confidence sequence at this look: valid however often the run is looked at; none without a slope."""
     explanation: tuple[str, ...] = ()
     """Why the run asked what it asked, in sentences."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
-    """How to make a report of the run behind this result; whoever ran it knows."""
+    """Makes a report of the run behind this result; set by whatever ran it."""
 
     def report(self, path: str | Path = "report.html") -> Path:
         """Write a page about the run (.html: one file, no network needed) or a figure of it (.svg, .pdf, .png)."""
@@ -156,7 +156,7 @@ class QuantileResult:
         return f"{self.estimand} is estimated at {shown}; the {percent} interval runs from {first} to {last}."
 
     def rows(self) -> list[Row]:
-        """Every scalar fact, in the order people want them."""
+        """Every scalar fact, the most important first."""
         low, high = self.confidence_interval
         width = high - low
         percent = f"{100 * self.confidence_level:g}%"
@@ -206,7 +206,7 @@ class QuantileResult:
         return [row for row in self.rows() if row.key not in hidden]
 
     def client_rows(self) -> list[list[Row]]:
-        """One list of rows a client."""
+        """One list of rows per client."""
         return [
             [
                 Row("name", "client", client.name, client.name),

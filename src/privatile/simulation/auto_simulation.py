@@ -20,7 +20,7 @@ from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning
 from privatile.inference.curve import CurveFit, fit_curve
-from privatile.inference.plug_in import known_share
+from privatile.inference.variance import known_share
 from privatile.simulation.populations import Mixture, Population
 from privatile.simulation.theory import efficiency_bound
 
