@@ -115,9 +115,7 @@ class TablePlan(Plan):
         check_clients(self.clients)
         shape = (len(self.clients), len(self.steps))
         if self.lengths.shape != shape or not shape[1]:
-            raise InputError(
-                f"lengths must have one row per client and one column per round; got {self.lengths.shape}."
-            )
+            raise InputError(f"lengths must have a row per client and a column per round; got {self.lengths.shape}.")
         if int(self.lengths.min()) < 1:
             raise InputError("every round must ask at least one record of every client.")
         for client, asked in zip(self.clients, self.lengths.sum(axis=1), strict=True):
