@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from privatile.cli.printing import echo_json
+from privatile.cli.options import json_flag
+from privatile.cli.printing import echo_facts
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--disjoint", is_flag=True, help="You state that no person is in both runs.")
 @click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
-@click.option("--json", "as_json", is_flag=True, help="The comparison as JSON.")
+@json_flag("The comparison")
 def compare(
     first: Path, second: Path, disjoint: bool, level: float | None, confidence_level: float, as_json: bool
 ) -> None:
@@ -36,10 +37,7 @@ def compare(
     from privatile.result.compare import compare as compared
 
     made = compared(_result(first, level), _result(second, level), disjoint=disjoint, confidence_level=confidence_level)
-    if as_json:
-        echo_json(made.to_dict())
-    else:
-        click.echo(made.to_text())
+    echo_facts(made, as_json)
 
 
 def _result(path: Path, level: float | None) -> QuantileResult:

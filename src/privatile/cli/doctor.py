@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import click
 
 from privatile import __version__
+from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_json
 
 Verdict = Literal["fine", "absent", "wrong"]
@@ -41,7 +42,7 @@ class Check(NamedTuple):
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+@json_flag("The findings")
 def doctor(as_json: bool) -> None:
     """What is installed, which extras, and whether the clock, the randomness and the disk are fine.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
@@ -219,7 +220,7 @@ def check(directory: Directory) -> None:
 
 @federation.command()
 @DIRECTORY
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_flag("The state")
 def status(directory: Directory, as_json: bool) -> None:
     """Where the run stands."""
     from privatile.federation.run.status import read_status

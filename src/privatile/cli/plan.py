@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--runs", type=click.IntRange(2), default=400, show_default=True, help="Simulated runs of that check.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
-@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+@json_flag("The plan")
 def plan(
     level: float,
     clients: int,

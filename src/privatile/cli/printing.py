@@ -8,6 +8,7 @@ import io
 import json
 import re
 import sys
+from typing import Any
 
 import click
 
@@ -29,7 +30,7 @@ def show_any_text() -> None:
 
 
 def said_by_the_system(error: OSError) -> tuple[str, int]:
-    """What the operating system refused, with the way out, and the exit code: 2 where another path is the cure.
+    """What the operating system refused, how to fix it, and the exit code: 2 where another path fixes it.
 
     >>> said_by_the_system(FileNotFoundError(2, "No such file or directory", "far/r.html"))
     ('far/r.html cannot be used: no such file or directory. Give another path, in a folder that is there.', 2)
@@ -42,7 +43,7 @@ def said_by_the_system(error: OSError) -> tuple[str, int]:
     if error.filename is not None and error.errno in PATHS:
         return f"{error.filename} cannot be used: {why}. Give another path, in a folder that is there.", 2
     what = "the operating system refused" if error.filename is None else f"{error.filename} cannot be used"
-    return f"{what}: {why}. Give the same command again once that is mended.", 1
+    return f"{what}: {why}. Give the same command again once that is fixed.", 1
 
 
 def in_options(text: str, command: click.Command) -> str:
@@ -64,3 +65,11 @@ def echo_json(facts: object) -> None:
     """Facts as JSON, without NaN or infinity; in plain ASCII where stdout does not take every letter."""
     ascii_only = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name != "utf-8"
     click.echo(json.dumps(facts, indent=2, ensure_ascii=ascii_only, allow_nan=False))
+
+
+def echo_facts(facts: Any, as_json: bool) -> None:
+    """Whatever has `to_text` for people and `to_dict` for programs."""
+    if as_json:
+        echo_json(facts.to_dict())
+    else:
+        click.echo(facts.to_text())
