@@ -1,6 +1,6 @@
 """A disk that is really full: a small file system in memory, mounted in a namespace of the test's own.
 
-Whoever cannot write says so, with the file, and stops with exit code 2; nothing is lost, and the run goes on once
+A process that cannot write names the file and stops with exit code 2; nothing is lost, and the run continues once
 there is room. Each test runs again in a child that may mount; where that is not allowed, it is skipped, loudly.
 """
 
@@ -103,11 +103,11 @@ def check_whole(federation: Federation) -> None:
     status = read_status(federation.directory)
     assert (status.state, status.done) == ("finished", ROUNDS)
     assert verify_record(release(federation.directory), federation.directory.store_file).failed == []
-    for name, terms in federation.study.clients.items():
+    for name, agreement in federation.study.clients.items():
         with federation.ledger(name) as ledger:
             assert ledger.verify() == ROUNDS
             spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
-        assert spans == [(k, k + 1) for k in range(terms.records)]
+        assert spans == [(k, k + 1) for k in range(agreement.records)]
 
 
 def made(folder: Path) -> Federation:
@@ -202,7 +202,7 @@ def test_a_full_disk_under_a_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.faults
 @in_own_namespace
-def test_a_ledger_that_cannot_be_made_stops_the_client_before_it_promises(tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_made_stops_the_client_before_it_reserves(tmp_path: Path) -> None:
     federation = made(tmp_path)
     site, log = federation.sites["site0"], tmp_path / "site0.log"
     ballast = small_disk(site.path, room=16 << 10)

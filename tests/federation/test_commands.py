@@ -119,7 +119,7 @@ def test_epsilon_has_no_default(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
 
 
-def test_join_wants_agreement_and_a_key(tmp_path: Path) -> None:
+def test_join_needs_agreement_and_a_key(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1))
     federation.write_data()
     invitation = str(federation.directory.invitation_file("site0"))
@@ -189,7 +189,7 @@ def test_store_of_another_study_and_study_edited_in_mid_run(tmp_path: Path) -> N
         serve_briefly(two)
 
 
-def test_expired_certificate_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_an_expired_certificate_is_reported_before_anything_starts(tmp_path: Path) -> None:
     import datetime
 
     from privatile.federation.setup.certificates import issue_broker
@@ -212,7 +212,7 @@ def test_expired_certificate_is_said_before_anything_starts(tmp_path: Path) -> N
 
 
 def test_a_full_disk_at_the_coordinator(tmp_path: Path) -> None:
-    """SQLite's own limit gives the very error of a full disk; the run goes on once there is room."""
+    """SQLite's own limit gives the same error as a full disk; the run continues once there is room."""
     federation = Federation(tmp_path, make_study(1, rounds=400, length=1))
 
     async def scene() -> None:
@@ -255,7 +255,7 @@ def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> N
         coordinator = federation.coordinator(run)
         work = asyncio.ensure_future(coordinator.run())
         await until(lambda: coordinator.metrics.value("reconnects") >= 2 or "broker" in kinds(run))
-        assert not work.done()  # it says why, and goes on trying
+        assert not work.done()  # it reports why, and keeps trying
         await asyncio.to_thread(broker.stop)
         federation.directory.write_configuration()
         await asyncio.to_thread(broker.start)
@@ -269,7 +269,7 @@ def test_a_full_disk_at_the_broker_is_reported_and_survived(tmp_path: Path) -> N
     asyncio.run(scene())
 
 
-def test_one_coordinator_a_folder(tmp_path: Path) -> None:
+def test_one_coordinator_per_folder(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1, deadline=60.0))
     first = federation.start_serve()
     try:
@@ -287,7 +287,7 @@ def test_one_coordinator_a_folder(tmp_path: Path) -> None:
     finally:
         finish(first, 1) if first.poll() is None else None
     assert running_broker(federation.directory.broker_files) is None
-    assert "goes on" in (tmp_path / "serve.log").read_text()
+    assert "continues it" in (tmp_path / "serve.log").read_text()
     for line in (tmp_path / "serve.log").read_text().splitlines():
         if line.startswith("{"):
             assert {"at", "level", "event"} <= set(json.loads(line))

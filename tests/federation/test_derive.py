@@ -87,7 +87,7 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     study = new.study
     assert study.digest != federation.study.digest
     assert study.run != federation.study.run
-    assert {name: terms.weight for name, terms in study.clients.items()} == {"site0": 0.25, "site2": 0.75}
+    assert {name: agreement.weight for name, agreement in study.clients.items()} == {"site0": 0.25, "site2": 0.75}
     assert study.title == "A test, without site1"
     assert new.directory.key().public == old.key().public
     assert set(new.directory.roster().clients) == {"site0", "site2"}
@@ -95,14 +95,14 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     for secret in (new.directory.key_file, new.directory.authority_key, new.directory.broker_files.key):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     # What the old run asked of a client, the new one does not ask.
-    for name, terms in study.clients.items():
-        with federation.ledger(name) as book:
-            (answered,) = book.execute("SELECT sum(length) FROM answers").fetchone()
+    for name, agreement in study.clients.items():
+        with federation.ledger(name) as ledger:
+            (answered,) = ledger.execute("SELECT sum(length) FROM answers").fetchone()
         assert answered > 0
-        assert terms.records <= 800 - answered
+        assert agreement.records <= 800 - answered
 
     with pytest.raises(Exception, match="are reserved for a run"):
-        new.client("site0")  # it was away when the run was aborted, and keeps its promise until told
+        new.client("site0")  # it was away when the run was aborted, and keeps its reservation until it is told
     for site in new.sites.values():
         freed = call("ledger", "release", federation.study.run, "--ledger", str(site.ledger_file))
         assert freed.exit_code == 0, freed.output
@@ -111,16 +111,16 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     assert verify_record(record, new.directory.store_file).failed == []
     assert "site1" not in record["body"]["results"][0]["estimand"]
     for name in study.clients:
-        with federation.ledger(name) as book:
-            runs = dict(book.execute("SELECT run, sum(length) FROM answers GROUP BY run").fetchall())
+        with federation.ledger(name) as ledger:
+            runs = dict(ledger.execute("SELECT run, sum(length) FROM answers GROUP BY run").fetchall())
             assert set(runs) == {federation.study.run, study.run}
             asked = np.zeros(800, dtype=int)
-            for start, stop in book.execute("SELECT start, stop FROM answers"):
+            for start, stop in ledger.execute("SELECT start, stop FROM answers"):
                 asked[start:stop] += 1
         assert asked.max() == 1
 
 
-def test_the_old_client_hears_that_the_study_is_another(tmp_path: Path) -> None:
+def test_a_client_with_the_old_invitation_is_told_that_the_study_changed(tmp_path: Path) -> None:
     federation = begun(tmp_path)
     abort_run(federation.directory)
     derive(federation.directory, tmp_path / "new", ["site1"], proportional=True)
@@ -154,14 +154,14 @@ def test_weights_are_stated_or_kept_in_proportion_on_purpose(tmp_path: Path) -> 
         made("no", weights={"site0": 0.5, "site2": 0.6})
     assert not (tmp_path / "no").exists()
     kept = made("kept", proportional=True)
-    assert [terms.weight for terms in kept.clients.values()] == [0.5, 0.5]
+    assert [agreement.weight for agreement in kept.clients.values()] == [0.5, 0.5]
     assert kept.quorum == 2
     other = made("other", proportional=True, records={"site0": 400}, rounds=9, title="Another")
     assert (other.clients["site0"].records, other.clients["site2"].records) == (400, 40)
     assert (other.rounds, other.title) == (9, "Another")
 
 
-def test_what_cannot_be_derived_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_derived_is_refused(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2))
     old = federation.directory
     for without, word in (
@@ -182,7 +182,7 @@ def test_what_cannot_be_derived_is_said(tmp_path: Path) -> None:
     assert new.roster().revoked == (enrolment.keys.fingerprint,)
 
 
-def test_a_finished_run_leaves_too_little_and_says_so(tmp_path: Path) -> None:
+def test_a_finished_run_leaves_too_few_records_to_derive(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=10, length=4))
     asyncio.run(federation.run()).store.close()
     with pytest.raises(InputError, match=r"site1\.records: must be at least"):

@@ -151,7 +151,7 @@ def test_a_site_answers_only_about_the_levels_of_the_study() -> None:
             check_questions(study, wrong)
 
 
-def test_a_site_answers_its_own_study_alone() -> None:
+def test_a_site_answers_only_its_own_study() -> None:
     study = make_study(2, rounds=4, length=6)
     asked = Question(study.run, 4, study.spec.plan().level, 100.0, 6)
     check_questions(study, (asked,))
@@ -178,7 +178,7 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
     assert checked.failed == []
     for level in LEVELS:
         assert any(f"at level {level:g} is the one the counts give, to the last bit" in text for text in checked.held)
-    assert any("all 40 signatures" in text for text in checked.held)  # one a round and client, over all its counts
+    assert any("all 40 signatures" in text for text in checked.held)  # one per round and client, over all its counts
     assert "levels       0.1, 0.5, 0.9\n" in call("federation", "status", folder)
     assert json.loads(call("federation", "status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
     call("report", folder, "-o", str(tmp_path / "page.html"))
@@ -187,14 +187,14 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
         assert one["estimand"] in page
 
 
-@pytest.mark.parametrize("level", range(3))
-def test_tampering_with_any_level_is_found(finished: Federation, level: int) -> None:
+@pytest.mark.parametrize("level_index", range(3))
+def test_tampering_with_any_level_is_found(finished: Federation, level_index: int) -> None:
     record = copy.deepcopy(release(finished.directory))
-    record["body"]["results"][level]["estimate"] += 1e-9
+    record["body"]["results"][level_index]["estimate"] += 1e-9
     signature = finished.directory.key().sign(canonical(record["body"]))
     record["signatures"]["coordinator"] = base64.b64encode(signature).decode()
     (failed,) = verify_record(record, finished.directory.store_file).failed
-    assert f"at level {LEVELS[level]:g}" in failed
+    assert f"at level {LEVELS[level_index]:g}" in failed
 
 
 def test_a_level_left_out_of_the_record_is_found(finished: Federation) -> None:

@@ -162,7 +162,7 @@ def test_words_of_another_version_are_shown_not_failed(finished: Federation, sof
 
 
 @pytest.mark.parametrize("tampered", ["estimate", "low", "records", "weight"])
-def test_another_version_excuses_no_number(finished: Federation, tampered: str) -> None:
+def test_numbers_must_agree_whichever_version_made_the_record(finished: Federation, tampered: str) -> None:
     old = as_of_old(release(finished.directory), "privatile 0.0.1")
     result = old["body"]["results"][0]
     holder = {"low": result["confidence_interval"], "weight": result["clients"][0]}.get(tampered, result)
@@ -186,7 +186,7 @@ def test_a_record_from_before_there_were_several_levels(finished: Federation) ->
     assert len(verify_record(old, finished.directory.store_file).failed) == 1
 
 
-def test_words_that_have_not_changed_hold_whoever_made_them(finished: Federation) -> None:
+def test_words_that_have_not_changed_hold_whichever_version_made_them(finished: Federation) -> None:
     record = release(finished.directory)
     record["body"]["program"] = "0" * 64
     sign_again(finished, record)
@@ -196,7 +196,7 @@ def test_words_that_have_not_changed_hold_whoever_made_them(finished: Federation
 
 
 @pytest.mark.parametrize("junk", [None, 7, "x", [], [7], {}, {"site0": 7}, [{}]])
-def test_a_body_of_anything_fails_without_a_fall(finished: Federation, junk: object) -> None:
+def test_a_body_that_holds_anything_fails_without_an_exception(finished: Federation, junk: object) -> None:
     record = release(finished.directory)
     for key in set(record["body"]) - {"privatile_release", "software", "program"}:
         altered = copy.deepcopy(record)
@@ -239,14 +239,14 @@ def test_tampering_with_the_transcript_is_found(
 
 
 @pytest.mark.network
-def test_unfinished_runs_are_released_by_name_only(tmp_path: Path) -> None:
+def test_unfinished_runs_are_released_only_on_request(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1, rounds=5))
     federation.open_run().store.close()
     with pytest.raises(InputError, match="not finished"):
         release(federation.directory)
 
 
-def test_junk_is_no_record(tmp_path: Path) -> None:
+def test_other_files_are_not_records(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     for junk in ("", "{}", "[1]", json.dumps({"body": {}, "signatures": {}}), "{"):
         path.write_text(junk)

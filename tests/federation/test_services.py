@@ -112,8 +112,8 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
 ) -> None:
     rounds = 25 if design == "rounds" else 60
     # Clients of unequal size whose records do not divide by the levels.
-    terms = {f"site{k}": ClientAgreement(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
-    study = make_study(terms, rounds, mode=mode, design=design, levels=levels)
+    agreements = {f"site{k}": ClientAgreement(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
+    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels)
     federation = Federation(tmp_path, study)
     copies = tmp_path / "copies"
     copies.mkdir()
@@ -160,7 +160,7 @@ def check_everybody_answered_one_level_once(federation: Federation, name: str) -
 # -- silence -------------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_client_is_stood_in_for_then_the_run_pauses_then_goes_on(tmp_path: Path) -> None:
+def test_a_silent_client_keeps_its_last_mean_then_the_run_pauses_then_continues(tmp_path: Path) -> None:
     study = make_study(2, rounds=500, length=1, deadline=0.6, patience=3)
     federation = Federation(tmp_path, study)
     at_pause: list[tuple[int | None, ...]] = []
@@ -196,7 +196,7 @@ def test_a_silent_client_is_stood_in_for_then_the_run_pauses_then_goes_on(tmp_pa
     assert run.coordinator.tracks[0].state.round == 500
 
 
-def test_the_first_round_needs_every_client_and_nobody_at_all_is_a_clear_pause(tmp_path: Path) -> None:
+def test_the_first_round_needs_every_client_else_the_run_pauses(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, deadline=0.2))
 
     async def alone() -> None:
@@ -211,7 +211,7 @@ def test_the_first_round_needs_every_client_and_nobody_at_all_is_a_clear_pause(t
     assert run.store.finished
 
 
-def test_quorum_closes_a_round_without_the_slow(tmp_path: Path) -> None:
+def test_a_quorum_closes_a_round_without_the_slow_client(tmp_path: Path) -> None:
     study = make_study(3, rounds=6, quorum=2, deadline=30.0, patience=100)
     federation = Federation(tmp_path, study)
 
@@ -235,8 +235,10 @@ def test_quorum_closes_a_round_without_the_slow(tmp_path: Path) -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
-def test_unusable_answers_are_rejected_then_quarantined_then_people_decide(tmp_path: Path) -> None:
-    study = make_study(2, rounds=200, length=1, deadline=0.3, patience=200)  # not over before three lies are told
+def test_unusable_answers_are_rejected_then_quarantined_until_the_client_is_readmitted(tmp_path: Path) -> None:
+    study = make_study(
+        2, rounds=200, length=1, deadline=0.3, patience=200
+    )  # not over before three wrong answers are sent
     federation = Federation(tmp_path, study)
     lying = True
 
@@ -354,7 +356,7 @@ def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Pa
     assert client.metrics.value("refused") == 1
 
 
-def test_a_study_beyond_the_policy_is_refused_before_any_connection(tmp_path: Path) -> None:
+def test_a_study_beyond_the_sites_limits_is_refused_before_any_connection(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1))
     path = federation.sites["site0"].policy_file
     path.write_text("max_epsilon = 0.25\n")
@@ -368,7 +370,7 @@ def test_a_study_beyond_the_policy_is_refused_before_any_connection(tmp_path: Pa
 def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path) -> None:
     study = make_study(2, rounds=150, length=4, deadline=0.4)
     federation = Federation(tmp_path, study)
-    book = federation.sites["site1"].ledger_file
+    ledger_file = federation.sites["site1"].ledger_file
     backup = tmp_path / "backup.db"
 
     async def part(client: ClientService, coordinator: CoordinatorService, run: OpenRun, rounds: int) -> None:
@@ -382,13 +384,13 @@ def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path
         async with federation.running_broker():
             run = federation.open_run()
             await part(federation.client("site1"), federation.coordinator(run), run, 3)
-            with Ledger.open(book) as ledger:
+            with Ledger.open(ledger_file) as ledger:
                 ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            shutil.copy(book, backup)
+            shutil.copy(ledger_file, backup)
             await part(federation.client("site1"), federation.coordinator(run), run, 6)
             for tail in ("", "-wal", "-shm"):
-                Path(f"{book}{tail}").unlink(missing_ok=True)
-            shutil.copy(backup, book)
+                Path(f"{ledger_file}{tail}").unlink(missing_ok=True)
+            shutil.copy(backup, ledger_file)
             with pytest.raises(LedgerError, match="restored from a backup"):
                 async with tasks(federation.coordinator(run).run()):
                     await asyncio.wait_for(federation.client("site1").run(), PATIENCE)
@@ -410,7 +412,7 @@ def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path
 def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
     study = make_study(2, rounds=150, length=4, deadline=0.5)
     federation = Federation(tmp_path, study)
-    book = federation.sites["site1"].ledger_file
+    ledger_file = federation.sites["site1"].ledger_file
 
     async def scene() -> OpenRun:
         async with federation.running_broker():
@@ -421,7 +423,7 @@ def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
                 await until(lambda: run.coordinator.done >= 2)
                 coordinator.stop()
                 await running[2]
-            with Ledger.open(book) as ledger:
+            with Ledger.open(ledger_file) as ledger:
                 ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             shutil.copytree(federation.sites["site1"].path, tmp_path / "clone")
             coordinator = federation.coordinator(run)
@@ -474,7 +476,7 @@ def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
 # -- coming and going ----------------------------------------------------------------------------------------------
 
 
-def test_stopped_and_started_coordinator_goes_on_with_the_same_run(tmp_path: Path) -> None:
+def test_a_coordinator_that_is_stopped_and_started_continues_the_same_run(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=600, length=1))
 
     async def scene() -> None:

@@ -11,11 +11,13 @@ from privatile.errors import InputError, PrivatileError
 
 
 @click.command()
-@click.option("--epsilon", type=float, required=True, help="The budget the client claims to keep.")
-@click.option("--off", type=float, default=0.02, show_default=True, help="Share by which a wrong truth rate is found.")
+@click.option("--epsilon", type=float, required=True, help="The budget that the client claims to keep.")
+@click.option(
+    "--off", type=float, default=0.02, show_default=True, help="Find a truth rate that is wrong by this share."
+)
 @click.option("--command", help="Another client to audit; it takes the arguments of `privatile join`.")
 def audit(epsilon: float, off: float, command: str | None) -> None:
-    """Run the real client against planted data and measure what its answers and its traces give away.
+    """Run the real client against planted data and measure what its answers and its files give away.
 
     The likelihood ratio of its reports is bounded from both sides by exact confidence bounds; the number of reports is
     chosen so that a truth rate wrong by --off is found 999 times in a thousand (600,000 or so at epsilon 1).
@@ -27,7 +29,7 @@ def audit(epsilon: float, off: float, command: str | None) -> None:
     found = measure(epsilon, _words(command), off=off, say=lambda line: click.echo(line, err=True))
     click.echo(found.to_text())
     if not found.passed:
-        raise PrivatileError("the audit found something; see above.")
+        raise PrivatileError("the client does not pass the audit; see above.")
 
 
 def _words(command: str | None) -> list[str] | None:

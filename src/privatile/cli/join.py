@@ -16,18 +16,20 @@ from privatile.errors import InputError
     "--source", required=True, metavar="FILE", help="CSV, Parquet or JSON (also .gz) with this site's records."
 )
 @click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
-@click.option("--person", metavar="COLUMN", help="Column that says whose record it is: the budget is then per person.")
-@click.option("--site", type=click.Path(path_type=Path), help="Folder that `privatile enroll` made.")
 @click.option(
-    "--policy", type=click.Path(path_type=Path), help="Policy file; the one in the site's folder unless given."
+    "--person", metavar="COLUMN", help="Column with the person of each record: the budget is then per person."
 )
-@click.option("--restored", is_flag=True, help="The ledger comes from a backup: mark what it has lost as spent.")
-@click.option("--new-people", is_flag=True, help="This file holds other people than the last one of this column.")
-@click.option("--yes", is_flag=True, help="The study shown is agreed to; do not ask.")
+@click.option("--site", type=click.Path(path_type=Path), help="Folder that `privatile enroll` made.")
+@click.option("--policy", type=click.Path(path_type=Path), help="Policy file instead of the one in the site's folder.")
+@click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
+@click.option(
+    "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
+)
+@click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask.")
 @click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
 @click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
 @click.option("--ops-host", default="127.0.0.1", show_default=True)
-@click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
+@click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
 @click.option("--verbose", is_flag=True, help="Log every answer.")
 def join(
     invitation: Path,
@@ -45,9 +47,10 @@ def join(
     json_logs: bool,
     verbose: bool,
 ) -> None:
-    """Answer a study's questions from this site's own file, as long as it lasts. Connects outward only.
+    """Answer a study's questions from this site's own file until the study ends. Connects outward only.
 
-    Each record answers once; the ledger in the site's folder sees to that. The policy file there has the last word.
+    Each record answers once: the ledger in the site's folder makes sure of it. The policy file in the same folder
+    sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.join import JoinOptions, join_run, systemd_unit
@@ -70,9 +73,11 @@ def join(
         click.echo(f"{label:>18}  {text}", err=True)
     if not yes:
         if not sys.stdin.isatty():
-            raise InputError("nobody is here to agree to the study. Read it, then say so with --yes.")
+            raise InputError(
+                "there is no terminal to ask whether you agree to the study. Read it, then agree with --yes."
+            )
         click.confirm("Answer this study?", abort=True, err=True)
     start_logging(as_json=json_logs, verbose=verbose)
     options = JoinOptions(value, person, policy, restored, new_people, ops_host, ops_port)
     end = join_run(invited, place, source, options, lambda line: click.echo(line, err=True))
-    click.echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command goes on.", err=True)
+    click.echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)

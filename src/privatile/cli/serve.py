@@ -11,13 +11,15 @@ from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--broker", "brokers", multiple=True, metavar="URL", help="tls://host:port of a broker of your own.")
-@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies a broker cluster keeps.")
+@click.option("--broker", "brokers", multiple=True, metavar="URL", help="tls://host:port of your own broker.")
+@click.option(
+    "--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies that a broker cluster keeps."
+)
 @click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
 @click.option("--ops-host", default="127.0.0.1", show_default=True)
 @dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
-@click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
+@click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
 @click.option("--verbose", is_flag=True, help="Log every round.")
 def serve(
     folder: Path,
@@ -30,7 +32,7 @@ def serve(
     verbose: bool,
     dashboard: DashboardOptions,
 ) -> None:
-    """Run the coordinator of DIR, with an embedded broker unless --broker. Stop it and start it at will."""
+    """Run the coordinator of DIR, with an embedded broker unless --broker. It can be stopped and started again at any time."""
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.serve import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
@@ -45,4 +47,4 @@ def serve(
 
         click.echo("\n\n".join(str(result) for result in run_results(directory)))
     else:
-        click.echo(f"The run is {end}." + (" `privatile serve` goes on." if end == "stopped" else ""), err=True)
+        click.echo(f"The run is {end}." + (" `privatile serve` continues it." if end == "stopped" else ""), err=True)

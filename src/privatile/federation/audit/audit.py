@@ -143,7 +143,7 @@ class _Auditor:
         files = [path for path in sorted(self._folder.rglob("*")) if path.is_file()]
         for path in files:
             if path.name != "data.csv" and _has_trace(path.read_bytes()):
-                return Finding("quiet", False, f"a planted value stands in {path.name}")
+                return Finding("quiet", False, f"a planted value is in {path.name}")
         if any(map(_has_trace, self._received)):
             return Finding("quiet", False, "a planted value crossed the wire")
         return Finding("quiet", True, f"no planted value in {len(files)} files and {len(self._received)} messages")

@@ -58,7 +58,7 @@ class Accepted(NamedTuple):
 
 
 class Greeting(NamedTuple):
-    """The reply to a hello, and the link from which a restored ledger goes on, where the hello declared one."""
+    """The reply to a hello, and the link from which a restored ledger continues, where the hello declared one."""
 
     welcome: Welcome
     restored: Link | None

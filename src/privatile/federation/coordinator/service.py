@@ -237,9 +237,9 @@ class CoordinatorService:
             return
         self._paused_for = reason
         self.metrics.set("paused", 1)
-        self._record_event("paused", f"{reason}. The run goes on by itself when the missing answers come.")
+        self._record_event("paused", f"{reason}. The run continues by itself when the missing answers come.")
         if self._exit_when_paused:
-            raise RunPaused(f"the run is paused: {reason}. Start it again with `privatile serve` to go on.")
+            raise RunPaused(f"the run is paused: {reason}. Start it again with `privatile serve` to continue.")
 
     def _close_round(self) -> None:
         number = self._coordinator.done + 1

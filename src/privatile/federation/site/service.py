@@ -75,12 +75,12 @@ class ClientService:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="responder")
 
     def stop(self) -> None:
-        """Finish the answer in hand and return."""
+        """Finish the current answer and return."""
         self._stop.set()
         self._wake.set()
 
     def health(self) -> tuple[bool, dict[str, Any]]:
-        """Whether the client is connected and welcome."""
+        """Whether the client is connected and welcomed."""
         connected = bool(self.metrics.value("connected"))
         number = int(self.metrics.value("round"))
         details = {"client": self.client, "connected": connected, "welcomed": self._welcomed, "round": number}

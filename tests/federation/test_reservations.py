@@ -1,4 +1,4 @@
-"""A client keeps the records it promises: two studies at one site, one ledger, never the same people."""
+"""A client reserves the records it has agreed to: two studies at one site, one ledger, never the same people."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def client(federation: Federation) -> ClientService:
 
 
 def reserved(federation: Federation) -> dict[str, int]:
-    with federation.ledger("site0") as book:
-        return dict(book.execute("SELECT run, reserved - next FROM runs").fetchall())
+    with federation.ledger("site0") as ledger:
+        return dict(ledger.execute("SELECT run, reserved - next FROM runs").fetchall())
 
 
 def check_nobody_answered_twice(federation: Federation, people: int = PEOPLE) -> int:
-    with federation.ledger("site0") as book:
-        spans = book.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
-        assert book.verify() == len(spans)
+    with federation.ledger("site0") as ledger:
+        spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
+        assert ledger.verify() == len(spans)
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
     assert all(0 <= start < stop <= people for start, stop in spans)
     return sum(stop - start for start, stop in spans)
@@ -87,7 +87,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 def test_two_clients_at_once_with_one_ledger(
     tmp_path: Path, records: int, both: bool, options: tuple[str, ...]
 ) -> None:
-    """Started together on a site that has no ledger yet: both promise other people, or one is refused at once."""
+    """Started together on a site that has no ledger yet: both reserve different people, or one is refused at once."""
     studies = two_studies(tmp_path, records)
     serving = [federation.start_serve() for federation in studies]
     joining = [federation.start_join("site0", *options) for federation in studies]
@@ -98,9 +98,9 @@ def test_two_clients_at_once_with_one_ledger(
             assert codes == [0, 0], told
             assert [process.wait(PATIENCE) for process in serving] == [0, 0]
             assert check_nobody_answered_twice(studies[0]) == PEOPLE
-            with studies[0].ledger("site0") as book:
-                assert statement(book).people == (PEOPLE if options else 0)
-                assert statement(book).person_epsilon <= 1.0
+            with studies[0].ledger("site0") as ledger:
+                assert statement(ledger).people == (PEOPLE if options else 0)
+                assert statement(ledger).person_epsilon <= 1.0
         else:
             assert sorted(codes) == [0, 2], told
             refused = told[codes.index(2)]
@@ -108,18 +108,18 @@ def test_two_clients_at_once_with_one_ledger(
             assert "left that may answer" in refused
             assert serving[codes.index(0)].wait(PATIENCE) == 0
             assert check_nobody_answered_twice(winner) == records
-            with winner.ledger("site0") as book:
-                assert book.execute("SELECT run FROM runs").fetchall() == [(winner.study.run,)]
+            with winner.ledger("site0") as ledger:
+                assert ledger.execute("SELECT run FROM runs").fetchall() == [(winner.study.run,)]
     finally:
         end([*serving, *joining])
 
 
-def test_a_promise_holds_before_the_first_question_and_can_be_given_up(tmp_path: Path) -> None:
+def test_a_reservation_holds_before_the_first_question_and_can_be_released(tmp_path: Path) -> None:
     one, two = two_studies(tmp_path, PEOPLE - 10)
     waiting = one.start_join("site0")  # no broker, no coordinator: it waits for them
     try:
-        book = one.sites["site0"].ledger_file
-        asyncio.run(until(lambda: book.exists() or waiting.poll() is not None))
+        ledger = one.sites["site0"].ledger_file
+        asyncio.run(until(lambda: ledger.exists() or waiting.poll() is not None))
         asyncio.run(until(lambda: one.study.run in reserved(one)))
         assert waiting.poll() is None
         assert reserved(one) == {one.study.run: PEOPLE - 10}
@@ -127,10 +127,10 @@ def test_a_promise_holds_before_the_first_question_and_can_be_given_up(tmp_path:
         assert late.wait(PATIENCE) == 2
         told = (two.folder / "site0.log").read_text()
         assert f"90 are reserved for a run that goes on or was broken off ('{one.study.run}')" in told
-        assert f"privatile ledger release {one.study.run} --ledger {book}" in told
+        assert f"privatile ledger release {one.study.run} --ledger {ledger}" in told
     finally:
         end([waiting])
-    assert CliRunner().invoke(ledger_command, ["release", one.study.run, "--ledger", str(book)]).exit_code == 0
+    assert CliRunner().invoke(ledger_command, ["release", one.study.run, "--ledger", str(ledger)]).exit_code == 0
     client(two)
     assert reserved(two)[two.study.run] == PEOPLE - 10
     with pytest.raises(AlreadyAnswered, match="are reserved for a run"):
@@ -202,7 +202,7 @@ def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
 
 
 def test_a_client_waits_for_the_client_of_another_study(tmp_path: Path) -> None:
-    """A ledger that another process holds for longer than a commit takes is waited for, not given up."""
+    """A ledger that another process holds for longer than a commit takes is waited for."""
     federation, _ = two_studies(tmp_path, 20)
     responder = client(federation)._responder
     holder = sqlite3.connect(federation.sites["site0"].ledger_file, isolation_level=None, check_same_thread=False)
