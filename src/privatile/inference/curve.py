@@ -56,8 +56,8 @@ sum to χ² with about 5.9 degrees of freedom where the curve is smooth. The fir
 6,000, and both in all runs at 60,000."""
 
 LEAST_SLOPE = 0.45
-"""A fitted slope below this share of what search and probes believed leads to a warning. Between two separate humps four
-runs in five are below; of smooth runs with 200 rounds at most 1% (log-normal, τ = 0.8), with 20 rounds 14%. The
+"""A fitted slope below this share of what search and probes believed leads to a warning. Between two separate humps,
+four runs in five are below; of smooth runs with 200 rounds at most 1% (log-normal, τ = 0.8), with 20 rounds 14%. The
 interval is not widened: a belief that was too steep looks the same."""
 
 LARGEST_LEAN = (-3.5, 5.0)
