@@ -9,7 +9,8 @@ import pytest
 from privatile.api.estimate import estimate
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.result.result import Caveat, QuantileResult, lying_rank, significant
+from privatile.result.client_facts import lying_rank
+from privatile.result.result import Caveat, QuantileResult, significant
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from privatile.core.arrays import Floats
 from privatile.errors import StoreError
 from privatile.report.findings import caveat_findings
 from privatile.report.view import LevelView, RunRecord, RunView
-from privatile.result.result import finite, lying_rank
+from privatile.result.client_facts import lying_rank
+from privatile.result.result import finite
 from privatile.server.store import RunStore
 from privatile.server.writer import writer_lives
 

@@ -18,7 +18,8 @@ from privatile.report.method_words import how_read, looking, short_title, way_th
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
-from privatile.result.result import ClientFacts, QuantileResult, significant
+from privatile.result.client_facts import ClientFacts
+from privatile.result.result import QuantileResult, significant
 from privatile.server.store import RunStore
 
 LISTED_CLIENTS = 1000

@@ -3,8 +3,9 @@
 `summary.summarize` makes a `QuantileResult` from a run's state; text, HTML and JSON are made from its one list of rows.
 """
 
+from privatile.result.client_facts import ClientFacts
 from privatile.result.compare import Comparison, compare
-from privatile.result.result import Caveat, ClientFacts, ConfidenceInterval, QuantileResult, Row, ValueTest
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Row, ValueTest
 from privatile.result.summary import summarize
 
 __all__ = [

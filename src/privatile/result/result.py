@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from privatile.core.scale import Scale, working_range
 from privatile.errors import InputError
-from privatile.estimator.clients import Client
 from privatile.inference.inference import Inference
+from privatile.result.client_facts import ClientFacts
 
 
 class ConfidenceInterval(NamedTuple):
@@ -48,24 +48,6 @@ class Row(NamedTuple):
     label: str
     value: Any
     text: str
-
-
-@dataclass(frozen=True)
-class ClientFacts:
-    """What one client gave and paid."""
-
-    name: str
-    records: int
-    asked: int
-    epsilon: float
-    truth_rate: float
-    weight: float
-    level: float
-    local_rank: float
-    lying_rank: float
-    """How far, in rank, a lying client could push the estimate among the honest ones; ∞: no bound."""
-    local_rank_interval: tuple[float, float] = (math.nan, math.nan)
-    """Of its share below the quantile, at the result's confidence."""
 
 
 @dataclass(frozen=True)
@@ -308,21 +290,6 @@ def in_units(scale: Scale, value: float) -> float:
     if value <= low or value >= high:
         return scale.low if value <= low else scale.high
     return min(max(scale.to_units(value), scale.low), scale.high)
-
-
-def lying_rank(client: Client, level: float) -> float:
-    """How far a lying client can push the rank of the estimate among the honest: p·max(a, b)/(1 − p).
-
-    ∞ when that leaves (0, 1): then nothing bounds it.
-
-    >>> from privatile.core.mechanism import RandomizedResponse
-    >>> round(lying_rank(Client("a", RandomizedResponse(0.5), 0.1, 0.5, 100), 0.5), 4)
-    0.1111
-    """
-    if client.weight >= 1.0:
-        return math.inf
-    push = client.weight * max(client.mechanism.rise(level), client.mechanism.fall(level)) / (1.0 - client.weight)
-    return push if push < min(level, 1.0 - level) else math.inf
 
 
 def significant(value: float, width: float) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 from privatile.core.scale import Scale
-from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import local_ranks
 from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
 from privatile.inference.inference import Inference
 from privatile.inference.trajectory import Trajectory
-from privatile.laws.normal import two_sided_z
 from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
+from privatile.result.client_facts import client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
-from privatile.result.result import ClientFacts, QuantileResult, in_units, interval_in_units, lying_rank
+from privatile.result.result import QuantileResult, in_units, interval_in_units
 
 FIRST_LOOK = 10
 """Averaged rounds before a run may stop by its width: earlier the slope rests on the probes alone."""
@@ -30,24 +26,6 @@ def summarize(
     curve, alone = evidence.curve, choose_interval(settings, evidence)
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
-    pooled = pooled_noise(plan.clients)
-    clients = tuple(
-        ClientFacts(
-            name=client.name,
-            records=client.records,
-            asked=asked,
-            epsilon=client.mechanism.epsilon,
-            truth_rate=client.mechanism.truth_rate,
-            weight=client.weight,
-            level=client.level,
-            local_rank=rank,
-            lying_rank=lying_rank(client, plan.level),
-            local_rank_interval=rank_interval(client, rank, answered, pooled, settings.confidence_level),
-        )
-        for client, asked, rank, answered in zip(
-            plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True
-        )
-    )
     rows, warnings = diagnose(plan, state, trajectory, curve, stops_early=settings.until_width is not None)
     anytime = None
     if curve is not None:
@@ -66,7 +44,7 @@ def summarize(
         records=sum(state.asked),
         design=settings.design,
         mode=plan.mode,
-        clients=clients,
+        clients=client_facts(plan, state, settings.confidence_level),
         caveats=most_important_first(
             *warnings,
             *reachable(settings, plan, state, interval),
@@ -125,17 +103,3 @@ def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
 def method_in_words(settings: ReportSettings, inference: Inference) -> str:
     """The interval's name, with its normaliser when that is not the usual one."""
     return inference.method if settings.normalizer == "l2" else f"{inference.method} ({settings.normalizer} normaliser)"
-
-
-def rank_interval(
-    client: Client, rank: float, answered: int, pooled: float, confidence_level: float
-) -> tuple[float, float]:
-    """F_k(Q*) with its interval: the noise of the client's own answers, and that of the estimate they were asked about.
-
-    The second is taken at the mixture's slope; a client with a much steeper distribution there has more.
-    """
-    if not answered:
-        return math.nan, math.nan
-    z = two_sided_z(confidence_level)
-    error = math.sqrt(client.mechanism.variance(min(max(rank, 0.0), 1.0)) / answered + pooled)
-    return max(0.0, rank - z * error), min(1.0, rank + z * error)
