@@ -1,7 +1,7 @@
 """Pictures of the pages as people see them, for the documentation and the README: `make screenshots`.
 
-A made-up federation of five sites, one of which falls silent; the browser is the one the tests use. Beside the pictures
-stands what they were made from (made-from.txt), so that a test can tell when they are out of date.
+A made-up federation of five sites, one of which falls silent; the browser is the one the tests use. The file
+made-from.txt says what the pictures were made from, so that a test can tell when they are out of date.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def finished_report(folder: Path) -> Path:
     return result.report(folder / "report.html")
 
 
-STUDY = """
+EXPERIMENT = """
 title = "Do cohorts of ten do as well as single records?"
 replications = 512
 seed = 1
@@ -65,12 +65,12 @@ records = [500, 2000, 8000]
 """
 
 
-def study_report(folder: Path) -> Path:
-    """The page of a small study."""
-    study = parse_experiment(STUDY)
-    with ExperimentStore.open_for(folder / "study.db", study) as store:
-        run_experiment(study, store)
-    return write_experiment_page(folder / "study.db", folder / "study.html")
+def experiment_report(folder: Path) -> Path:
+    """The page of a small Monte Carlo experiment."""
+    experiment = parse_experiment(EXPERIMENT)
+    with ExperimentStore.open_for(folder / "experiment.db", experiment) as store:
+        run_experiment(experiment, store)
+    return write_experiment_page(folder / "experiment.db", folder / "experiment.html")
 
 
 def half_a_run(path: Path) -> None:
@@ -116,7 +116,7 @@ def words(page: str) -> str:
 
 
 def made_from(report: Path) -> str:
-    """A line a part of what the pictures show: its name and its digest."""
+    """A line per part of what the pictures show: its digest and its name."""
     parts = {
         "words of the report": words(report.read_text(encoding="utf-8")),
         "words of the dashboard": words(dashboard_page()),
@@ -163,7 +163,7 @@ def main(target: Path) -> None:
         take(browser, report, target / "report.png")
         take(browser, report, target / "report-whole.png", height=None)
         take(browser, report, target / "report-dark.png", dark=True)
-        take(browser, study_report(folder).as_uri(), target / "study.png", height=1000, shows="svg.panel")
+        take(browser, experiment_report(folder).as_uri(), target / "experiment.png", height=1000, shows="svg.panel")
         half_a_run(folder / "run.db")
         with run_dashboard(folder / "run.db") as dashboard:
             take(browser, dashboard.url, target / "dashboard.png")
