@@ -278,10 +278,10 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_goes_on(
     with caplog.at_level(logging.DEBUG, logger="privatile"):
         events = asyncio.run(scene())
     assert len(events) < 40  # a flood does not fill the disk
-    told = " ".join(events) + " ".join(
+    logged = " ".join(events) + " ".join(
         str(getattr(record, "facts", "")) + record.getMessage() for record in caplog.records
     )
-    assert MARK not in told
+    assert MARK not in logged
 
 
 def test_hostile_questions_cost_no_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

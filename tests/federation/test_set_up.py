@@ -109,18 +109,18 @@ def test_check_reports_everything_at_once(made: Federation) -> None:
         directory.authority, directory.authority_key, files.certificate, files.key, ["localhost"], starts=start, days=1
     )
     findings = check(directory)
-    told = "\n".join(findings.errors)
+    reported = "\n".join(findings.errors)
     for word in ("another version of the study", "chmod 600", "expired"):
-        assert word in told
+        assert word in reported
     assert "site0, site1" in "\n".join(findings.remarks)
 
 
 def test_study_with_errors_is_found_by_check(made: Federation) -> None:
     path = made.directory.study_file
     path.write_text(path.read_text().replace("level = 0.5", "level = 2").replace("rounds = 10", "rounds = 100"))
-    told = "\n".join(check(made.directory).errors)
-    assert "level: must lie" in told
-    assert "site0.records" in told
+    reported = "\n".join(check(made.directory).errors)
+    assert "level: must lie" in reported
+    assert "site0.records" in reported
 
 
 def test_admission_needs_the_fingerprint_read_out(made: Federation) -> None:
