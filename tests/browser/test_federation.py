@@ -113,5 +113,5 @@ def private_lines(folder: Path) -> list[str]:
     """Every line of every private key under a folder."""
     files = [path for suffix in ("*.key", "*.nk") for path in folder.rglob(suffix)]
     lines = [line for path in files for line in path.read_text().split() if len(line) > 20]
-    assert len(files) >= 6  # the authority's, the broker's, the coordinator's, and one a client
+    assert len(files) >= 6  # the authority's, the broker's, the coordinator's, and one per client
     return lines

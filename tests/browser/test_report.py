@@ -161,7 +161,7 @@ def test_several_levels_pass_too(
     assert page.locator(".answers tbody tr").count() == page.locator("figure canvas").count() == 3
 
 
-def test_without_scripts_the_answer_stands(watched: Callable[..., Any], report: Path) -> None:
+def test_without_scripts_the_answer_is_shown(watched: Callable[..., Any], report: Path) -> None:
     page = watched(java_script_enabled=False).page
     page.goto(report.as_uri())
     assert page.locator(".big").inner_text()
@@ -195,15 +195,7 @@ def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) ->
 def test_pages_of_experiments_pass_too(
     watched: Callable[..., Any], check_axe: Callable[[Any], None], tmp_path: Path, kind: str
 ) -> None:
-    from privatile.paper.page import write_paper_page
-    from privatile.report.experiment_page import write_experiment_page
-    from tests.report.test_experiment_pages import made_store, paper_folder
-
-    target = tmp_path / "page.html"
-    if kind == "experiment":
-        write_experiment_page(made_store(tmp_path / "experiment.db", coverage=0.9), target)
-    else:
-        write_paper_page(paper_folder(tmp_path / "paper", shift=0.2), target)
+    target = made_page(kind, tmp_path)
     for scheme in ("light", "dark"):
         seen = watched(color_scheme=scheme, bypass_csp=True, viewport={"width": 380, "height": 800})
         seen.page.goto(target.as_uri())

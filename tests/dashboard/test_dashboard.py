@@ -1,4 +1,4 @@
-"""The dashboard's server: what it tells, to whom, and what it refuses."""
+"""The dashboard's server: what it sends, to whom, and what it refuses."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_alarms_come_from_the_file(tmp_path: Path) -> None:
     assert live.state["status"] == "running"
 
 
-def test_a_file_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     path.write_text("not a run")
     live = LiveRun(path)
@@ -145,18 +145,20 @@ def test_pages_and_headers(finished: Path) -> None:
             assert client.get(f"/static/{name}", headers=LOCAL).status_code == 200
         for name in ("secret", "..%2f..%2fapp.py", "report.js"):
             assert client.get(f"/static/{name}", headers=LOCAL).status_code == 404
+        for path in ("/static/secret", "/nothing", "/events/"):  # errors carry the same headers
+            assert client.get(path, headers=LOCAL).headers["content-security-policy"].startswith("default-src 'none'")
         state = until(lambda: (found := state_of(client)).get("done") and found)
         assert state["done"] == 300
 
 
-def test_it_only_looks(finished: Path) -> None:
+def test_nothing_can_be_changed(finished: Path) -> None:
     with served(make_app(finished)) as client:
         for path in ("/", "/events", "/state.json", "/static/chart.js"):
             for method in ("POST", "PUT", "DELETE", "PATCH"):
                 assert client.request(method, path, headers=LOCAL).status_code == 405
 
 
-def test_another_sites_name_does_not_lead_here(finished: Path) -> None:
+def test_requests_for_another_host_name_are_refused(finished: Path) -> None:
     with served(make_app(finished, hosts=frozenset({"dash.example"}))) as client:
         assert client.get("/state.json", headers={"host": "evil.example"}).status_code == 421
         assert client.get("/state.json", headers={"host": "dash.example:1"}).status_code == 200
@@ -164,7 +166,7 @@ def test_another_sites_name_does_not_lead_here(finished: Path) -> None:
         assert client.get("/state.json", headers={"host": "[::1]:1"}).status_code == 200
 
 
-def test_the_token_opens_and_nothing_else_does(finished: Path) -> None:
+def test_only_the_token_gives_access(finished: Path) -> None:
     token = "a-token-of-our-own"
     with served(make_app(finished, token=token)) as client:
         for path in ("/", "/events", "/state.json", "/static/chart.js"):
@@ -181,7 +183,7 @@ def test_the_token_opens_and_nothing_else_does(finished: Path) -> None:
         assert token not in client.get("/", headers={**LOCAL, "cookie": cookie.partition(";")[0]}).text
 
 
-def test_places(tmp_path: Path) -> None:
+def test_addresses(tmp_path: Path) -> None:
     assert not DashboardAddress().needs_token
     with pytest.raises(InputError, match="needs TLS"):
         DashboardAddress(host="0.0.0.0")
@@ -211,7 +213,7 @@ def parent(finished: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process.stdout.close()
 
 
-def test_a_dashboard_ends_with_whoever_started_it(parent: tuple[subprocess.Popen[str], str]) -> None:
+def test_a_dashboard_ends_with_the_process_that_started_it(parent: tuple[subprocess.Popen[str], str]) -> None:
     process, line = parent
     url, pid = line.split()
     until(lambda: answers(url))
@@ -234,7 +236,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_no_records_value_and_no_token_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_records_value_is_sent_or_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import privatile
 
     planted = 61.72839451
@@ -286,9 +288,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def test_beyond_this_machine_it_takes_tls_and_a_token(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_machines_need_tls_and_a_token(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 
     from privatile.dashboard import serving

@@ -192,7 +192,7 @@ def test_the_papers_tables_beside_the_printed_ones(tmp_path: Path, shift: float,
 
 
 @pytest.mark.parametrize("make", ["empty folder", "text"])
-def test_what_is_nothing_of_ours_is_refused(tmp_path: Path, make: str) -> None:
+def test_other_files_and_folders_are_refused(tmp_path: Path, make: str) -> None:
     source = tmp_path / "it"
     if make == "text":
         source.write_text("x" * 5000)

@@ -271,7 +271,7 @@ def test_figures(tmp_path: Path) -> None:
         write_trajectory(view, tmp_path / "a.gif")
 
 
-def test_without_matplotlib_a_figure_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     from privatile.report.run_figures import write_trajectory
@@ -281,7 +281,7 @@ def test_without_matplotlib_a_figure_names_the_cure(tmp_path: Path, monkeypatch:
         write_trajectory(read_view(long_run(tmp_path / "run.db", rounds=50)), tmp_path / "a.svg")
 
 
-def test_a_result_without_rounds_names_the_way(result: QuantileResult) -> None:
+def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult) -> None:
     from dataclasses import replace
 
     with pytest.raises(InputError, match="--save"):
