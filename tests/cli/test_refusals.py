@@ -1,4 +1,4 @@
-"""Every command with input that cannot be used: exit code 2, one message with the way out, nothing asked or written."""
+"""Every command with input that cannot be used: exit code 2, a message that says how to fix it, nothing written."""
 
 import json
 import os

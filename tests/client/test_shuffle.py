@@ -192,7 +192,7 @@ def test_a_full_disk_while_spilling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "pwrite", full)
     ledger = Ledger.open(tmp_path / "ledger.db")
-    with pytest.raises(DataError, match=r"no room left there\. Nothing was answered") as caught:
+    with pytest.raises(DataError, match=r"the disk is full\. Nothing was answered") as caught:
         shuffle(open_source(np.full(10_000, 47114711.0)), ledger, memory_rows=100, spill_folder=tmp_path)
     assert caught.value.__context__ is None
     assert "4711" not in str(caught.value)
@@ -218,7 +218,7 @@ def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
         "    print(error)\n"
     )
     told = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
-    assert "there is no room left there" in told.stdout
+    assert "the disk is full" in told.stdout
     assert list(tmp_path.iterdir()) == []
 
 

@@ -64,7 +64,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("query", [pl.LazyFrame({"wage": [1, SECRET]}), Waiting()])
-def test_a_query_that_has_not_run_is_refused_with_the_way_out(query: object) -> None:
+def test_a_query_that_has_not_run_is_refused_and_says_how_to_fix_it(query: object) -> None:
     with pytest.raises(InputError, match=r"has not run yet.*\.collect\(\)") as caught:
         open_source(query, value="wage")
     assert str(SECRET) not in str(caught.value)

@@ -90,8 +90,8 @@ def _packages() -> Iterator[Check]:
         if not missing:
             yield Check(f"extra {extra}" if extra else "base", "fine", text)
         elif extra:
-            cure = f"not installed ({', '.join(missing)}): pip install 'privatile[{extra}]'"
-            yield Check(f"extra {extra}", "absent", cure)
+            missing_text = f"not installed ({', '.join(missing)}): pip install 'privatile[{extra}]'"
+            yield Check(f"extra {extra}", "absent", missing_text)
         else:
             yield Check("base", "wrong", f"missing: {', '.join(missing)}. Install privatile again.")
 
@@ -139,7 +139,7 @@ def _folders() -> Iterator[Check]:
 
 
 def _disk(what: str, folder: Path) -> Check:
-    """Whether a folder, or the nearest one above it, takes a durable transaction and has room."""
+    """Whether a folder, or the nearest one above it, takes a durable transaction and has space."""
     place = folder
     while not place.exists():
         place = place.parent

@@ -53,19 +53,19 @@ def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
     name = str(path) if path else "in memory"
     text = str(error).lower()
     if "locked" in text or "busy" in text:
-        why, cure = "is in use by another process", "Wait for that run to end, or stop it, then try again."
+        why, fix = "is in use by another process", "Wait for that run to end, or stop it, then try again."
     elif "readonly" in text or "read-only" in text:
-        why, cure = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
+        why, fix = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
     elif "full" in text:
-        why, cure = "cannot grow: the disk is full", "Nothing was answered. Make room and start again."
+        why, fix = "cannot grow: the disk is full", "Nothing was answered. Free some space and start again."
     elif "unable to open" in text:
-        why, cure = "cannot be opened", "Check that its folder exists and that you may write there."
+        why, fix = "cannot be opened", "Check that its folder exists and that you may write there."
     elif isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
         why = "is damaged or is not a ledger"
-        cure = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
+        fix = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
     else:
-        why, cure = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
-    return LedgerError(f"the ledger {name} {why}. {cure}")
+        why, fix = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
+    return LedgerError(f"the ledger {name} {why}. {fix}")
 
 
 def fresh(master: bytes | None = None) -> sqlite3.Connection:

@@ -29,7 +29,7 @@ class ShuffledColumn:
         self.content = content
         self.missing = missing
         self._buckets: Buckets | None = buckets
-        self._starts = list(accumulate(buckets.cut(bucket_rows), initial=0))
+        self._starts = list(accumulate(buckets.divide(bucket_rows), initial=0))
         self._loaded = -1
         self._block = Block(np.empty(0), None)
 

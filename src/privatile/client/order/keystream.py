@@ -13,15 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1024
-"""Words of one block: 8 KiB, so that a thousand clients hold 8 MiB."""
-
-
-def _blocks(key: bytes, first: int, stop: int) -> NDArray[np.uint64]:
-    """The words of blocks `first` up to `stop`."""
-    text = b"".join(
-        hashlib.shake_128(key + number.to_bytes(8, "little")).digest(8 * BLOCK) for number in range(first, stop)
-    )
-    return np.frombuffer(text, dtype="<u8").astype(np.uint64, copy=False)
+"""Words of one block: 8 KiB, made in about 20 µs. Part of the definition: other blocks would be other tags."""
 
 
 def words_at(key: bytes, start: int, count: int) -> NDArray[np.uint64]:
@@ -32,7 +24,10 @@ def words_at(key: bytes, start: int, count: int) -> NDArray[np.uint64]:
     True
     """
     first, stop = start // BLOCK, -(-(start + count) // BLOCK)
-    return _blocks(key, first, stop)[start - first * BLOCK :][:count]
+    text = b"".join(
+        hashlib.shake_128(key + number.to_bytes(8, "little")).digest(8 * BLOCK) for number in range(first, stop)
+    )
+    return np.frombuffer(text, dtype="<u8").astype(np.uint64, copy=False)[start - first * BLOCK :][:count]
 
 
 class KeyStream:
@@ -46,19 +41,10 @@ class KeyStream:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._block = 0
-        self._rest = np.empty(0, dtype=np.uint64)
+        self._next = 0
 
     def take(self, count: int) -> NDArray[np.uint64]:
         """The next `count` tags, uniform on 0 … 2⁶⁴ − 1."""
-        parts = [self._rest[:count]]
-        self._rest = self._rest[count:]
-        missing = count - len(parts[0])
-        blocks = -(-missing // BLOCK)
-        if blocks:
-            words = _blocks(self._key, self._block, self._block + blocks)
-            self._block += blocks
-            parts.append(words[:missing])
-            # A copy, lest a few words keep the whole text alive.
-            self._rest = words[missing:].copy()
-        return np.concatenate(parts)
+        tags = words_at(self._key, self._next, count)
+        self._next += count
+        return tags

@@ -35,7 +35,7 @@ def one_row_each(buckets: Buckets, bucket_rows: int) -> Iterator[Columns]:
 
     All rows of a person share a head, hence a bucket.
     """
-    for bucket, rows in enumerate(buckets.cut(bucket_rows)):
+    for bucket, rows in enumerate(buckets.divide(bucket_rows)):
         if rows:
             high, low, choice, *rest = buckets.load(bucket)
             kept = one_each((high, low), choice)

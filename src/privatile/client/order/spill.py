@@ -13,7 +13,6 @@ import os
 import secrets
 import tempfile
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,20 +48,8 @@ def joined(pieces: list[Columns]) -> Columns:
     return pieces[0] if len(pieces) == 1 else tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
 
 
-class Part(Protocol):
-    """Rows sorted by the head of their key."""
-
-    def find(self, head: int) -> int:
-        """How many rows have a head below `head`."""
-        ...
-
-    def read(self, start: int, stop: int) -> Columns:
-        """The rows from `start` up to `stop`."""
-        ...
-
-
 class MemoryPart:
-    """A part held in memory."""
+    """Rows sorted by the head of their key, in memory."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -78,7 +65,7 @@ class MemoryPart:
 
 
 class SpilledPart:
-    """A part in a spill file, column after column."""
+    """Rows sorted by the head of their key, in a spill file, column after column."""
 
     def __init__(self, file: SpillFile, offset: int, rows: int, width: int) -> None:
         self._file, self._offset, self._rows, self._width = file, offset, rows, width
@@ -127,12 +114,12 @@ class SpillFile:
 
     def _failure(self, error: OSError) -> DataError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            why = "there is no room left"
+            why = "the disk is full"
         else:
             why = os.strerror(error.errno).lower() if error.errno else "it cannot be used"
         return DataError(
-            f"the column is shuffled through a temporary file in {self._where}, and {why} there. Nothing was answered. "
-            "Make room (16 bytes per record, 80 with a person column), or set TMPDIR to a folder with more."
+            f"the column is shuffled through a temporary file in {self._where}, and {why}. Nothing was answered. "
+            "Free some space (16 bytes per record, 80 with a person column), or set TMPDIR to a folder with more."
         )
 
     def write(self, columns: Columns) -> int:
@@ -181,6 +168,9 @@ class SpillFile:
         self.close()
 
 
+Part = MemoryPart | SpilledPart
+
+
 class Shelf:
     """Parts by label: in memory up to `memory_rows` rows in all, in one spill file beyond."""
 
@@ -212,7 +202,7 @@ class Shelf:
 
 
 class Buckets:
-    """Rows cut by the head of their key into buckets of about equal size, small enough to be loaded."""
+    """Rows divided by the head of their key into buckets of about equal size, small enough to be loaded."""
 
     def __init__(self, parts: list[Part], *, in_memory: bool) -> None:
         self._parts = parts
@@ -224,7 +214,7 @@ class Buckets:
         """How many rows there are."""
         return sum(part.find(HEADS) for part in self._parts)
 
-    def cut(self, bucket_rows: int) -> list[int]:
+    def divide(self, bucket_rows: int) -> list[int]:
         """Choose the buckets; the number of rows in each. What is in memory stays in one piece."""
         wanted = 1 if self._in_memory else min(HEADS, -(-self.rows // bucket_rows))
         count = 1 << max(0, wanted - 1).bit_length()
