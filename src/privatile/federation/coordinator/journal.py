@@ -64,12 +64,12 @@ class Journal:
         return journal
 
     @property
-    def study(self) -> tuple[str, str]:
-        """(canonical text, digest) of the study behind the run."""
-        kept = self._store.query("SELECT study, digest FROM federation")
+    def study_digest(self) -> str:
+        """The digest of the study behind the run."""
+        kept = self._store.query("SELECT digest FROM federation")
         if not kept:
             raise StoreError(f"{self._store.path} holds a run, but not of a federation.")
-        return str(kept[0][0]), str(kept[0][1])
+        return str(kept[0][0])
 
     def evidence_rows(self, number: int, answers: Mapping[str, Accepted]) -> list[Statement]:
         """The statements that store a round's evidence, for the transaction of the round."""
@@ -92,13 +92,6 @@ class Journal:
     def relink(self, client: str, link: Link) -> None:
         """Continue from this link: the site has declared that its ledger was restored."""
         self._store.execute([("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.hash))])
-
-    def evidence(self, number: int) -> dict[str, tuple[Link, str, str]]:
-        """Link, signer and signature of one round, by client."""
-        rows = self._store.query(
-            "SELECT client, sequence, hash, signer, signature FROM evidence WHERE round = ?", (number,)
-        )
-        return {row[0]: (Link(row[1], row[2]), row[3], row[4]) for row in rows}
 
     def note(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Store an event."""

@@ -94,11 +94,6 @@ class CoordinatorService:
         self._stop.set()
         self._changed.set()
 
-    @property
-    def pending(self) -> AskMessage | None:
-        """The round that is being asked."""
-        return AskMessage.of(self._digest, self._intake.questions) if self._intake.is_open else None
-
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether the run makes progress, and how far it is."""
         connected = bool(self.metrics.value("connected"))

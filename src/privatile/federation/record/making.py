@@ -22,7 +22,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
     with RunStore.open(directory.store_file, read_only=True) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         study = directory.study()
-        if journal.study[1] != study.digest:
+        if journal.study_digest != study.digest:
             raise StoreError(f"{directory.store_file} holds a run of another version of the study.")
         if store.finished is None and not unfinished:
             raise InputError(

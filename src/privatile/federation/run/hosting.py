@@ -6,28 +6,19 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
 
-from privatile.federation.monitoring import Metrics, operations_page
+from privatile.federation.coordinator.service import CoordinatorService
+from privatile.federation.monitoring import operations_page
+from privatile.federation.site.service import ClientService
 
 Say = Callable[[str], None]
 """Shows a line to the operator."""
 
 
-class Service(Protocol):
-    """A coordinator's or a client's service."""
-
-    metrics: Metrics
-
-    def stop(self) -> None:
-        """Stop soon."""
-
-    def health(self) -> tuple[bool, dict[str, Any]]:
-        """Whether the service works, and facts about it."""
-
-
 @contextlib.asynccontextmanager
-async def hosted(service: Service, ops_host: str, ops_port: int | None, say: Say) -> AsyncIterator[None]:
+async def hosted(
+    service: CoordinatorService | ClientService, ops_host: str, ops_port: int | None, say: Say
+) -> AsyncIterator[None]:
     """Let SIGTERM and SIGINT stop the service, and serve its operations page where a port is given."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -45,16 +45,13 @@ class SiteLimits:
         if self.min_cohort < 1:
             raise InputError(f"min_cohort must be at least 1; got {self.min_cohort!r}.")
 
-    def refusals(self, invitation: Invitation, value: str, spent: float = 0.0) -> list[str]:
+    def refusals(self, invitation: Invitation, value: str) -> list[str]:
         """Every reason not to take part in this study with this column; empty when there is none."""
         epsilon = invitation.study.clients[invitation.client].epsilon
         reasons = []
-        if spent + epsilon > self.max_epsilon:
-            before = f" on top of {spent:g} already spent" if spent else ""
-            reasons.append(
-                f"the study asks epsilon {epsilon:g}{before}; this site's policy allows "
-                f"{self.max_epsilon:g} per person for life."
-            )
+        if epsilon > self.max_epsilon:  # what was spent before is in the ledger, which refuses by itself
+            allowed = f"this site's policy allows {self.max_epsilon:g} per person for life"
+            reasons.append(f"the study asks epsilon {epsilon:g}; {allowed}.")
         if self.values and value not in self.values:
             reasons.append(f"column {value!r} is not among those this site's policy allows.")
         fingerprint = invitation.coordinator.fingerprint
