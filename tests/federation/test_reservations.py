@@ -16,13 +16,13 @@ from click.testing import CliRunner
 from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.ledger_file import BUSY_SECONDS
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control
 from privatile.federation.run.join import JoinOptions, prepare_client
-from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
@@ -173,10 +173,11 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
 
 def responder_of(federation: Federation) -> SiteResponder:
     return open_responder(
-        federation.invitation("site0"),
-        SiteLimits(1.0),
+        federation.study,
+        "site0",
         open_source(federation.sites_folder / "site0" / "data.csv", value="x"),
         Ledger.open(federation.sites["site0"].ledger_file),
+        SpendingRules(max_epsilon=1.0),
     )
 
 

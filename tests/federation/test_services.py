@@ -18,6 +18,7 @@ import pytest
 from privatile.api import in_process
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import LedgerError, RunPaused, SiteRefusal
@@ -129,10 +130,11 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
     responders = []
     for k, name in enumerate(study.clients):
         responder = open_responder(
-            federation.invitation(name),
-            SiteLimits(1.0),
+            study,
+            name,
             open_source(federation.values[name], value=None),
             Ledger.open(copies / name),
+            SpendingRules(max_epsilon=1.0),
             coins=coins(k),
         )
         responders.append(responder._responder)

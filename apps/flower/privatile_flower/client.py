@@ -12,9 +12,8 @@ coordinator only the kind of error.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -23,13 +22,11 @@ from flwr.clientapp import ClientApp
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.order.shuffle import shuffle
-from privatile.client.responder import Responder, answer_all
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
-from privatile.core.scale import make_scale
 from privatile.errors import InputError, LedgerError, PrivatileError
 from privatile.federation.site.limits import check_questions
+from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile_flower.study import RECORD, Settings, read_study, read_text
 
 log = logging.getLogger("privatile_flower.client")
@@ -39,15 +36,15 @@ MakeCoins = Callable[[str, Ledger], Coins]
 
 
 def client_app(
-    open_responder: Callable[[Context], AbstractContextManager[Responder]],
+    open_site: Callable[[Context], AbstractContextManager[SiteResponder]],
     *,
-    name: Callable[[Context], str] | None = None,
-    check: Callable[[Context, Question], None] = lambda context, question: None,
+    name: Callable[[Context], str],
+    check: Callable[[Context, Sequence[Question]], None] = lambda context, questions: None,
 ) -> ClientApp:
-    """A ClientApp that answers with the responder of `open_responder(context)`, opened anew for every message.
+    """A ClientApp that answers with the responder of `open_site(context)`, opened anew for every message.
 
-    `name(context)` is the client's name in the run, by default the responder's own. `check(context, question)` raises
-    an error for a question that the site does not accept, before any record answers it.
+    `name(context)` is the client's name in the run. `check(context, questions)` raises an error for questions that the
+    site does not accept, before any record answers.
     """
     flower_app = ClientApp()
 
@@ -55,16 +52,13 @@ def client_app(
     def query(message: Message, context: Context) -> Message:
         reply: dict[str, Any] = {}
         try:
-            if name is not None:
-                reply["client"] = name(context)
-            with open_responder(context) as responder:
-                client = reply.setdefault("client", responder.client)
-                questions = _questions_for(client, message, responder)
-                for question in questions:
-                    check(context, question)
+            reply["client"] = name(context)
+            with open_site(context) as responder:
+                questions = _questions_for(reply["client"], message, responder)
+                check(context, questions)
                 # All questions of a message are answered, or none.
-                answers = answer_all((responder, question) for question in questions)
-            reply["answers"] = [replace(answer, client=client).to_json() for answer in answers]
+                answers = responder.answer(questions)[0] if questions else ()
+            reply["answers"] = [answer.to_json() for answer in answers]
         except PrivatileError as error:
             log.error("refused: %s", error)
             reply["refused"] = type(error).__name__
@@ -77,7 +71,7 @@ def client_app(
     return flower_app
 
 
-def _questions_for(client: str, message: Message, responder: Responder) -> list[Question]:
+def _questions_for(client: str, message: Message, responder: SiteResponder) -> list[Question]:
     """The questions addressed to this client, if its ledger knows of every count that the coordinator has."""
     asked, known = message.content[RECORD], responder.asked()
     questions = []
@@ -103,19 +97,18 @@ def study_client_app(
 ) -> ClientApp:
     """The ClientApp of a site; `settings(context)` is the site's configuration, by default its node config."""
     return client_app(
-        lambda context: open_responder(settings(context), make_coins),
+        lambda context: open_study_site(settings(context), make_coins),
         name=lambda context: read_text(settings(context), "client"),
-        check=lambda context, question: check_questions(read_study(settings(context)), (question,)),
+        check=lambda context, questions: check_questions(read_study(settings(context)), questions),
     )
 
 
 @contextmanager
-def open_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[Responder]:
+def open_study_site(settings: Settings, make_coins: MakeCoins) -> Iterator[SiteResponder]:
     """The site's responder, from its own study file, data, ledger and limit."""
-    study, name = read_study(settings), read_text(settings, "client")
+    study, name, limit = read_study(settings), read_text(settings, "client"), settings.get("max-epsilon")
     if name not in study.clients:
         raise InputError(f"the study has no client {name!r:.60}; it has {', '.join(study.clients)}.")
-    agreement, limit = study.clients[name], settings.get("max-epsilon")
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         raise InputError(
             "max-epsilon must be given in the node config, as a number: the most that one record may spend in its "
@@ -123,20 +116,9 @@ def open_responder(settings: Settings, make_coins: MakeCoins) -> Iterator[Respon
         )
     with Ledger.open(read_text(settings, "ledger")) as ledger:
         source = open_source(read_text(settings, "source"), value=read_text(settings, "value"))
-        # In the ledger a site has one name for itself, whatever a study calls it.
-        (column,) = shuffle(source, ledger, missing=study.missing).values()
-        responder = Responder(
-            study.run,
-            column,
-            agreement.mechanism,
-            ledger,
-            make_coins(name, ledger),
-            scale=make_scale(study.scale, *study.range),
-            missing=study.missing,
-            rules=SpendingRules(max_epsilon=float(limit)),
-        )
-        responder.require(max(0, agreement.records - responder.asked()))
-        yield responder
+        rules, coins = SpendingRules(max_epsilon=float(limit)), make_coins(name, ledger)
+        # Flower does not tell a client when the run is over, so nothing would release what it reserves.
+        yield open_responder(study, name, source, ledger, rules, coins=coins, reserve=False)
 
 
 app = study_client_app()

@@ -25,13 +25,13 @@ Told = list[Any]
 class Client:
     """One client; every message reaches a new process, whose Flower state is empty."""
 
-    def __init__(self, folder: Path) -> None:
-        self.study = make_study(2, rounds=4, length=6)
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.study = make_study(2, rounds=4, length=6, **settings)
         furnish_ledgers(self.study, folder)
         furnish_data(self.study, folder)
         self.settings = settings_in(folder, "site0")
         self.ledger = Path(self.settings["ledger"])
-        self.question = Question(self.study.run, 1, self.study.spec.plan().level, 50.0, 6)
+        self.question = Question(self.study.run, 1, self.study.asked_levels[0], 50.0, 6)
 
     def reply(self, *questions: Question, node: int = 1, given: int = 0, **changed: Any) -> dict[str, Any]:
         app = study_client_app(ledger_coins(list(self.study.clients)))
@@ -71,10 +71,25 @@ def test_a_changed_question_is_refused_and_the_next_round_is_answered(client: Cl
     client.reply(client.question)
     for what, (refusal, change) in CHANGES.items():
         assert client.told(replace(client.question, **change(client.study))) == [refusal, False, 1], what
-    following = replace(client.question, round=2, query=49.0)
-    both = following, replace(client.question, query=51.0)
-    assert client.told(*both) == ["Equivocation", False, 1], "one changed question, and none is answered"
-    assert client.told(following, given=6) == [None, True, 2]
+    assert client.told(replace(client.question, round=2, query=49.0), given=6) == [None, True, 2]
+
+
+def test_one_changed_question_and_none_is_answered(tmp_path: Path) -> None:
+    client = Client(tmp_path / "two levels", levels=(0.25, 0.75))
+    first, second = (replace(client.question, level=level) for level in client.study.asked_levels)
+    assert client.told(first, second) == [None, True, 2]
+    following = replace(first, round=2, query=49.0)
+    assert client.told(following, replace(second, query=51.0)) == ["Equivocation", False, 2]
+    assert client.told(following, replace(second, round=2)) == [None, True, 4]
+
+
+def test_no_more_records_answer_than_the_site_has_agreed_to(client: Client) -> None:
+    with Path(client.settings["source"]).open("a") as file:
+        file.write("50.0\n" * 10)
+    assert client.told(replace(client.question, length=25)) == ["SiteRefusal", False, 0]
+    assert client.told(replace(client.question, length=24)) == [None, True, 1]
+    assert client.told(replace(client.question, round=2, length=1)) == ["SiteRefusal", False, 1]
+    assert client.told(replace(client.question, length=24)) == [None, True, 1], "the stored count"
 
 
 def test_a_new_or_older_ledger_is_refused(client: Client) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.cli.build import build_fab_from_disk
@@ -28,10 +29,10 @@ from grid import Grid, Prepare, furnish_data, furnish_ledgers, run_over_grid
 from known_draws import RoundCoins, counts, position, transcript
 from privatile.api import in_process
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import InputError, StoreError
-from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.server.coordinator import Coordinator
@@ -39,7 +40,6 @@ from privatile.server.store import RunStore
 from privatile_flower import server
 from privatile_flower.server import open_run
 from privatile_flower.study import RECORD
-from tests.docs.test_pages import furnish
 from tests.federation.kit import Federation, make_study
 
 LONGEST = 400.0
@@ -109,10 +109,11 @@ def test_in_process_broker_and_flower_runs_agree_bit_for_bit(
         coordinator = Coordinator(RunStore.create(folder / "run.db", study.run, study.spec))
         desks = [
             open_responder(
-                federation.invitation(name),
-                SiteLimits(1.0),
+                study,
+                name,
                 open_source(federation.values[name], value=None),
                 Ledger.open(folder / f"{name}-ledger.db"),
+                SpendingRules(max_epsilon=1.0),
                 coins=RoundCoins(k, turned=turned if k == 0 else None),
             )
             for k, name in enumerate(names)
@@ -276,7 +277,9 @@ def test_the_page_runs_a_study_over_superlink_and_supernodes(
     """docs/flower.md as it stands: TLS on loopback, a SuperLink, two SuperNodes, `flwr run`."""
     folder = tmp_path / "page"
     folder.mkdir()
-    furnish(folder)
+    for k, name in enumerate(("north", "south")):
+        salaries = 40_000 * np.exp(0.6 * np.random.default_rng(k).standard_normal(2_000))
+        (folder / f"{name}.csv").write_text("salary\n" + "\n".join(f"{salary:.2f}" for salary in salaries) + "\n")
     shutil.copytree(REPOSITORY / "apps", folder / "apps", ignore=shutil.ignore_patterns("__pycache__"))
     run_python(
         environment,

@@ -12,6 +12,7 @@ from typing import TypeVar
 from privatile.client.coins import Coins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
 from privatile.errors import LedgerError, SiteRefusal
@@ -70,8 +71,9 @@ def prepare_client(
         person_key = _open_or_make(site.path / "person.key", PersonKey.open, PersonKey.save)
     ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
+    rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon)
     responder = open_responder(
-        invitation, limits, source, ledger, person_key=person_key, new_people=options.new_people, coins=coins
+        invitation.study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins
     )
     return ClientService(
         invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat

@@ -19,8 +19,7 @@ from privatile.client.sources.source import Source
 from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.setup.invitation import Invitation
-from privatile.federation.site.limits import SiteLimits
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Link
 
 
@@ -32,17 +31,25 @@ class SiteResponder:
         self.client = client
         self._records = records
         self._responder = responder
-        self._ledger = responder.ledger
-        self._counted_through = self._ledger.position.sequence
+        self.ledger = responder.ledger
+        self._counted_through = self.ledger.position.sequence
         """Entries up to here are counted in `_answered`; a stored answer that is given again is one of them."""
-        (self._answered,) = self._ledger.execute(
+        (self._answered,) = self.ledger.execute(
             "SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ? AND ones IS NOT NULL", (run,)
         ).fetchone()
 
     def reserve(self) -> None:
         """Reserve the agreed records for this run, so that no other run asks them; refused where too few are left."""
         self._responder.reserve(self._records)
-        self._responder.require(max(0, self._records - self._responder.asked()))
+        self.require()
+
+    def require(self) -> None:
+        """Refuse now, rather than in mid-run, where too few records are left for what was agreed."""
+        self._responder.require(max(0, self._records - self.asked()))
+
+    def asked(self) -> int:
+        """How many records have answered this run, or were written off, by the ledger."""
+        return self._responder.asked()
 
     def release(self) -> None:
         """Give back what was reserved and not asked: the run is over."""
@@ -50,15 +57,15 @@ class SiteResponder:
 
     def link(self) -> Link:
         """The last entry of the ledger."""
-        return _link(self._ledger.position)
+        return _link(self.ledger.position)
 
     def confirm(self, seen: Link) -> None:
         """Raise LedgerError where `seen` is not part of this ledger's past."""
-        self._ledger.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
+        self.ledger.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
 
     def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
         """One count per question, all in one transaction, and the link of the last one."""
-        with self._ledger.transaction():
+        with self.ledger.transaction():
             outcomes = [self._responder.outcome(question) for question in questions]
             new = sum(
                 question.length
@@ -76,7 +83,7 @@ class SiteResponder:
 
     def write_off(self, records: int, through_round: int) -> None:
         """After a restore: mark as spent what the coordinator may have received and this ledger does not hold."""
-        lost = min(max(0, records - self._responder.asked()), self._responder.available())
+        lost = min(max(0, records - self.asked()), self._responder.available())
         if lost:
             self._responder.mark_spent(lost, through_round)
 
@@ -86,18 +93,22 @@ def _link(position: Position) -> Link:
 
 
 def open_responder(
-    invitation: Invitation,
-    limits: SiteLimits,
+    study: FederationStudy,
+    client: str,
     source: Source,
     ledger: Ledger,
+    rules: SpendingRules,
     *,
     person_key: PersonKey | None = None,
-    new_people: bool = False,
     coins: Coins | None = None,
+    reserve: bool = True,
 ) -> SiteResponder:
-    """Read the source, check that the study can be answered from it, and reserve its records."""
-    study = invitation.study
-    agreement = study.clients[invitation.client]
+    """Read the source and check that the study can be answered from it.
+
+    `reserve` keeps the agreed records for this run; a transport that does not tell its clients when a run is over
+    cannot release them, and should not reserve.
+    """
+    agreement = study.clients[client]
     columns = shuffle(source, ledger, missing=study.missing, person_key=person_key)
     if len(columns) != 1:
         raise InputError("a site answers for one client: give one file without a client column.")
@@ -110,8 +121,11 @@ def open_responder(
         coins or OperatingSystemCoins(),
         scale=make_scale(study.scale, *study.range),
         missing=study.missing,
-        rules=SpendingRules(new_people=new_people, max_epsilon=limits.max_epsilon),
+        rules=rules,
     )
-    site_responder = SiteResponder(invitation.client, study.run, responder, agreement.records)
-    site_responder.reserve()
+    site_responder = SiteResponder(client, study.run, responder, agreement.records)
+    if reserve:
+        site_responder.reserve()
+    else:
+        site_responder.require()
     return site_responder
