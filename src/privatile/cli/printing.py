@@ -53,6 +53,8 @@ def in_options(text: str, command: click.Command) -> str:
     >>> in_options("Give person='id', or accept that with spend_again=True.", command)
     'Give --person id, or accept that with --spend-again.'
     """
+    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+        text = in_options(text, subcommand)
     for parameter in command.params:
         for option in parameter.opts:
             name = option.removeprefix("--").replace("-", "_")

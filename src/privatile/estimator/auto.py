@@ -60,7 +60,7 @@ def chosen_rounds(wanted: int | None, smallest: int) -> int:
         return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * FEWEST_ROUNDS)))
     if not FEWEST_ROUNDS <= wanted <= smallest:
         raise InputError(
-            f"rounds must be at least {FEWEST_ROUNDS} for design auto (--design rounds takes fewer) and at most the "
+            f"rounds must be at least {FEWEST_ROUNDS} for design auto (design='rounds' takes fewer) and at most the "
             f"number of records of the smallest client, {smallest}; got {wanted}. Ask for fewer or more rounds."
         )
     return wanted
@@ -75,7 +75,7 @@ class AutoPlan(Plan):
     def __post_init__(self) -> None:
         check_clients(self.clients)
         if self.mode != "cohort":
-            raise InputError("design auto asks cohorts: leave out --mode local, or take another --design.")
+            raise InputError("design auto asks cohorts: leave out mode='local', or take another design.")
         self.rounds  # noqa: B018  a number of rounds that does not fit is refused here
 
     @cached_property

@@ -158,13 +158,13 @@ def spread(lengths: Lengths, records: int) -> Lengths:
     Traceback (most recent call last):
     ...
     privatile.errors.InputError: 3 rounds need at least 3 records at every client; one client has 2. Ask for fewer
-    rounds (--rounds 2).
+    rounds (rounds=2).
     """
     rounds = len(lengths)
     if records < rounds:
         raise InputError(
             f"{rounds} rounds need at least {rounds} records at every client; one client has {records}. Ask for fewer "
-            f"rounds (--rounds {records})."
+            f"rounds (rounds={records})."
         )
     shape = lengths - 1 if int(lengths.max()) > 1 else np.ones(rounds, dtype=np.int64)
     total, extra = int(shape.sum()), records - rounds

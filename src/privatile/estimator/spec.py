@@ -77,7 +77,7 @@ class RunSpec(ReportSettings):
             if needed and self.round_mode == "local":
                 raise InputError(
                     f"{what} needs cohort mode, where all records of a round answer about the same q; this run is "
-                    "local. Choose --mode cohort, or leave the option out."
+                    "local. Choose mode='cohort', or leave the option out."
                 )
         check_clients(self.at_level(0))
 

@@ -91,7 +91,7 @@ class Options(ReportOptions):
         if self.weights == "precision" and not self.one_distribution:
             raise InputError(
                 "precision weights estimate another quantile wherever the clients' distributions differ. If you know "
-                "that all clients share one distribution, state it: one_distribution=True (--one-distribution). "
+                "that all clients share one distribution, state it: one_distribution=True. "
                 "Otherwise take equal or size."
             )
 
@@ -100,7 +100,7 @@ class Options(ReportOptions):
         if budget > WEAK_EPSILON and not self.allow_weak:
             raise InputError(
                 f"epsilon {budget:g} protects next to nothing: above {WEAK_EPSILON:g} (up to {LARGEST_EPSILON:g}) it "
-                "must be asked for with allow_weak (--allow-weak)."
+                "must be asked for with allow_weak=True."
             )
 
     @property

@@ -104,7 +104,7 @@ def compare(
     """Compare two results of runs that share no person; `disjoint=True` is your statement that they do not."""
     if not disjoint:
         raise InputError(
-            "a comparison needs two runs without a person in common: state it with disjoint=True (--disjoint). Answers "
+            "a comparison needs two runs without a person in common: state it with disjoint=True. Answers "
             "of the same person would make the difference look surer than it is."
         )
     if first.run == second.run and first.level == second.level:
