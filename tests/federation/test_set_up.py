@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from privatile.errors import BrokerError, InputError
@@ -26,8 +27,8 @@ from privatile.federation.setup.directory import add_client, admit, initialize, 
 from privatile.federation.setup.invitation import Enrolment, read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import SiteLimits, read_limits
+from privatile.federation.wire.connection import client_context
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
-from privatile.federation.wire.tls import client_context
 from tests.federation.kit import Federation, make_study
 from tests.federation.mutations import DROPPED, places, with_value
 
@@ -175,7 +176,7 @@ def test_edited_files_are_refused(made: Federation, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not match its hash"):
         read_invitation(edited)
     fields = json.loads(made.sites["site0"].enrolment_file.read_text())
-    fields["keys"] = KeyPair.generate().public.to_dict()
+    fields["keys"] = msgspec.to_builtins(KeyPair.generate().public)
     edited.write_text(json.dumps(fields))
     with pytest.raises(InputError, match="signature does not fit"):
         read_enrolment(edited)

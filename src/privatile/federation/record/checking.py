@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
@@ -62,10 +64,10 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
     checks.add("the run is the study's", body.get("run") == study.run)
     try:
-        coordinator = PublicKeys.from_dict(body.get("coordinator"))
+        coordinator = msgspec.convert(body.get("coordinator"), PublicKeys)
         signed = is_signed(canonical(body), coordinator.signer, record["signatures"].get("coordinator"))
         checks.add(f"the coordinator has signed it (key {coordinator.fingerprint})", signed)
-    except InputError as error:
+    except (InputError, msgspec.ValidationError) as error:
         checks.add("the coordinator has signed it", False, str(error))
     _check_countersignatures(checks, record)
     if transcript is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from privatile import __version__
 from privatile.errors import InputError
-from privatile.federation.setup.files import replace_file
+from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.wire.keys import KeyPair, verify
 
 FORMAT = 1
@@ -42,22 +42,11 @@ def write_record(record: dict[str, Any], path: Path) -> None:
 
 def read_record(path: Path) -> dict[str, Any]:
     """Read a record; only its form is checked here."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
-    except (OSError, ValueError, RecursionError):
-        raise InputError(f"{path}: cannot be read as a release record.") from None
-    good = (
-        isinstance(record, dict)
-        and set(record) == {"body", "signatures"}
-        and isinstance(record["body"], dict)
-        and record["body"].get("privatile_release") == FORMAT
-        and isinstance(record["signatures"], dict)
-        and isinstance(record["signatures"].get("clients"), dict)
-    )
-    if not good:
-        raise InputError(f"{path}: is not a release record of this version of privatile.")
+    what = "a release record of this version of privatile"
+    record = read_json(path, dict[str, dict[str, Any]], what)
+    form = set(record) == {"body", "signatures"} and isinstance(record["signatures"].get("clients"), dict)
+    if not form or record["body"].get("privatile_release") != FORMAT:
+        raise InputError(f"{path}: is not {what}.")
     return record
 
 

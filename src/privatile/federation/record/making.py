@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
+
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import program
@@ -41,7 +43,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "results": [result.to_dict() for result in coordinator.results()],
             "spent": spent(study, store),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store)},
-            "coordinator": key.public.to_dict(),
+            "coordinator": msgspec.to_builtins(key.public),
             "clients": _signers(store, directory),
             "events": events(journal),
         }

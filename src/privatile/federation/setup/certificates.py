@@ -34,12 +34,7 @@ SOON = datetime.timedelta(days=30)
 
 def make_authority(certificate: Path, key: Path, title: str) -> None:
     """Write a new authority: certificate and private key (mode 0600)."""
-    private = ec.generate_private_key(ec.SECP256R1())
-    name = _name(f"privatile {title}"[:60])
-    builder = _builder(name, name, private, _now() - BACKDATED, AUTHORITY_DAYS, authority=True).add_extension(
-        x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False
-    )
-    _write(certificate, key, builder, private, private)
+    _issue(certificate, key, f"privatile {title}", None, _now() - BACKDATED, AUTHORITY_DAYS)
 
 
 def issue_broker(
@@ -53,33 +48,29 @@ def issue_broker(
     days: float = BROKER_DAYS,
 ) -> None:
     """Write a broker's certificate for `hosts` (names or addresses), signed by the authority."""
-    issuer = read_certificate(authority)
     issuer_key = serialization.load_pem_private_key(authority_key.read_bytes(), None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{authority}: this authority was not made by `privatile federation init`.")
-    private = ec.generate_private_key(ec.SECP256R1())
-    start = starts or _now() - BACKDATED
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-    builder = (
-        _builder(_name(hosts[0][:60]), issuer.subject, private, start, days, authority=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_host_name(host) for host in hosts]), critical=False)
-        .add_extension(identifier, critical=False)
-    )
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    names = x509.SubjectAlternativeName([_host_name(host) for host in hosts])
+    issuer = (read_certificate(authority).subject, issuer_key)
     key.unlink(missing_ok=True)
-    _write(certificate, key, builder, private, issuer_key)
+    _issue(certificate, key, hosts[0], issuer, starts or _now() - BACKDATED, days, purpose, names)
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    private: ec.EllipticCurvePrivateKey,
+def _issue(
+    certificate: Path,
+    key: Path,
+    name: str,
+    issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None,
     start: datetime.datetime,
     days: float,
-    *,
-    authority: bool,
-) -> x509.CertificateBuilder:
-    """What both certificates have: names, key, dates, and what the key may sign."""
+    *extensions: x509.ExtensionType,
+) -> None:
+    """Write a new key and its certificate. Without an issuer it signs itself and may sign others: an authority."""
+    private, authority = ec.generate_private_key(ec.SECP256R1()), issuer is None
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:60])])
+    issuer_name, signer = issuer or (subject, private)
     usage = x509.KeyUsage(
         digital_signature=not authority,
         key_cert_sign=authority,
@@ -91,33 +82,24 @@ def _builder(
         encipher_only=False,
         decipher_only=False,
     )
-    return (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issuer)
+        .issuer_name(issuer_name)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(start + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
         .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
-
-
-def _write(
-    certificate: Path,
-    key: Path,
-    builder: x509.CertificateBuilder,
-    private: ec.EllipticCurvePrivateKey,
-    signer: ec.EllipticCurvePrivateKey,
-) -> None:
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
     pem = serialization.Encoding.PEM
     write_private(key, private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     certificate.write_bytes(builder.sign(signer, hashes.SHA256()).public_bytes(pem))
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)])
 
 
 def _host_name(host: str) -> x509.GeneralName:

@@ -163,7 +163,8 @@ class ClientService:
 
     async def _look_up(self, connection: Connection) -> bool:
         """Answer the last question that the broker keeps; False where it gives none."""
-        payload = await connection.last_question(self.study.identity)
+        identity = self.study.identity
+        payload = await connection.last(subjects.ask_stream(identity), subjects.ask_subject(identity))
         if payload is not None:
             await self._on_ask(connection, payload)
         return payload is not None

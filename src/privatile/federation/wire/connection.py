@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from privatile.errors import BrokerError, require
 from privatile.federation.wire import subjects
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.tls import client_context, explain_tls
 
 require("nats", "federation")
 
@@ -42,19 +42,13 @@ class Connection:
         self.complaints = complaints
         """Permissions that the broker has refused."""
 
-    async def last_question(self, identity: str) -> bytes | None:
-        """The last ask or notice the broker keeps; None when there is none yet, or the broker does not answer."""
-        return await self.last(subjects.ask_stream(identity), subjects.ask_subject(identity))
-
-    async def last(self, stream: str, subject: str, timeout: float = 5.0) -> bytes | None:
-        """The last message of a stream on a subject."""
+    async def last(self, stream: str, subject: str) -> bytes | None:
+        """The last message of a stream on a subject; None where there is none, or the broker does not answer."""
         try:
-            kept = await self.nc.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=timeout)
+            kept = await self.nc.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=5.0)
         except (nats.errors.Error, TimeoutError):
             return None
-        if kept.headers and kept.headers.get("Status"):
-            return None
-        return kept.data
+        return None if kept.headers and kept.headers.get("Status") else kept.data
 
 
 @contextlib.asynccontextmanager
@@ -112,13 +106,46 @@ async def connected(
             await asyncio.wait_for(nc.close(), timeout=2.0)
 
 
+def client_context(authority_pem: str) -> ssl.SSLContext:
+    """TLS 1.3 towards a broker whose certificate this authority, and no other, has signed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(cadata=authority_pem)
+    return context
+
+
+CERTIFICATE_FAILURES = (
+    (
+        "expired",
+        "the broker's certificate has expired (or this machine's clock is ahead). The coordinator renews it with "
+        "`privatile federation renew`; nothing is lost, this client goes on trying.",
+    ),
+    (
+        "not yet valid",
+        "the broker's certificate is not valid yet: this machine's clock is probably behind. Set the clock; nothing "
+        "is lost, this client goes on trying.",
+    ),
+    (
+        "mismatch|not valid for",
+        "the broker's certificate is for another host name. The coordinator adds the name with "
+        "`privatile federation renew --host NAME`.",
+    ),
+    (
+        "",
+        "the broker's certificate was not signed by the authority of the invitation: this is another broker, or "
+        "someone intercepts the connection. Compare fingerprints with the coordinator before going on.",
+    ),
+)
+"""What OpenSSL says of a certificate (a pattern), and what it means; the last fits everything else."""
+
+
 def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
     """Why there is no connection, in words a site can act on."""
-    where = ", ".join(urls)
     for cause in causes:
-        reason = explain_tls(cause)
-        if reason:
-            return reason
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            said = (cause.verify_message or "").lower()
+            return next(meaning for pattern, meaning in CERTIFICATE_FAILURES if re.search(pattern, said))
+    where = ", ".join(urls)
     texts = " ".join(f"{type(cause).__name__} {cause}" for cause in causes).lower()
     if "authorization" in texts:
         return (
@@ -129,7 +156,7 @@ def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
         return f"no TLS connection with {where}: what answers there is not this federation's broker."
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         return f"nothing listens at {where}: the broker is not running, or a firewall is in between."
-    if "name or service" in texts or "getaddrinfo" in texts or "gaierror" in texts:
+    if re.search("name or service|getaddrinfo|gaierror", texts):
         return f"the name in {where} is not known here: check the address in the invitation."
     return f"no connection with {where} ({type(causes[-1]).__name__})."
 

@@ -45,18 +45,6 @@ class PublicKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What two people compare by telephone; it covers both keys."""
         return fingerprint(f"{self.login}{self.signer}")
 
-    def to_dict(self) -> dict[str, str]:
-        """Plain values."""
-        return msgspec.structs.asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: object) -> PublicKeys:
-        """Read what `to_dict` wrote."""
-        try:
-            return msgspec.convert(fields, cls)
-        except msgspec.ValidationError as error:
-            raise InputError(f"public keys have exactly the fields login and signer: {error}.") from None
-
 
 class KeyPair:
     """A secret in memory. Its text form shows the public half only."""
