@@ -86,14 +86,10 @@ def test_blocks_agree_with_every_round(schedule: str) -> None:
 
 @pytest.mark.statistical
 def test_looking_only_at_block_ends_would_be_seen() -> None:
-    """Negative control: without the bridge inside blocks the sup is too small by far more than the error."""
+    """Negative control: without what is unseen inside blocks the sup is too small by far more than the error."""
     increments = np.full(100_000, 1e-5)
     grid = path_grid(increments)
-    blind = draw_paths(
-        type(grid)(grid.clock, grid.trend, grid.weight_left, grid.weight_right, np.zeros(grid.clock.size)),
-        20_000,
-        np.random.default_rng(32),
-    )
+    blind = draw_paths(grid._replace(unseen=np.zeros(grid.clock.size)), 20_000, np.random.default_rng(32))
     wrong = SimulatedLaw(blind.sup, blind.mean, math.sqrt(blind.variance))
     right = simulated_law(increments, "sup")
     error = math.hypot(wrong.quantile_standard_error(0.95), right.quantile_standard_error(0.95))

@@ -7,8 +7,8 @@ with 1/σ² = Σ trend²/δ, and its tail is added up exactly:
     P(|B(1)| > v·R) = E[ Φ̄((vR − μ)/σ) + Φ̄((vR + μ)/σ) ],    R = Σ d_m|X_m| or max_m |X_m|.
 
 Schedules above `POINTS` rounds are drawn at the ends of blocks. Between them |X| is averaged by the trapezoid rule,
-which keeps E|X|. The largest |X| inside a block is that of a Brownian bridge between its ends, lowered by 0.5826·√d for
-being looked at only every d (Broadie, Glasserman & Kou, 1997; 0.5826 = −ζ(1/2)/√(2π)).
+which keeps E|X|. A maximum seen only every δ lies about 0.5826·√δ below that of the whole path (Broadie, Glasserman &
+Kou, 1997; 0.5826 = −ζ(1/2)/√(2π)): a block of length δ with rounds d apart is raised by 0.5826·(√δ − √d).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,22 +37,20 @@ BETWEEN_LOOKS = 0.5826
 """How far, in units of √d, the largest of a Brownian path seen every d lies below its true maximum."""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Where paths are drawn: block lengths on the clock and in rounds, and how |X| is averaged over a block."""
+class Grid(NamedTuple):
+    """Where paths are drawn: at the end of every round, or of blocks of rounds."""
 
     clock: Floats
+    """δ, the length of each block on the clock."""
     trend: Floats
-    weight_left: Floats
-    """Σ d·(1 − s): weight in Σ d|X| of |X| before the block."""
-    weight_right: Floats
-    """Σ d·s: weight of |X| at the block's end."""
-    spacing: Floats
-    """Mean round length of the block, 0 where it is a single round."""
+    """Its share of the rounds."""
+    average: Floats
+    """Weight of |X| at its end in Σ d|X|."""
+    unseen: Floats
+    """How far the largest |X| near its end exceeds what is seen there; 0 for a single round."""
 
 
-@dataclass(frozen=True)
-class Paths:
+class Paths(NamedTuple):
     """What the simulation leaves: one number per path and normaliser, and μ, σ² of the endpoint."""
 
     l1: Floats
@@ -103,11 +101,8 @@ class SimulatedLaw:
 
 def simulated_law(increments: Floats, normalizer: Literal["l1", "sup"], endpoint_variance: float = 1.0) -> SimulatedLaw:
     """The law of |B(1)|/R on the schedule with clock increments d_m; Var B(1) lowered to `endpoint_variance`."""
-    grid = path_grid(increments)
     # The cache is keyed by the grid, a few kilobytes, whatever the length of the schedule.
-    paths = _cached_paths(
-        *(column.tobytes() for column in (grid.clock, grid.trend, grid.weight_left, grid.weight_right, grid.spacing))
-    )
+    paths = _cached_paths(*(column.tobytes() for column in path_grid(increments)))
     left = max(paths.variance - (1.0 - endpoint_variance), 1e-12)
     return SimulatedLaw(paths.l1 if normalizer == "l1" else paths.sup, paths.mean, math.sqrt(left))
 
@@ -120,20 +115,17 @@ def _cached_paths(*columns: bytes) -> Paths:
 def path_grid(increments: Floats, points: int = POINTS) -> Grid:
     """Every round, or blocks of at most 2/points of the clock and of the rounds."""
     rounds = increments.size
-    if rounds <= points:
-        none = np.zeros(rounds)
-        return Grid(increments, np.full(rounds, 1.0 / rounds), none, increments, none)
-    by_clock = block_starts(increments, points // 2)
-    by_round = np.arange(0, rounds, max(1, 2 * rounds // points))
-    starts = np.union1d(by_clock, by_round)
+    starts = np.arange(0, rounds, max(1, 2 * rounds // points) if rounds > points else 1)
+    if rounds > points:
+        starts = np.union1d(starts, block_starts(increments, points // 2))
     counts = np.diff(starts, append=rounds)
     sums = np.cumsum(increments)
-    before = np.concatenate([[0.0], sums])[starts]
-    clock = sums[starts + counts - 1] - before
-    share = (sums - np.repeat(before, counts)) / np.repeat(clock, counts)
-    weight_right = np.add.reduceat(increments * share, starts)
-    spacing = np.where(counts > 1, clock / counts, 0.0)
-    return Grid(clock, counts / rounds, np.maximum(clock - weight_right, 0.0), weight_right, spacing)
+    clock = np.add.reduceat(increments, starts)
+    share = 1.0 - (np.repeat(sums[starts + counts - 1], counts) - sums) / np.repeat(clock, counts)
+    right = np.add.reduceat(increments * share, starts)
+    # |X| before block k + 1 is |X| at the end of block k; X is 0 at both ends of the clock.
+    average = right + np.append((clock - right)[1:], 0.0)
+    return Grid(clock, counts / rounds, average, BETWEEN_LOOKS * (np.sqrt(clock) - np.sqrt(clock / counts)))
 
 
 def draw_paths(grid: Grid, paths: int, rng: np.random.Generator) -> Paths:
@@ -142,41 +134,14 @@ def draw_paths(grid: Grid, paths: int, rng: np.random.Generator) -> Paths:
     drift = np.cumsum(grid.trend)
     drift[-1] = 1.0
     precision = float((grid.trend**2 / grid.clock).sum())
-    # |X| before block k + 1 is |X| at the end of block k; X is 0 at both ends of the clock.
-    average = grid.weight_right + np.append(grid.weight_left[1:], 0.0)
-    inner = np.flatnonzero(grid.spacing > 0.0)
     parts = []
     batch = max(1, 2**21 // grid.clock.size)
     for first in range(0, paths, batch):
         noise = rng.standard_normal((min(batch, paths - first), grid.clock.size))
         pull = noise @ (grid.trend / root)
-        noise *= root
-        path = np.cumsum(noise, axis=1, out=noise)
+        path = np.cumsum(noise * root, axis=1)
         end = path[:, -1].copy()
-        path -= end[:, None] * drift
-        size = np.abs(path, out=path)
-        largest = size.max(axis=1)
-        if inner.size:
-            raise_between_looks(largest, size, grid, inner, rng)
-        parts.append((size @ average, largest, end - pull / precision))
+        size = np.abs(path - end[:, None] * drift)
+        parts.append((size @ grid.average, (size + grid.unseen).max(axis=1), end - pull / precision))
     l1, sup, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Paths(l1, sup, mean, 1.0 / precision)
-
-
-def raise_between_looks(
-    largest: Floats,
-    size: Floats,
-    grid: Grid,
-    inner: np.ndarray[tuple[int], np.dtype[np.intp]],
-    rng: np.random.Generator,
-) -> None:
-    """Raise each path's maximum by what |X| reaches inside blocks of several rounds, in place."""
-    right = size[:, inner]
-    left = np.where(inner > 0, size[:, inner - 1], 0.0)
-    length = grid.clock[inner]
-    # A bridge rises 4 deviations √δ/2 above its higher end with probability below e⁻⁸ per block.
-    path, block = np.nonzero(np.maximum(left, right) > largest[:, None] - 2.0 * np.sqrt(length))
-    a, b, d = left[path, block], right[path, block], length[block]
-    # Inverse of P(max > x) = exp(−2(x − a)(x − b)/δ).
-    peak = 0.5 * (a + b + np.sqrt((a - b) ** 2 + 2.0 * d * rng.standard_exponential(a.size)))
-    np.maximum.at(largest, path, peak - BETWEEN_LOOKS * np.sqrt(grid.spacing[inner][block]))
