@@ -118,7 +118,7 @@ class Federation:
             JoinOptions("value", heartbeat=settings.pop("heartbeat", 1.0), **settings),
             coins=coins,
         )
-        service._backoff = Backoff(longest=0.3)
+        service.backoff = Backoff(longest=0.3)
         return service
 
     def ledger(self, name: str) -> Ledger:

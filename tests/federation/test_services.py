@@ -66,7 +66,7 @@ class Answering(ClientService):
     twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
 
     async def _answer(self, connection: Any, payload: bytes) -> None:
-        inner = self._responder
+        inner = self.responder
 
         class Twisted:
             def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
@@ -77,12 +77,12 @@ class Answering(ClientService):
                 return changed, link
 
         service = self
-        self._responder = Twisted()  # type: ignore[assignment]
+        self.responder = Twisted()  # type: ignore[assignment]
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 await super()._answer(connection, payload)
         finally:
-            self._responder = inner
+            self.responder = inner
 
 
 def twisted(
@@ -229,7 +229,7 @@ def test_a_quorum_closes_a_round_without_the_slow_client(tmp_path: Path) -> None
         return coordinator
 
     coordinator = asyncio.run(scene())
-    rounds = list(coordinator._coordinator.store.rounds())
+    rounds = list(coordinator.coordinator.store.rounds())
     assert rounds[0].ones.count(None) <= 1
     assert all(one.ones[2] is None for one in rounds[1:])
 
@@ -349,7 +349,7 @@ def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Pa
         limits.check_length(Question("r", 1, 0.5, 50.0, 4))
     federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
     study, key, client = federation.study, federation.directory.key(), federation.client("site0")
-    client._limits, client._welcomed = limits, True
+    client.limits, client._welcomed = limits, True
     wire_end = SilentWire()
     for length, answers in ((4, 0), (5, 1)):
         asked = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, length),)})

@@ -14,6 +14,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import nats.errors
@@ -40,41 +41,31 @@ TICK = 1.0
 """Seconds between two checks of requests and of the roster."""
 
 
+@dataclass(eq=False, repr=False)
 class CoordinatorService:
     """One run of one study over a broker."""
 
-    def __init__(
-        self,
-        study: FederationStudy,
-        key: KeyPair,
-        coordinator: Coordinator,
-        journal: Journal,
-        *,
-        urls: Sequence[str],
-        authority: str,
-        signers: Callable[[], Mapping[str, str]],
-        broker: EmbeddedBroker | None = None,
-        control: Control | None = None,
-        exit_when_paused: bool = False,
-        replicas: int = 1,
-        backoff: Backoff | None = None,
-    ) -> None:
-        self.study = study
+    study: FederationStudy
+    key: KeyPair
+    coordinator: Coordinator
+    journal: Journal
+    _: KW_ONLY
+    urls: Sequence[str]
+    authority: str
+    signers: Callable[[], Mapping[str, str]]
+    """Gives the clients' signing keys as they are now."""
+    broker: EmbeddedBroker | None = None
+    control: Control | None = None
+    exit_when_paused: bool = False
+    replicas: int = 1
+    backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
+
+    def __post_init__(self) -> None:
         self.metrics = coordinator_metrics()
-        self._digest = study.digest
-        self._key = key
-        self._coordinator = coordinator
-        self._journal = journal
-        self._urls = urls
-        self._authority = authority
-        self._load_signers = signers
-        self._broker = broker
-        self._control = control
-        self._exit_when_paused = exit_when_paused
-        self._replicas = replicas
-        self._backoff = backoff or Backoff(longest=2.0)
-        asked = {name: totals.asked for name, totals in coordinator.store.client_totals().items()}
-        self._intake = AnswerIntake(study.digest, signers(), journal.links(), journal.quarantined(), asked)
+        asked = {name: totals.asked for name, totals in self.coordinator.store.client_totals().items()}
+        self._intake = AnswerIntake(
+            self.study.digest, self.signers(), self.journal.links(), self.journal.quarantined(), asked
+        )
         self._rejected_hellos: Counter[str] = Counter()
         self._heard: dict[str, float] = {}
         """When clients were heard, since this was last written to the journal."""
@@ -98,9 +89,9 @@ class CoordinatorService:
         """Whether the run makes progress, and how far it is."""
         connected = bool(self.metrics.value("connected"))
         details = {
-            "run": self._coordinator.run,
-            "round": self._coordinator.done,
-            "rounds": self._coordinator.planned,
+            "run": self.coordinator.run,
+            "round": self.coordinator.done,
+            "rounds": self.coordinator.planned,
             "connected": connected,
             "paused": self._paused_for or None,
             "waiting_for": self._intake.missing[:100],
@@ -112,17 +103,19 @@ class CoordinatorService:
 
     async def run(self) -> End:
         """Ask rounds until the run ends or somebody stops it."""
-        if self._journal.aborted():
+        if self.journal.aborted():
             self._abort = True
             self._stop.set()
         while self._end is None:
             try:
-                async with connected("coordinator", self._urls, self._key, self._authority) as connection:
+                async with connected(
+                    "coordinator", self.urls, self.key, self.authority, self._changed.set
+                ) as connection:
                     port = CoordinatorPort(connection, self.study.identity)
-                    await port.open(self._on_answer, self._on_hello, replicas=self._replicas)
-                    self._backoff.reset()
+                    await port.open(self._on_answer, self._on_hello, replicas=self.replicas)
+                    self.backoff.reset()
                     self.metrics.set("connected", 1)
-                    log.info("connected", extra=facts(broker=", ".join(self._urls)))
+                    log.info("connected", extra=facts(broker=", ".join(self.urls)))
                     await self._session(port)
             except (BrokerError, nats.errors.Error, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
@@ -136,19 +129,18 @@ class CoordinatorService:
 
     async def _recover(self) -> None:
         self.metrics.add("reconnects")
-        if self._broker is not None and not self._broker.alive():
+        if self.broker is not None and not self.broker.alive():
             log.warning("the embedded broker is gone; starting it again")
             try:
-                await asyncio.to_thread(self._broker.start)
+                await asyncio.to_thread(self.broker.start)
             except BrokerError as error:
                 log.error("the broker does not start", extra=facts(reason=str(error)))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), self._backoff.next())
+            await asyncio.wait_for(self._stop.wait(), self.backoff.next())
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
     async def _session(self, port: CoordinatorPort) -> None:
-        watcher = asyncio.create_task(self._watch(port))
         try:
             first = True
             while self._end is None and not port.lost.is_set():
@@ -164,20 +156,15 @@ class CoordinatorService:
                     first = False
                 await self._collect(port)
         finally:
-            watcher.cancel()
             self._write_heard()
 
-    async def _watch(self, port: CoordinatorPort) -> None:
-        await port.lost.wait()
-        self._changed.set()
-
     def _open_round(self) -> bool:
-        rounds = self._coordinator.rounds()
+        rounds = self.coordinator.rounds()
         if rounds is None:
             return False
-        names = [client.name for client in self._coordinator.tracks[0].plan.clients]
+        names = [client.name for client in self.coordinator.tracks[0].plan.clients]
         self._intake.open({name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(names)})
-        self._ask = AskMessage.of(self._digest, self._intake.questions).pack(self._key)
+        self._ask = AskMessage.of(self.study.digest, self._intake.questions).pack(self.key)
         return True
 
     async def _publish(self, port: CoordinatorPort, payload: bytes) -> None:
@@ -222,7 +209,7 @@ class CoordinatorService:
             await self._say_goodbye(port)
 
     def _may_close(self, *, late: bool) -> bool:
-        closing = may_close(self._intake, self.study, self._coordinator.tracks, late=late)
+        closing = may_close(self._intake, self.study, self.coordinator.tracks, late=late)
         if closing.pause:
             self._pause(closing.pause)
         return closing.allowed
@@ -233,13 +220,13 @@ class CoordinatorService:
         self._paused_for = reason
         self.metrics.set("paused", 1)
         self._record_event("paused", f"{reason}. The run continues by itself when the missing answers come.")
-        if self._exit_when_paused:
+        if self.exit_when_paused:
             raise RunPaused(f"the run is paused: {reason}. Start it again with `privatile serve` to continue.")
 
     def _close_round(self) -> None:
-        number = self._coordinator.done + 1
+        number = self.coordinator.done + 1
         answers, silent = self._intake.answers, self._intake.missing
-        self._coordinator.accept(self._intake.counts(), self._journal.evidence_rows(number, answers))
+        self.coordinator.accept(self._intake.counts(), self.journal.evidence_rows(number, answers))
         self._intake.close()
         if self._paused_for:
             self._paused_for = ""
@@ -251,15 +238,15 @@ class CoordinatorService:
             self.metrics.add("silent", len(silent))
             log.info("silent", extra=facts(round=number, clients=", ".join(silent[:20])))
         log.debug("round", extra=facts(round=number, answers=len(answers)))
-        for client in impossible_clients(self._coordinator.tracks):
+        for client in impossible_clients(self.coordinator.tracks):
             reason = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
             if self._intake.quarantine(client, reason):
                 self._record_quarantine(client, reason)
 
     async def _finish(self, port: CoordinatorPort) -> None:
-        if not self._coordinator.store.finished:
-            self._coordinator.finish()
-            self._record_event("finished", f"all {self._coordinator.done} rounds are done")
+        if not self.coordinator.store.finished:
+            self.coordinator.finish()
+            self._record_event("finished", f"all {self.coordinator.done} rounds are done")
         await self._notify(port, "finished", "the study is complete; thank you")
         self._end = "finished"
 
@@ -273,7 +260,7 @@ class CoordinatorService:
             self._end = "stopped"
 
     async def _notify(self, port: CoordinatorPort, state: State, reason: str) -> None:
-        await self._publish(port, Notice(self._digest, self._coordinator.run, state, reason).pack(self._key))
+        await self._publish(port, Notice(self.study.digest, self.coordinator.run, state, reason).pack(self.key))
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -284,7 +271,7 @@ class CoordinatorService:
         if verdict.outcome in ("counted", "duplicate"):
             self._heard[client] = time.time()
         elif verdict.outcome == "rejected":
-            self._record_event("rejected", verdict.reason, client, self._coordinator.done + 1)
+            self._record_event("rejected", verdict.reason, client, self.coordinator.done + 1)
         if verdict.quarantine:
             self._record_quarantine(client, verdict.quarantine)
         if self._intake.quarantined or (self._intake.is_open and len(self._intake.answers) >= self.study.quorum):
@@ -292,7 +279,7 @@ class CoordinatorService:
 
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
         try:
-            greeting = self._intake.greet(client, payload, self._coordinator.done)
+            greeting = self._intake.greet(client, payload, self.coordinator.done)
         except ProtocolError as error:
             self.metrics.add("rejected_hellos", client=client)
             self._rejected_hellos[client] += 1
@@ -305,10 +292,10 @@ class CoordinatorService:
         self._heard[client] = time.time()
         self.metrics.set("heard", self._heard[client], client=client)
         if greeting.restored is not None:
-            self._journal.relink(client, greeting.restored)
+            self.journal.relink(client, greeting.restored)
             self._record_event("restored", "its ledger was restored; unaccounted records are marked as spent", client)
         with contextlib.suppress(nats.errors.Error):
-            await port.welcome(client, greeting.welcome.pack(self._key))
+            await port.welcome(client, greeting.welcome.pack(self.key))
 
     # -- beside the rounds ---------------------------------------------------------------------------------------
 
@@ -317,18 +304,18 @@ class CoordinatorService:
         if time.monotonic() < self._next_check:
             return
         self._next_check = time.monotonic() + TICK
-        replaced, revoked = self._intake.replace_signers(self._load_signers())
+        replaced, revoked = self._intake.replace_signers(self.signers())
         for client in replaced:
             self._record_event("rotated", "its key was replaced", client)
         for client in revoked:
             self._record_event("revoked", "its key was revoked", client)
         self._write_heard()
-        for action, client in self._control.take() if self._control is not None else []:
+        for action, client in self.control.take() if self.control is not None else []:
             if action == "abort":
                 self._abort = True
                 self.stop()
             elif action == "readmit" and self._intake.readmit(client):
-                self._journal.readmit(client)
+                self.journal.readmit(client)
                 self.metrics.set("quarantined", len(self._intake.quarantined))
                 self._record_event("readmitted", "the organizer has decided that its answers count again", client)
 
@@ -337,15 +324,15 @@ class CoordinatorService:
         heard, self._heard = self._heard, {}
         if heard:
             with contextlib.suppress(StoreError):  # a full disk is reported by what matters: a round or an event
-                self._journal.hear(heard)
+                self.journal.hear(heard)
 
     def _record_quarantine(self, client: str, reason: str) -> None:
-        self._journal.quarantine(client, reason)
+        self.journal.quarantine(client, reason)
         self.metrics.set("quarantined", len(self._intake.quarantined))
-        self._record_event("quarantined", reason, client, self._coordinator.done + 1)
+        self._record_event("quarantined", reason, client, self.coordinator.done + 1)
 
     def _record_event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log."""
-        self._journal.note(kind, text, client, number)
+        self.journal.note(kind, text, client, number)
         level = logging.INFO if kind in ("finished", "resumed") else logging.WARNING
         log.log(level, kind, extra=facts(reason=text, client=client, round=number))

@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeVar
 
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
@@ -37,33 +38,26 @@ AT_ONCE = 20_000
 """Records answered without the worker thread: under a millisecond of work, less than the thread would cost."""
 
 
+@dataclass(eq=False, repr=False)
 class ClientService:
     """One client of one study."""
 
-    def __init__(
-        self,
-        invitation: Invitation,
-        key: KeyPair,
-        limits: SiteLimits,
-        responder: SiteResponder,
-        *,
-        restored: bool = False,
-        heartbeat: float = HEARTBEAT,
-        backoff: Backoff | None = None,
-    ) -> None:
-        self.invitation = invitation
-        self.study = invitation.study
-        self.client = invitation.client
+    invitation: Invitation
+    key: KeyPair
+    limits: SiteLimits
+    responder: SiteResponder
+    _: KW_ONLY
+    restored: bool = False
+    """The site says that its ledger was restored from a backup."""
+    heartbeat: float = HEARTBEAT
+    backoff: Backoff = field(default_factory=Backoff)
+
+    def __post_init__(self) -> None:
+        self.study = self.invitation.study
+        self.client = self.invitation.client
         self.metrics = client_metrics()
-        self._digest = self.study.digest
-        self._key = key
-        self._limits = limits
-        self._responder = responder
         self._instance = secrets.token_hex(16)
-        self._restoring = restored
         self._restored: Link | None = None
-        self._heartbeat = heartbeat
-        self._backoff = backoff or Backoff()
         self._stop = asyncio.Event()
         self._end: End | None = None
         self._failure: PrivatileError | None = None
@@ -86,25 +80,29 @@ class ClientService:
         details = {"client": self.client, "connected": connected, "welcomed": self._welcomed, "round": number}
         return connected and self._welcomed, details
 
+    @property
+    def _over(self) -> bool:
+        return self._end is not None or self._failure is not None or self._stop.is_set()
+
     async def run(self) -> End:
         """Serve until the study ends or somebody stops this client; refusals of limits or ledger are raised."""
         try:
-            while self._end is None and self._failure is None and not self._stop.is_set():
+            while not self._over:
                 try:
                     async with connected(
-                        self.client, self.invitation.brokers, self._key, self.invitation.authority
+                        self.client, self.invitation.brokers, self.key, self.invitation.authority, self._wake.set
                     ) as connection:
-                        self._backoff.reset()
+                        self.backoff.reset()
                         log.info("connected", extra=facts(client=self.client))
                         self.metrics.set("connected", 1)
                         await self._session(connection)
                 except BrokerError as error:
                     log.warning("no connection", extra=facts(client=self.client, reason=str(error)))
                 self.metrics.set("connected", 0)
-                if self._end is None and self._failure is None and not self._stop.is_set():
+                if not self._over:
                     self.metrics.add("reconnects")
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._stop.wait(), self._backoff.next())
+                        await asyncio.wait_for(self._stop.wait(), self.backoff.next())
             if self._end is not None:
                 await self._release()
         finally:
@@ -115,7 +113,7 @@ class ClientService:
 
     async def _release(self) -> None:
         try:
-            await self._in_worker(self._responder.release)
+            await self._in_worker(self.responder.release)
         except LedgerError as error:
             # The study is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))
@@ -139,27 +137,17 @@ class ClientService:
         await nc.subscribe(subjects.hello_subject(identity, self.client), cb=on_hello)
         questions = await nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
         await self._say_hello(connection)
-        watcher = asyncio.create_task(self._watch(connection))
-        try:
-            while self._end is None and self._failure is None:
-                if self._stop.is_set() or connection.lost.is_set():
-                    return
-                try:
-                    # Until the coordinator has replied, say hello again soon: it may not have been there.
-                    await asyncio.wait_for(
-                        self._wake.wait(), self._heartbeat if self._welcomed else min(2.0, self._heartbeat)
-                    )
-                except TimeoutError:
-                    await self._say_hello(connection)
-                    if self._welcomed and not await self._look_up(connection):
-                        return  # a working broker would give the question that it keeps: this connection is dead
-                self._wake.clear()
-        finally:
-            watcher.cancel()
-
-    async def _watch(self, connection: Connection) -> None:
-        await connection.lost.wait()
-        self._wake.set()
+        while not (self._over or connection.lost.is_set()):
+            try:
+                # Until the coordinator has replied, say hello again soon: it may not have been there.
+                await asyncio.wait_for(
+                    self._wake.wait(), self.heartbeat if self._welcomed else min(2.0, self.heartbeat)
+                )
+            except TimeoutError:
+                await self._say_hello(connection)
+                if self._welcomed and not await self._look_up(connection):
+                    return  # a working broker would give the question that it keeps: this connection is dead
+            self._wake.clear()
 
     async def _look_up(self, connection: Connection) -> bool:
         """Answer the last question that the broker keeps; False where it gives none."""
@@ -175,18 +163,18 @@ class ClientService:
     # -- hello and welcome ---------------------------------------------------------------------------------------
 
     async def _say_hello(self, connection: Connection) -> None:
-        link = await self._in_worker(self._responder.link)
-        hello = Hello(self._digest, self.client, self._instance, link, self._restored)
+        link = await self._in_worker(self.responder.link)
+        hello = Hello(self.study.digest, self.client, self._instance, link, self._restored)
         with contextlib.suppress(Exception):  # a connection that is just being lost: the next one says hello again
-            await connection.nc.publish(subjects.hello_subject(self.study.identity, self.client), hello.pack(self._key))
+            await connection.nc.publish(subjects.hello_subject(self.study.identity, self.client), hello.pack(self.key))
 
     async def _on_own_hello(self, connection: Connection, payload: bytes) -> None:
         """Stop where another process uses this client's key."""
         try:
-            message = wire.read_message(payload, self._key.public.signer, wire.LARGEST_ANSWER)
+            message = wire.read_message(payload, self.key.public.signer, wire.LARGEST_ANSWER)
         except ProtocolError:
             return
-        if not isinstance(message, Hello) or message.study != self._digest or message.instance == self._instance:
+        if not isinstance(message, Hello) or message.study != self.study.digest or message.instance == self._instance:
             return
         # Let the other hear us too, so that both stop; this one stops in any case.
         await self._say_hello(connection)
@@ -207,7 +195,7 @@ class ClientService:
             return
         if not isinstance(message, Welcome) or message.client != self.client or message.instance != self._instance:
             return
-        if message.study != self._digest:
+        if message.study != self.study.digest:
             self._fail(
                 SiteRefusal(
                     "the coordinator runs another version of this study than the invitation's. Ask for the new "
@@ -237,11 +225,11 @@ class ClientService:
         if message.ledger is None or message.ledger == self._restored:
             return
         try:
-            self._responder.confirm(message.ledger)
+            self.responder.confirm(message.ledger)
         except LedgerError:
-            if not self._restoring or self._restored is not None:
+            if not self.restored or self._restored is not None:
                 raise
-            self._responder.write_off(message.records, message.round)
+            self.responder.write_off(message.records, message.round)
             self._restored = message.ledger
             log.warning(
                 "restored ledger: unaccounted records are marked as spent",
@@ -262,7 +250,7 @@ class ClientService:
     async def _answer(self, connection: Connection, payload: bytes) -> None:
         try:
             message = wire.read_message(payload, self.invitation.coordinator.signer, wire.LARGEST_ASK)
-            if message.study != self._digest:
+            if message.study != self.study.digest:
                 raise ProtocolError("it belongs to another study, or to another version of this one.")
             if isinstance(message, Notice):
                 self._on_notice(message)
@@ -272,7 +260,7 @@ class ClientService:
             questions = message.questions(self.client)
             check_questions(self.study, questions)
             for question in questions:
-                self._limits.check_length(question)
+                self.limits.check_length(question)
         except (ProtocolError, SiteRefusal) as error:
             self._refuse("a question", str(error))
             return
@@ -280,9 +268,9 @@ class ClientService:
             return
         try:
             if sum(question.length for question in questions) <= AT_ONCE:
-                answers, link = self._responder.answer(questions)
+                answers, link = self.responder.answer(questions)
             else:
-                answers, link = await self._in_worker(lambda: self._responder.answer(questions))
+                answers, link = await self._in_worker(lambda: self.responder.answer(questions))
         except (Equivocation, SiteRefusal) as error:
             if isinstance(error, Equivocation):
                 self.metrics.add("equivocations")
@@ -292,10 +280,10 @@ class ClientService:
         except PrivatileError as error:
             self._fail(error)
             return
-        answer = AnswerMessage.of(self._digest, answers, link)
+        answer = AnswerMessage.of(self.study.digest, answers, link)
         with contextlib.suppress(Exception):  # a lost connection: the question is looked up again after the next
             await connection.nc.publish(
-                subjects.answer_subject(self.study.identity, self.client), answer.pack(self._key)
+                subjects.answer_subject(self.study.identity, self.client), answer.pack(self.key)
             )
         self.metrics.add("answers")
         self.metrics.set("round", message.round)

@@ -12,6 +12,7 @@ import random
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 from privatile.errors import BrokerError, require
 from privatile.federation.wire import subjects
@@ -33,14 +34,14 @@ WATCH = 0.5
 """Seconds between checks that a connection is still open."""
 
 
+@dataclass(frozen=True)
 class Connection:
     """An open connection, and an event that is set when it is lost."""
 
-    def __init__(self, nc: Nats, lost: asyncio.Event, complaints: list[str]) -> None:
-        self.nc = nc
-        self.lost = lost
-        self.complaints = complaints
-        """Permissions that the broker has refused."""
+    nc: Nats
+    lost: asyncio.Event
+    complaints: list[str]
+    """Permissions that the broker has refused."""
 
     async def last(self, stream: str, subject: str) -> bytes | None:
         """The last message of a stream on a subject; None where there is none, or the broker does not answer."""
@@ -53,9 +54,12 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(
-    party: str, urls: Sequence[str], key: KeyPair, authority: str, timeout: float = 5.0
+    party: str, urls: Sequence[str], key: KeyPair, authority: str, on_lost: Callable[[], None] = lambda: None
 ) -> AsyncIterator[Connection]:
-    """Open a connection and close it at the end; a `BrokerError` says in words why none could be opened."""
+    """Open a connection and close it at the end; a `BrokerError` says in words why none could be opened.
+
+    `on_lost` is called when the connection is lost, or closed at the end.
+    """
     lost = asyncio.Event()
     causes: list[BaseException] = []
     complaints: list[str] = []
@@ -67,6 +71,7 @@ async def connected(
 
     async def on_closed() -> None:
         lost.set()
+        on_lost()
 
     try:
         nc = await asyncio.wait_for(
@@ -80,13 +85,13 @@ async def connected(
                 # One attempt per server; the library does not count the first, and takes 0 for "without end".
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
-                connect_timeout=timeout,
+                connect_timeout=5.0,
                 ping_interval=10,
                 max_outstanding_pings=2,
                 error_cb=on_error,
                 closed_cb=on_closed,
             ),
-            timeout=4 * timeout,
+            timeout=20.0,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BrokerError(explain([*causes, error], urls)) from None
@@ -95,7 +100,7 @@ async def connected(
         # The library's own callback may never come while it closes a TLS connection that was cut.
         while nc.is_connected:
             await asyncio.sleep(WATCH)
-        lost.set()
+        await on_closed()
 
     watcher = asyncio.create_task(watch())
     try:
