@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from privatile.core.arrays import Floats, array_namespace
 from privatile.simulation.populations import Population, check_positive
@@ -26,13 +27,13 @@ class Rounded(Population):
     def __post_init__(self) -> None:
         check_positive("unit", self.unit)
 
-    def _cdf(self, x: Floats) -> Floats:
-        heaped = self.inner._cdf((array_namespace(x).floor(x / self.unit) + 0.5) * self.unit)
-        return self.share * heaped + (1.0 - self.share) * self.inner._cdf(x)
+    def _cdf(self, x: Floats) -> Any:
+        heaped = self.inner.cdf((array_namespace(x).floor(x / self.unit) + 0.5) * self.unit)
+        return self.share * heaped + (1.0 - self.share) * self.inner.cdf(x)
 
-    def _density(self, x: Floats) -> Floats:
+    def _density(self, x: Floats) -> Any:
         """Of the population before rounding: there is none at a jump."""
-        return self.inner._density(x)
+        return self.inner.density(x)
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class LogOf(Population):
 
     inner: Population
 
-    def _cdf(self, x: Floats) -> Floats:
-        return self.inner._cdf(array_namespace(x).exp(x))
+    def _cdf(self, x: Floats) -> Any:
+        return self.inner.cdf(array_namespace(x).exp(x))
 
-    def _density(self, x: Floats) -> Floats:
+    def _density(self, x: Floats) -> Any:
         values: Floats = array_namespace(x).exp(x)
-        return self.inner._density(values) * values
+        return self.inner.density(values) * values

@@ -51,10 +51,6 @@ class Empirical(Population):
         rank = np.ceil(p * self.values.size - 1e-9).astype(np.int64) - 1
         return self.values[np.clip(rank, 0, self.values.size - 1)]
 
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` records, drawn with replacement."""
-        return self.values[rng.integers(0, self.values.size, size)]
-
     def to_spec(self) -> dict[str, Any]:
         """Refused: a design holds no records."""
         raise InputError("an empirical population cannot be written into a design: records stay out of it.")
@@ -101,7 +97,3 @@ class Dithered(Empirical):
 
     def _quantile(self, p: Floats) -> Floats:
         return bisect(self._cdf, p)
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` records, drawn with replacement, each moved."""
-        return super().sample(size, rng) + self.width * (rng.random(size) - 0.5)

@@ -13,7 +13,7 @@ GPU (CuPy) gives an array there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -36,9 +36,9 @@ def as_floats(values: object) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _as_given(values: Floats) -> Any:
+def _as_given(values: Any) -> Any:
     """A plain float for a number, an array for an array."""
-    return float(values) if values.ndim == 0 else values
+    return float(values) if np.ndim(values) == 0 else values
 
 
 def check_positive(field: str, value: float) -> None:
@@ -53,39 +53,47 @@ def _check_finite(field: str, value: float) -> None:
 
 
 class Population:
-    """A distribution on the line; subclasses give `_cdf`, `_density`, `_quantile` and `sample`."""
+    """A distribution on the line: the law of location + scale·Z; subclasses give the CDF, density and quantile of Z."""
 
     smooth = True
     """Whether the CDF is continuous with a bounded density: then a fine table of it serves the kernels."""
 
-    def _cdf(self, x: Floats) -> Floats:
+    @property
+    def frame(self) -> tuple[float, float]:
+        """Location and scale."""
+        return 0.0, 1.0
+
+    def _cdf(self, z: Floats) -> Any:
         raise NotImplementedError
 
-    def _density(self, x: Floats) -> Floats:
+    def _density(self, z: Floats) -> Any:
         raise NotImplementedError
 
-    def _quantile(self, p: Floats) -> Floats:
+    def _quantile(self, p: Floats) -> Any:
         """The inverse by bisection, for families without a closed form."""
         return bisect(self._cdf, p)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records."""
-        return self._quantile(rng.random(size))
-
     def cdf(self, x: ArrayLike) -> Any:
         """P(X ≤ x)."""
-        return _as_given(self._cdf(as_floats(x)))
+        location, scale = self.frame
+        return _as_given(self._cdf((as_floats(x) - location) / scale))
 
     def density(self, x: ArrayLike) -> Any:
         """The derivative of the CDF; at a jump of the density, its right limit."""
-        return _as_given(self._density(as_floats(x)))
+        location, scale = self.frame
+        return _as_given(self._density((as_floats(x) - location) / scale) / scale)
 
     def quantile(self, p: ArrayLike) -> Any:
         """The smallest x with P(X ≤ x) ≥ p, 0 < p < 1."""
         levels = as_floats(p)
         if not np.all((levels > 0.0) & (levels < 1.0)):
             raise InputError("a quantile's level must lie inside (0, 1).")
-        return _as_given(self._quantile(levels))
+        location, scale = self.frame
+        return _as_given(location + scale * self._quantile(levels))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """`size` independent records."""
+        return np.asarray(self.quantile(rng.uniform(np.finfo(float).tiny, 1.0, size)))
 
     def to_spec(self) -> dict[str, Any]:
         """The table that `from_spec` reads."""
@@ -93,7 +101,7 @@ class Population:
         return {"family": family} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-def bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
+def bisect(cdf: Callable[[Floats], Any], p: Floats) -> Floats:
     """The smallest x with F(x) ≥ p, to neighbouring doubles, for any CDF."""
     low, high = np.full_like(p, -1.0), np.full_like(p, 1.0)
     while np.any(above := cdf(low) >= p):
@@ -109,15 +117,14 @@ def bisect(cdf: Callable[[Floats], Floats], p: Floats) -> Floats:
     return high
 
 
-def _two_tails(z: Floats, tail: Floats) -> Floats:
+def _two_tails(z: Floats, tail: Floats) -> Any:
     """The CDF of a symmetric law from its lower tail at −|z|."""
-    ranks: Floats = array_namespace(z).where(z < 0.0, tail, 1.0 - tail)
-    return ranks
+    return array_namespace(z).where(z < 0.0, tail, 1.0 - tail)
 
 
 @dataclass(frozen=True)
 class _LocationScale(Population):
-    """A family location + scale·Z; subclasses give the standard law of Z."""
+    """A family with a location and a scale."""
 
     location: float = 0.0
     scale: float = 1.0
@@ -126,30 +133,10 @@ class _LocationScale(Population):
         _check_finite("location", self.location)
         check_positive("scale", self.scale)
 
-    def _standard_cdf(self, z: Floats) -> Floats:
-        raise NotImplementedError
-
-    def _standard_density(self, z: Floats) -> Floats:
-        raise NotImplementedError
-
-    def _standard_quantile(self, p: Floats) -> Floats:
-        raise NotImplementedError
-
-    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
-        return self._standard_quantile(rng.random(size))
-
-    def _cdf(self, x: Floats) -> Floats:
-        return self._standard_cdf((x - self.location) / self.scale)
-
-    def _density(self, x: Floats) -> Floats:
-        return self._standard_density((x - self.location) / self.scale) / self.scale
-
-    def _quantile(self, p: Floats) -> Floats:
-        return self.location + self.scale * self._standard_quantile(p)
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records."""
-        return self.location + self.scale * self._standard_sample(size, rng)
+    @property
+    def frame(self) -> tuple[float, float]:
+        """Location and scale."""
+        return self.location, self.scale
 
 
 @dataclass(frozen=True)
@@ -160,17 +147,14 @@ class Normal(_LocationScale):
     0.975
     """
 
-    def _standard_cdf(self, z: Floats) -> Floats:
-        return as_floats(0.5 * special_functions(z).erfc(-z / math.sqrt(2.0)))
+    def _cdf(self, z: Floats) -> Any:
+        return 0.5 * special_functions(z).erfc(-z / math.sqrt(2.0))
 
-    def _standard_density(self, z: Floats) -> Floats:
+    def _density(self, z: Floats) -> Any:
         return np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
 
-    def _standard_quantile(self, p: Floats) -> Floats:
-        return as_floats(special_functions(p).ndtri(p))
-
-    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.standard_normal(size)
+    def _quantile(self, p: Floats) -> Any:
+        return special_functions(p).ndtri(p)
 
 
 @dataclass(frozen=True)
@@ -190,46 +174,46 @@ class Uniform(Population):
         if not self.low < self.high:
             raise InputError(f"low must lie below high; got {self.low!r} and {self.high!r}.")
 
-    def _cdf(self, x: Floats) -> Floats:
-        ranks: Floats = array_namespace(x).clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
-        return ranks
+    @property
+    def frame(self) -> tuple[float, float]:
+        """The lower end and the length."""
+        return self.low, self.high - self.low
 
-    def _density(self, x: Floats) -> Floats:
-        return np.where((x >= self.low) & (x < self.high), 1.0 / (self.high - self.low), 0.0)
+    def _cdf(self, z: Floats) -> Any:
+        return array_namespace(z).clip(z, 0.0, 1.0)
 
-    def _quantile(self, p: Floats) -> Floats:
-        return self.low + (self.high - self.low) * p
+    def _density(self, z: Floats) -> Any:
+        return np.where((z >= 0.0) & (z < 1.0), 1.0, 0.0)
+
+    def _quantile(self, p: Floats) -> Any:
+        return p
 
 
 @dataclass(frozen=True)
 class Cauchy(_LocationScale):
     """Cauchy(location, scale), which has no mean; its quantiles are estimated like any other's."""
 
-    def _standard_cdf(self, z: Floats) -> Floats:
-        ranks: Floats = 0.5 + array_namespace(z).arctan(z) / math.pi
-        return ranks
+    def _cdf(self, z: Floats) -> Any:
+        return 0.5 + array_namespace(z).arctan(z) / math.pi
 
-    def _standard_density(self, z: Floats) -> Floats:
+    def _density(self, z: Floats) -> Any:
         return 1.0 / (math.pi * (1.0 + z**2))
 
-    def _standard_quantile(self, p: Floats) -> Floats:
+    def _quantile(self, p: Floats) -> Any:
         return np.tan(math.pi * (p - 0.5))
-
-    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.standard_cauchy(size)
 
 
 @dataclass(frozen=True)
 class Laplace(_LocationScale):
     """Laplace(location, scale)."""
 
-    def _standard_cdf(self, z: Floats) -> Floats:
+    def _cdf(self, z: Floats) -> Any:
         return _two_tails(z, 0.5 * array_namespace(z).exp(-abs(z)))
 
-    def _standard_density(self, z: Floats) -> Floats:
+    def _density(self, z: Floats) -> Any:
         return 0.5 * np.exp(-np.abs(z))
 
-    def _standard_quantile(self, p: Floats) -> Floats:
+    def _quantile(self, p: Floats) -> Any:
         return np.where(p < 0.5, np.log(2.0 * p), -np.log(2.0 * (1.0 - p)))
 
 
@@ -238,24 +222,24 @@ class LogNormal(_LocationScale):
     """exp(N(location, scale²)): incomes, durations."""
 
     @property
+    def frame(self) -> tuple[float, float]:
+        """Location and scale are those of the logarithm."""
+        return 0.0, 1.0
+
+    @property
     def _logarithm(self) -> Normal:
         return Normal(self.location, self.scale)
 
-    def _cdf(self, x: Floats) -> Floats:
-        xp = array_namespace(x)
-        ranks: Floats = xp.where(x > 0.0, self._logarithm._cdf(xp.log(xp.where(x > 0.0, x, 1.0))), 0.0)
-        return ranks
+    def _cdf(self, z: Floats) -> Any:
+        xp = array_namespace(z)
+        return xp.where(z > 0.0, self._logarithm.cdf(xp.log(xp.where(z > 0.0, z, 1.0))), 0.0)
 
-    def _density(self, x: Floats) -> Floats:
-        positive = np.where(x > 0.0, x, 1.0)
-        return np.where(x > 0.0, self._logarithm._density(np.log(positive)) / positive, 0.0)
+    def _density(self, z: Floats) -> Any:
+        positive = np.where(z > 0.0, z, 1.0)
+        return np.where(z > 0.0, self._logarithm.density(np.log(positive)) / positive, 0.0)
 
-    def _quantile(self, p: Floats) -> Floats:
-        return np.exp(self._logarithm._quantile(p))
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records."""
-        return np.exp(self._logarithm.sample(size, rng))
+    def _quantile(self, p: Floats) -> Any:
+        return np.exp(self._logarithm.quantile(p))
 
 
 @dataclass(frozen=True)
@@ -272,20 +256,17 @@ class StudentT(_LocationScale):
         super().__post_init__()
         check_positive("degrees", self.degrees)
 
-    def _standard_cdf(self, z: Floats) -> Floats:
+    def _cdf(self, z: Floats) -> Any:
         shape = 0.5 * self.degrees
         return _two_tails(z, 0.5 * special_functions(z).betainc(shape, 0.5, self.degrees / (self.degrees + z * z)))
 
-    def _standard_density(self, z: Floats) -> Floats:
+    def _density(self, z: Floats) -> Any:
         nu = self.degrees
         log_peak = math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi)
         return np.exp(log_peak - 0.5 * (nu + 1.0) * np.log1p(z**2 / nu))
 
-    def _standard_quantile(self, p: Floats) -> Floats:
-        return as_floats(scipy.special.stdtrit(self.degrees, p))
-
-    def _standard_sample(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.standard_t(self.degrees, size)
+    def _quantile(self, p: Floats) -> Any:
+        return scipy.special.stdtrit(self.degrees, p)
 
 
 @dataclass(frozen=True)
@@ -316,23 +297,11 @@ class Mixture(Population):
         """Whether every part is."""
         return all(part.smooth for part in self.parts)
 
-    def _cdf(self, x: Floats) -> Floats:
-        return self._blend([part._cdf(x) for part in self.parts])
+    def _cdf(self, z: Floats) -> Any:
+        return sum(weight * part.cdf(z) for weight, part in zip(self.weights, self.parts, strict=True))
 
-    def _density(self, x: Floats) -> Floats:
-        return self._blend([part._density(x) for part in self.parts])
-
-    def _blend(self, values: Sequence[Floats]) -> Floats:
-        total: Floats = array_namespace(values[0]).zeros_like(values[0])
-        for weight, value in zip(self.weights, values, strict=True):
-            total = total + weight * value
-        return total
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """`size` independent records, each from a part chosen by weight."""
-        counts = rng.multinomial(size, self.weights)
-        drawn = [part.sample(int(count), rng) for part, count in zip(self.parts, counts, strict=True)]
-        return rng.permutation(np.concatenate(drawn))
+    def _density(self, z: Floats) -> Any:
+        return sum(weight * part.density(z) for weight, part in zip(self.weights, self.parts, strict=True))
 
     def to_spec(self) -> dict[str, Any]:
         """The table that `from_spec` reads."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -31,12 +31,10 @@ def standardize(population: Population) -> tuple[Population, float, float]:
     >>> standardize(Normal(3.0, 2.0))
     (Normal(location=0.0, scale=1.0), 3.0, 2.0)
     """
-    if isinstance(population, Normal | Cauchy | Laplace):
-        return type(population)(), population.location, population.scale
-    if isinstance(population, StudentT):
-        return StudentT(degrees=population.degrees), population.location, population.scale
+    if isinstance(population, Normal | Cauchy | Laplace | StudentT):
+        return replace(population, location=0.0, scale=1.0), *population.frame
     if isinstance(population, Uniform):
-        return Uniform(), population.low, population.high - population.low
+        return Uniform(), *population.frame
     return population, 0.0, 1.0
 
 
