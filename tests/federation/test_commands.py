@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
-from privatile.federation.monitoring import coordinator_metrics, operations_page
+from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, operations_page
 from privatile.federation.run.join import systemd_unit
 from privatile.federation.run.serve import OpenRun, ServeOptions, open_run, serve_run
 from privatile.federation.run.status import Status
@@ -313,7 +313,7 @@ def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
 
 
 def test_metrics_and_health_pages() -> None:
-    metrics = coordinator_metrics()
+    metrics = Metrics("privatile", COORDINATOR_METRICS)
     metrics.add("counted", client='no"rth')
     healthy = True
 

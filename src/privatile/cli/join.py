@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,18 +35,12 @@ from privatile.errors import InputError
 def join(
     invitation: Path,
     source: str,
-    value: str,
-    person: str | None,
     site: Path | None,
-    policy: Path | None,
-    restored: bool,
-    new_people: bool,
     yes: bool,
     install_unit: Path | None,
-    ops_port: int | None,
-    ops_host: str,
     json_logs: bool,
     verbose: bool,
+    **values: Any,
 ) -> None:
     """Answer a study's questions from this site's own file until the study ends. Connects outward only.
 
@@ -58,14 +53,21 @@ def join(
     from privatile.federation.site.folder import find_site
 
     invited = read_invitation(invitation)
-    place = find_site(invitation, invited, site)
+    place, options = find_site(invitation, invited, site), JoinOptions(**values)
     if install_unit is not None:
         path = install_unit / f"privatile-{invited.client}.service"
         install_unit.mkdir(parents=True, exist_ok=True)
-        arguments = ["join", str(invitation.absolute()), "--source", str(Path(source).absolute()), "--value", value]
+        arguments = [
+            "join",
+            str(invitation.absolute()),
+            "--source",
+            str(Path(source).absolute()),
+            "--value",
+            options.value,
+        ]
         arguments += ["--site", str(place.path.absolute()), "--yes", "--json-logs"]
-        arguments += ["--person", person] if person else []
-        arguments += ["--policy", str(policy.absolute())] if policy else []
+        arguments += ["--person", options.person] if options.person else []
+        arguments += ["--policy", str(options.policy.absolute())] if options.policy else []
         path.write_text(systemd_unit(invited.client, arguments), encoding="utf-8")
         click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
         return
@@ -78,6 +80,5 @@ def join(
             )
         click.confirm("Answer this study?", abort=True, err=True)
     start_logging(as_json=json_logs, verbose=verbose)
-    options = JoinOptions(value, person, policy, restored, new_people, ops_host, ops_port)
     end = join_run(invited, place, source, options, lambda line: click.echo(line, err=True))
     click.echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,27 +22,16 @@ from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
 @click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
 @click.option("--verbose", is_flag=True, help="Log every round.")
-def serve(
-    folder: Path,
-    brokers: tuple[str, ...],
-    replicas: int,
-    ops_port: int | None,
-    ops_host: str,
-    exit_when_paused: bool,
-    json_logs: bool,
-    verbose: bool,
-    dashboard: DashboardOptions,
-) -> None:
-    """Run the coordinator of DIR, with an embedded broker unless --broker. It can be stopped and started again at any time."""
+def serve(folder: Path, json_logs: bool, verbose: bool, dashboard: DashboardOptions, **options: Any) -> None:
+    """Run the coordinator of DIR, with an embedded broker unless --broker. Stop and start it at any time."""
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.serve import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
 
     start_logging(as_json=json_logs, verbose=verbose)
-    options = ServeOptions(brokers, ops_host, ops_port, exit_when_paused, replicas=replicas)
     directory = Directory(folder)
     with dashboard.running(directory.store_file):
-        end = serve_run(directory, options, lambda line: click.echo(line, err=True))
+        end = serve_run(directory, ServeOptions(**options), lambda line: click.echo(line, err=True))
     if end == "finished":
         from privatile.federation.run.status import run_results
 

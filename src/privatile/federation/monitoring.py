@@ -118,45 +118,35 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-def coordinator_metrics() -> Metrics:
-    """The metrics of a coordinator."""
-    return Metrics(
-        "privatile",
-        [
-            Metric(Gauge, "connected", "Whether the broker is connected."),
-            Metric(Counter, "reconnects", "Attempts to connect again."),
-            Metric(Gauge, "round", "The last round that is complete."),
-            Metric(Counter, "rounds", "Rounds closed since the start of this process."),
-            Metric(Gauge, "round_seconds", "How long the last round took."),
-            Metric(Gauge, "paused", "Whether the run is paused."),
-            Metric(Counter, "silent", "Answers that were missing when a round was closed."),
-            Metric(Gauge, "quarantined", "Clients in quarantine."),
-            Metric(Gauge, "heard", "When a client last said hello, in seconds since 1970.", True),
-            Metric(Counter, "rejected_hellos", "Hellos that were rejected.", True),
-            Metric(Counter, "counted", "Answers that were counted.", True),
-            Metric(Counter, "duplicate", "Answers that had been counted already.", True),
-            Metric(Counter, "late", "Answers to a round that was closed.", True),
-            Metric(Counter, "ignored", "Answers of a client in quarantine.", True),
-            Metric(Counter, "rejected", "Answers that were malformed or not allowed.", True),
-            Metric(Counter, "forked", "Answers that prove a restored or copied ledger.", True),
-        ],
-    )
+COORDINATOR_METRICS = (
+    Metric(Gauge, "connected", "Whether the broker is connected."),
+    Metric(Counter, "reconnects", "Attempts to connect again."),
+    Metric(Gauge, "round", "The last round that is complete."),
+    Metric(Counter, "rounds", "Rounds closed since the start of this process."),
+    Metric(Gauge, "round_seconds", "How long the last round took."),
+    Metric(Gauge, "paused", "Whether the run is paused."),
+    Metric(Counter, "silent", "Answers that were missing when a round was closed."),
+    Metric(Gauge, "quarantined", "Clients in quarantine."),
+    Metric(Gauge, "heard", "When a client last said hello, in seconds since 1970.", True),
+    Metric(Counter, "rejected_hellos", "Hellos that were rejected.", True),
+    Metric(Counter, "counted", "Answers that were counted.", True),
+    Metric(Counter, "duplicate", "Answers that had been counted already.", True),
+    Metric(Counter, "late", "Answers to a round that was closed.", True),
+    Metric(Counter, "ignored", "Answers of a client in quarantine.", True),
+    Metric(Counter, "rejected", "Answers that were malformed or not allowed.", True),
+    Metric(Counter, "forked", "Answers that prove a restored or copied ledger.", True),
+)
 
 
-def client_metrics() -> Metrics:
-    """The metrics of a client."""
-    return Metrics(
-        "privatile_client",
-        [
-            Metric(Gauge, "connected", "Whether the broker is connected."),
-            Metric(Counter, "reconnects", "Attempts to connect again."),
-            Metric(Gauge, "welcomed", "Whether the coordinator has replied to a hello."),
-            Metric(Gauge, "round", "The last round that was answered."),
-            Metric(Counter, "answers", "Answers sent."),
-            Metric(Counter, "refused", "Messages that this client refused."),
-            Metric(Counter, "equivocations", "Questions that contradict an earlier one."),
-        ],
-    )
+CLIENT_METRICS = (
+    Metric(Gauge, "connected", "Whether the broker is connected."),
+    Metric(Counter, "reconnects", "Attempts to connect again."),
+    Metric(Gauge, "welcomed", "Whether the coordinator has replied to a hello."),
+    Metric(Gauge, "round", "The last round that was answered."),
+    Metric(Counter, "answers", "Answers sent."),
+    Metric(Counter, "refused", "Messages that this client refused."),
+    Metric(Counter, "equivocations", "Questions that contradict an earlier one."),
+)
 
 
 @contextlib.asynccontextmanager

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from privatile.core.mechanism import RandomizedResponse
@@ -87,31 +88,30 @@ def audit(
         return asyncio.run(_Auditor(Path(name), epsilon, command or own_client(), off, say).run())
 
 
+@dataclass(eq=False, repr=False)
 class _Auditor:
-    def __init__(
-        self, folder: Path, epsilon: float, command: Sequence[str], off: float, say: Callable[[str], None]
-    ) -> None:
-        self._folder = folder
-        self._epsilon = epsilon
-        self._command = command
-        self._side = reports_needed(RandomizedResponse.from_epsilon(epsilon).truth_rate, off, ALPHA, POWER)
-        self._say = say
-        self._received: list[bytes] = []
-        self._reports = 0
+    folder: Path
+    epsilon: float
+    command: Sequence[str]
+    off: float
+    say: Callable[[str], None]
+    received: list[bytes] = field(default_factory=list)
+    reports: int = 0
 
     async def run(self) -> Audit:
         """One session for the ratio, a second one with a restart, a third one over the records of the second."""
         findings = []
         probes = PROBES * PROBE_LENGTH
-        rounds = -(-self._side // ROUND_LENGTH)
-        length = -(-self._side // rounds)
-        self._say(f"ratio: {2 * rounds * length:,} reports")
+        side = reports_needed(RandomizedResponse.from_epsilon(self.epsilon).truth_rate, self.off, ALPHA, POWER)
+        rounds = math.ceil(side / ROUND_LENGTH)
+        length = math.ceil(side / rounds)
+        self.say(f"ratio: {2 * rounds * length:,} reports")
         async with self._session("first", probes + 2 * rounds * length) as session:
             first = await session.counts(BELOW, PROBE_LENGTH, PROBES)
             above = await session.counts(BELOW, length, rounds)
             below = await session.counts(ABOVE, length, rounds)
-        findings.append(find_ratio(self._epsilon, above, below, rounds * length))
-        self._say("fresh, once: a second session, with a kill")
+        findings.append(find_ratio(self.epsilon, above, below, rounds * length))
+        self.say("fresh, once: a second session, with a kill")
         total = probes + ONCE_RECORDS
         async with self._session("second", total) as session:
             second = await session.counts(BELOW, PROBE_LENGTH, PROBES)
@@ -119,19 +119,19 @@ class _Auditor:
             once = await find_once(session, total)
         findings.append(await self._find_once_for_life(total) if once.passed else once)
         findings.append(self._find_quiet())
-        return Audit(self._epsilon, self._reports, tuple(findings))
+        return Audit(self.epsilon, self.reports, tuple(findings))
 
     @contextlib.asynccontextmanager
     async def _session(self, name: str, records: int, site: Path | None = None) -> AsyncIterator[Session]:
-        async with open_session(self._folder / name, self._command, self._epsilon, records, site) as session:
+        async with open_session(self.folder / name, self.command, self.epsilon, records, site) as session:
             yield session
-        self._received += session.received
-        self._reports += session.reports
+        self.received += session.received
+        self.reports += session.reports
 
     async def _find_once_for_life(self, total: int) -> Finding:
         """Ask the same records, at the same site, in another study: the ledger must remember them."""
-        self._say("once: another study asks the same records")
-        async with self._session("third", total, site=self._folder / "second" / "site") as session:
+        self.say("once: another study asks the same records")
+        async with self._session("third", total, site=self.folder / "second" / "site") as session:
             if await session.count(BETWEEN, total // 2) is not None:
                 return Finding(
                     "once", False, f"all {total:,} records had answered, and yet they answered another study"
@@ -140,13 +140,13 @@ class _Auditor:
         return Finding("once", True, text)
 
     def _find_quiet(self) -> Finding:
-        files = [path for path in sorted(self._folder.rglob("*")) if path.is_file()]
+        files = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
         for path in files:
             if path.name != "data.csv" and _has_trace(path.read_bytes()):
                 return Finding("quiet", False, f"a planted value is in {path.name}")
-        if any(map(_has_trace, self._received)):
+        if any(map(_has_trace, self.received)):
             return Finding("quiet", False, "a planted value crossed the wire")
-        return Finding("quiet", True, f"no planted value in {len(files)} files and {len(self._received)} messages")
+        return Finding("quiet", True, f"no planted value in {len(files)} files and {len(self.received)} messages")
 
 
 def _has_trace(content: bytes) -> bool:

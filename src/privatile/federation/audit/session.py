@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privatile.core.messages import Question
@@ -41,42 +41,41 @@ TRACES = ("31415.9", "31415,9", "3.14159265e", "73190.4", "73190,4", "7.31904", 
 CLIENT = "audited"
 
 
+@dataclass(eq=False, repr=False)
 class Session:
     """One client process under test. `open_session` makes one."""
 
-    def __init__(
-        self, command: Sequence[str], directory: Directory, site: Path, port: CoordinatorPort, signer: str
-    ) -> None:
-        self.received: list[bytes] = []
-        """Everything that the client has sent."""
-        self.reports = 0
-        """Records that have answered."""
-        self._command = command
-        self._directory = directory
-        self._study = directory.study()
-        self._key = directory.key()
-        self._site = site
-        self._port = port
-        self._signer = signer
-        self._round = 0
-        self._last: Question | None = None
-        self._answer: asyncio.Future[int] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+    command: Sequence[str]
+    directory: Directory
+    site: Path
+    port: CoordinatorPort
+    signer: str
+    received: list[bytes] = field(default_factory=list)
+    """Everything that the client has sent."""
+    reports: int = 0
+    """Records that have answered."""
+    _round: int = 0
+    _last: Question | None = None
+    _answer: asyncio.Future[int] | None = None
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self._study, self._key = self.directory.study(), self.directory.key()
 
     async def open(self) -> None:
         """Listen, then start the client."""
-        await self._port.open(self._on_answer, self._on_hello)
+        await self.port.open(self._on_answer, self._on_hello)
         self._start()
 
     def _start(self) -> None:
-        arguments = [str(self._directory.invitation_file(CLIENT)), "--site", str(self._site), "--yes", "--verbose"]
-        arguments += ["--source", str(self._site / "data.csv"), "--value", "planted"]
+        arguments = [str(self.directory.invitation_file(CLIENT)), "--site", str(self.site), "--yes", "--verbose"]
+        arguments += ["--source", str(self.site / "data.csv"), "--value", "planted"]
         # The client gets only what a process needs to start.
         names = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
         environment = {name: os.environ[name] for name in names if name in os.environ}
-        with (self._site / "output.log").open("ab") as file:
+        with (self.site / "output.log").open("ab") as file:
             self._process = subprocess.Popen(
-                [*self._command, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment
+                [*self.command, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment
             )
 
     def end(self) -> None:
@@ -119,7 +118,7 @@ class Session:
         self._answer = loop.create_future()
         until = loop.time() + patience
         try:
-            await self._port.ask(AskMessage.of(self._study.digest, {CLIENT: (question,)}).pack(self._key))
+            await self.port.ask(AskMessage.of(self._study.digest, {CLIENT: (question,)}).pack(self._key))
             # A client that has ended will not answer: no need to wait for it.
             while loop.time() < until and self._process is not None and self._process.poll() is None:
                 await asyncio.wait([self._answer], timeout=0.25)
@@ -132,7 +131,7 @@ class Session:
     def _on_answer(self, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(PrivatileError):
-            message = read_message(payload, self._signer, LARGEST_ANSWER)
+            message = read_message(payload, self.signer, LARGEST_ANSWER)
             waiting, asked = self._answer, self._last
             if isinstance(message, AnswerMessage) and waiting is not None and asked is not None and not waiting.done():
                 waiting.set_result(message.answers[0].check(asked).ones)
@@ -140,7 +139,7 @@ class Session:
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(ProtocolError):
-            hello = read_message(payload, self._signer, LARGEST_ANSWER)
+            hello = read_message(payload, self.signer, LARGEST_ANSWER)
             if isinstance(hello, Hello):
                 welcome = Welcome(self._study.digest, CLIENT, hello.instance, None, 0, 0, "")
                 await port.welcome(CLIENT, welcome.pack(self._key))

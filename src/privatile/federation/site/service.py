@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeVar
 
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
-from privatile.federation.monitoring import client_metrics, facts
+from privatile.federation.monitoring import CLIENT_METRICS, Metrics, facts
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
@@ -55,7 +55,7 @@ class ClientService:
     def __post_init__(self) -> None:
         self.study = self.invitation.study
         self.client = self.invitation.client
-        self.metrics = client_metrics()
+        self.metrics = Metrics("privatile_client", CLIENT_METRICS)
         self._instance = secrets.token_hex(16)
         self._restored: Link | None = None
         self._stop = asyncio.Event()
