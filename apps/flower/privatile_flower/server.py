@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal, StoreError
+from privatile.federation.coordinator.round_rules import cannot_replace
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
 from privatile.server.writer import claim
@@ -57,13 +58,11 @@ def server_app(
 
 def carry_rounds(grid: Grid, coordinator: Coordinator, pace: Pace) -> None:
     """Ask over a Flower grid until the plan is complete."""
-    names = [client.name for client in coordinator.store.spec.clients]
     collector = _Collector(grid, coordinator, pace)
-    while (rounds := coordinator.rounds()) is not None:
-        answers = collector.collect({name: [one.questions[k] for one in rounds] for k, name in enumerate(names)})
-        silent = [None] * len(rounds)
-        columns = [answers.get(name, silent) for name in names]
-        coordinator.accept([list(counts) for counts in zip(*columns, strict=True)])
+    while questions := coordinator.questions():
+        answers = collector.collect(questions)
+        columns = [answers.get(name, [None] * len(asked)) for name, asked in questions.items()]
+        coordinator.accept(list(zip(*columns, strict=True)))
 
 
 class _Collector:
@@ -88,7 +87,7 @@ class _Collector:
                 if name is not None and counts is not None:
                     self._nodes[name], found[name] = node, counts
             silent = [name for name in questions if name not in found]
-            if found and all(self._may_stand_in(list(questions).index(name)) for name in silent):
+            if found and not cannot_replace(silent, self._coordinator.tracks, self._patience):
                 return found
             if time.monotonic() > until:
                 raise RunPaused(
@@ -96,10 +95,6 @@ class _Collector:
                     "for it. The answers so far are kept: start the run again, and it continues with this round."
                 )
             time.sleep(PAUSE)
-
-    def _may_stand_in(self, place: int) -> bool:
-        used = [track.state.used[place] for track in self._coordinator.tracks if track.ask is not None]
-        return all(0 < rounds <= self._patience for rounds in used)
 
     def _addresses(self, names: Sequence[str]) -> dict[int, list[str]]:
         """The nodes to ask, each with the clients that it is or may be.

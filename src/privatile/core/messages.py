@@ -8,7 +8,8 @@ the step η = γ/E with which the client moves its own query after each report; 
 from __future__ import annotations
 
 import json
-import math
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -23,30 +24,39 @@ LARGEST_LENGTH = 1 << 53
 """Counts stay exact in a double, hence in every JSON reader."""
 
 
-def _name(field: str, value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
-        raise ProtocolError(f"{field} must be a printable text of 1 to {LONGEST_NAME} characters; got {value!r:.60}.")
-    return value
+LARGEST_REAL = sys.float_info.max
 
-
-def _count(field: str, value: object, low: int, high: int = LARGEST_LENGTH) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ProtocolError(f"{field} must be a whole number from {low} to {high}; got {value!r:.60}.")
-    return value
-
-
-def _real(field: str, value: object, rule: str, holds: bool) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not holds:
-        raise ProtocolError(f"{field} must be {rule}; got {value!r:.60}.")
-    return float(value)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) < math.inf
+_NAME = (
+    str,
+    f"a printable text of 1 to {LONGEST_NAME} characters",
+    lambda v: v.isprintable() and 0 < len(v) <= LONGEST_NAME,
+)
+_POSITIVE = (int, f"a whole number from 1 to {LARGEST_LENGTH}", lambda v: 1 <= v <= LARGEST_LENGTH)
+RULES: dict[str, tuple[type, str, Callable[[Any], bool]]] = {
+    "run": _NAME,
+    "client": _NAME,
+    "round": _POSITIVE,
+    "length": _POSITIVE,
+    "ones": (int, f"a whole number from 0 to {LARGEST_LENGTH}", lambda v: 0 <= v <= LARGEST_LENGTH),
+    "level": (float, "inside (0, 1)", lambda v: 0 < v < 1),
+    "query": (float, "a finite number", lambda v: abs(v) <= LARGEST_REAL),
+    "step": (float, "a positive number", lambda v: 0 < v <= LARGEST_REAL),
+}
+"""The kind of each field, its rule in words, and the rule."""
 
 
 @dataclass(frozen=True)
 class _Message:
+    def __post_init__(self) -> None:
+        for field, value in list(vars(self).items()):
+            kind, rule, holds = RULES[field]
+            if field == "step" and value is None:
+                continue
+            right_kind = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
+            if not right_kind or not holds(value):
+                raise ProtocolError(f"{field} must be {rule}; got {value!r:.60}.")
+            object.__setattr__(self, field, kind(value))
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values."""
         return dict(vars(self))
@@ -93,16 +103,6 @@ class Question(_Message):
     length: int
     step: float | None = None
 
-    def __post_init__(self) -> None:
-        _name("run", self.run)
-        _count("round", self.round, 1)
-        level, query, step = self.level, self.query, self.step
-        object.__setattr__(self, "level", _real("level", level, "inside (0, 1)", _is_finite(level) and 0 < level < 1))
-        object.__setattr__(self, "query", _real("query", query, "a finite number", _is_finite(query)))
-        _count("length", self.length, 1)
-        if step is not None:
-            object.__setattr__(self, "step", _real("step", step, "a positive number", _is_finite(step) and step > 0))
-
 
 @dataclass(frozen=True)
 class Answer(_Message):
@@ -122,19 +122,12 @@ class Answer(_Message):
     level: float
     ones: int
 
-    def __post_init__(self) -> None:
-        _name("run", self.run)
-        _count("round", self.round, 1)
-        _name("client", self.client)
-        level = self.level
-        object.__setattr__(self, "level", _real("level", level, "inside (0, 1)", _is_finite(level) and 0 < level < 1))
-        _count("ones", self.ones, 0)
-
     def check(self, question: Question) -> Answer:
         """Refuse an answer to another question, or a count no cohort could give."""
         for field in ("run", "round", "level"):
             asked, got = getattr(question, field), getattr(self, field)
             if asked != got:
                 raise ProtocolError(f"the answer's {field} must be that of the question, {asked!r}; got {got!r}.")
-        _count("ones", self.ones, 0, question.length)
+        if self.ones > question.length:
+            raise ProtocolError(f"ones must be a whole number from 0 to {question.length}; got {self.ones}.")
         return self

@@ -98,6 +98,12 @@ class Coordinator:
         ]
         return waiting or None
 
+    def questions(self) -> dict[str, tuple[Question, ...]]:
+        """What every client is asked next, one question per level that is not finished; empty when the run is over."""
+        rounds = self.rounds() or []
+        asked = zip(*(one.questions for one in rounds), strict=True)
+        return dict(zip((client.name for client in self.spec.clients), asked, strict=True)) if rounds else {}
+
     def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
         plan = track.plan
         query = plan.scale.to_units(ask.query)

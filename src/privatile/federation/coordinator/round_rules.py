@@ -30,7 +30,7 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
         return Closing(True)
     if len(intake.answers) < study.quorum and not late:
         return Closing(False)
-    absence = _cannot_replace(missing, tracks, study.patience)
+    absence = cannot_replace(missing, tracks, study.patience)
     if absence:
         return Closing(False, absence if late else "")
     if not intake.answers:
@@ -38,7 +38,7 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
     return Closing(True)
 
 
-def _cannot_replace(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
+def cannot_replace(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
     """Why the last means of silent clients cannot stand in for them; empty when they can."""
     names = set(missing)
     for track in tracks:

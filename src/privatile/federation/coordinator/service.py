@@ -25,7 +25,7 @@ from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.coordinator.round_rules import impossible_clients, may_close
-from privatile.federation.monitoring import coordinator_metrics, facts
+from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.connection import Backoff, connected
@@ -61,7 +61,7 @@ class CoordinatorService:
     backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
 
     def __post_init__(self) -> None:
-        self.metrics = coordinator_metrics()
+        self.metrics = Metrics("privatile", COORDINATOR_METRICS)
         asked = {name: totals.asked for name, totals in self.coordinator.store.client_totals().items()}
         self._intake = AnswerIntake(
             self.study.digest, self.signers(), self.journal.links(), self.journal.quarantined(), asked
@@ -159,13 +159,11 @@ class CoordinatorService:
             self._write_heard()
 
     def _open_round(self) -> bool:
-        rounds = self.coordinator.rounds()
-        if rounds is None:
-            return False
-        names = [client.name for client in self.coordinator.tracks[0].plan.clients]
-        self._intake.open({name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(names)})
-        self._ask = AskMessage.of(self.study.digest, self._intake.questions).pack(self.key)
-        return True
+        questions = self.coordinator.questions()
+        if questions:
+            self._intake.open(questions)
+            self._ask = AskMessage.of(self.study.digest, questions).pack(self.key)
+        return bool(questions)
 
     async def _publish(self, port: CoordinatorPort, payload: bytes) -> None:
         reason = await port.ask(payload)

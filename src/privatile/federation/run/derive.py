@@ -123,9 +123,8 @@ def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
         asked = {name: totals.asked for name, totals in store.client_totals().items()}
         if store.finished is None:
             # The round that was being asked may have been answered without being counted.
-            for level_round in Coordinator(store).rounds() or []:
-                for name, question in zip(study.clients, level_round.questions, strict=True):
-                    asked[name] += question.length
+            for name, questions in Coordinator(store).questions().items():
+                asked[name] += sum(question.length for question in questions)
     return asked
 
 
