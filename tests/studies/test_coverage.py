@@ -147,5 +147,6 @@ def test_a_plan_predicts_the_width_that_the_study_found() -> None:
             p * p * (r**-2 - (2 * cell.level - 1) ** 2) / (4 * n)
             for p, r, n in zip(cell.shares, cell.truth_rates, cell.records, strict=True)
         )
-        predicted = variance**0.5 / (cell.bound * cell.density) * inflation(cell.information, cell.policy.rounds)
+        density = cell.mixture.density(cell.truth)
+        predicted = variance**0.5 / (cell.bound * density) * inflation(cell.information, cell.policy.rounds)
         assert predicted == pytest.approx(found[cell.name].width, rel=0.10), cell.name

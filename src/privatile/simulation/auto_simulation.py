@@ -60,11 +60,6 @@ class AutoCell:
         return float(self.mixture.quantile(self.level))
 
     @cached_property
-    def density(self) -> float:
-        """f(Q*)."""
-        return float(self.mixture.density(self.truth))
-
-    @cached_property
     def bound(self) -> float:
         """The efficiency bound, a standard error."""
         ranks = [float(population.cdf(self.truth)) for population in self.populations]
