@@ -1,17 +1,12 @@
-"""The CUDA source, built as C++, against the CPU's kernels: the same bits from the same seeds."""
+"""Batches of cells: one lane per thread, as on a GPU, gives the bits of 128 lanes side by side."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib
-import re
-import shutil
-import subprocess
+import importlib.util
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -21,61 +16,41 @@ from privatile.cli import main
 from privatile.core.arrays import Floats
 from privatile.errors import InputError, MissingExtra
 from privatile.estimator.schedule import Constant, Design, Logarithmic
+from privatile.simulation import kernels
 from privatile.simulation.cells import Cell
 from privatile.simulation.columns import Empirical
-from privatile.simulation.cuda import OPTIONS, Device, Launch, run_cells, source
-from privatile.simulation.engine import run_cell
+from privatile.simulation.cuda import Device
+from privatile.simulation.engine import Launch, run_cell, run_cells
 from privatile.simulation.experiment import read_experiment
-from privatile.simulation.packing import CLIENT, JOB, LANES, ROUND, Batch, blocks_of, pack
+from privatile.simulation.packing import LANES, Batch, blocks_of, pack
 from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, Uniform
 from privatile.simulation.runner import run_experiment
 from privatile.simulation.store import ExperimentStore
 
-pytest.importorskip("numba", reason="the CPU's kernels need numba")
-COMPILER = shutil.which("g++") or shutil.which("clang++")
 SEED = 7
 
-Build = Callable[[str], ctypes.CDLL]
 
+def one_lane(*replacements: tuple[str, str]) -> Launch:
+    """The kernels as a GPU's thread runs them, one lane at a time, on the CPU; some of their text replaced."""
+    source = Path(kernels.__file__).read_text(encoding="utf-8").replace("cache=True, ", "")
+    for old, new in replacements:
+        assert old in source
+        source = source.replace(old, new)
+    module = ModuleType("one_lane")
+    module.__dict__["LANES"] = 1
+    exec(compile(source, "one_lane", "exec"), module.__dict__)
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Text of the source -> its library for the host."""
-    if COMPILER is None:
-        pytest.skip("no C++ compiler here: the CUDA source cannot be built for the host")
-
-    def make(text: str) -> ctypes.CDLL:
-        folder = tmp_path_factory.mktemp("kernel")
-        (folder / "kernels.cpp").write_text(text, encoding="utf-8")
-        library = folder / "kernels.so"
-        flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        subprocess.run([str(COMPILER), *flags, "-o", str(library), str(folder / "kernels.cpp")], check=True)
-        return ctypes.CDLL(str(library))
-
-    return make
-
-
-def launcher(library: ctypes.CDLL) -> Launch:
-    """The library's kernel as a function of a batch."""
-
-    def launch(batch: Batch) -> Floats:
+    def launch(batch: Batch, paths: Floats) -> Floats:
         result = np.full((3, batch.start.size), np.nan)
-        arrays = [np.ascontiguousarray(array) for array in (*batch.arrays(), result)]
-        pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
-        library.simulate(*pointers, ctypes.c_int(LANES), ctypes.c_longlong(len(batch.blocks)))
-        return arrays[-1]
+        module.__dict__["simulate"](batch.jobs, *batch.pools(), result, paths)
+        return result
 
     return launch
 
 
 @pytest.fixture(scope="module")
-def library(build: Build) -> ctypes.CDLL:
-    return build(source())
-
-
-@pytest.fixture(scope="module")
-def host(library: ctypes.CDLL) -> Launch:
-    return launcher(library)
+def host() -> Launch:
+    return one_lane()
 
 
 K = 4
@@ -134,22 +109,6 @@ def test_same_bits_as_the_cpu(name: str, host: Launch) -> None:
     np.testing.assert_array_equal(ours.normalizers, theirs.normalizers)
 
 
-def test_places_are_the_same_to_the_last_unit(library: ctypes.CDLL) -> None:
-    """One unit off shows in a replication once in a billion updates: too rarely for the test above."""
-    block = blocks_of(0, CELLS["C5, families"], 1, SEED)[0]
-    batch = pack([block])
-    shift = int(batch.jobs["shift"][0])
-    library.place_for_test.argtypes = [ctypes.c_double, ctypes.c_void_p, ctypes.c_double]
-    library.place_for_test.restype = ctypes.c_uint32
-    place = importlib.import_module("privatile.simulation.kernels")._place.py_func
-    rng = np.random.default_rng(3)
-    for row in batch.clients:
-        own = np.array([row])
-        for q in rng.uniform(block.low, block.high, 2000).tolist():
-            ours = library.place_for_test(q, own.ctypes.data, float(1 << (shift - 11)))
-            assert ours == int(place(q, float(row["low"]), float(row["inverse"]), float(1 << shift)))
-
-
 def test_cells_of_a_batch_do_not_touch_each_other(host: Launch) -> None:
     chosen = [CELLS[name] for name in ("C5", "DC", "C1, rates", "DP-SGD, one data set", "cohort, unequal")]
     together = run_cells(chosen, 20, SEED, host)
@@ -159,30 +118,46 @@ def test_cells_of_a_batch_do_not_touch_each_other(host: Launch) -> None:
 
 
 WRONG = {
-    "truth rate off": ("base + slope * near", "base + 0.98f * slope * near"),
-    "a zero moves too little": ("place += below ? up : down", "place += below ? up : down + (down >> 12)"),
-    "debiased too little": ("gain * count - loss", "0.98 * gain * count - loss"),
-    "rounds one late": ("next = rounds[m + 1 < last ? m + 1 : m];  // on", "next = rounds[m];  // on"),
+    "truth rate off": (
+        "base + slope * f[NEAR * LANES + i])\n            w[COUNT",
+        "base + F32(0.98) * slope * f[NEAR * LANES + i])\n            w[COUNT",
+    ),
+    "a zero moves too little": ("(up if below else down))", "(up if below else U32(down + (down >> U32(12)))))"),
+    "debiased too little": ("gain * I32(w[COUNT", "0.98 * gain * I32(w[COUNT"),
+    "rounds one late": (
+        "r = rounds[U64(job.first_round) + U64(m)]\n        step",
+        "r = rounds[U64(job.first_round) + U64(max(m, 1) - 1)]\n        step",
+    ),
 }
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_kernel_is_caught(name: str, build: Build) -> None:
-    text = source()
-    assert WRONG[name][0] in text
-    (ours,) = run_cells([CELLS["C5"]], 20, SEED, launcher(build(text.replace(*WRONG[name]))))
+def test_a_wrong_kernel_is_caught(name: str) -> None:
+    (ours,) = run_cells([CELLS["C5"]], 20, SEED, one_lane(WRONG[name]))
     assert np.any(ours.estimates != run_cell(CELLS["C5"], 20, SEED).estimates)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+def test_a_gpu_gives_the_same_bits() -> None:
+    try:
+        device = Device()
+    except InputError as error:
+        pytest.skip(str(error))
+    chosen = list(CELLS.values())
+    for cell, ours in zip(chosen, run_cells(chosen, LANES + 30, SEED, device.launch), strict=True):
+        np.testing.assert_array_equal(ours.estimates, run_cell(cell, LANES + 30, SEED).estimates)
 
 
 def test_a_range_left_is_widened(host: Launch) -> None:
     """Blocks whose q left the tables run again with wider ones; the others keep their numbers."""
     asked = 0
 
-    def counting(batch: Batch) -> Floats:
+    def counting(batch: Batch, paths: Floats) -> Floats:
         nonlocal asked
         asked += 1
-        found = host(batch)
+        found = host(batch, paths)
         if asked == 1:
             found[2, 3] = 0.0
         return found
@@ -198,8 +173,8 @@ def test_a_range_left_is_widened(host: Launch) -> None:
 
 
 def test_steps_too_large_are_named(host: Launch) -> None:
-    def outside(batch: Batch) -> Floats:
-        found = host(batch)
+    def outside(batch: Batch, paths: Floats) -> Floats:
+        found = host(batch, paths)
         found[2] = 0.0
         return found
 
@@ -207,14 +182,14 @@ def test_steps_too_large_are_named(host: Launch) -> None:
         run_cells([cell(populations=(Normal(0.0, 1000.0),) * K, records=(20,) * K)], 5, SEED, outside)
 
 
-def test_a_range_too_wide_for_tables_ends_on_the_cpu(host: Launch) -> None:
-    def outside(batch: Batch) -> Floats:
-        found = host(batch)
+def test_a_range_too_wide_for_tables_ends_record_by_record(host: Launch) -> None:
+    def outside(batch: Batch, paths: Floats) -> Floats:
+        found = host(batch, paths)
         found[2] = 0.0
         return found
 
     (ours,) = run_cells([CELLS["C1"]], 5, SEED, outside)
-    np.testing.assert_array_equal(ours.estimates, run_cell(CELLS["C1"], 5, SEED).estimates)
+    np.testing.assert_array_equal(ours.estimates, run_cell(CELLS["C1"], 5, SEED, path="records").estimates)
 
 
 def test_without_a_table_a_cell_runs_on_the_cpu(host: Launch) -> None:
@@ -222,17 +197,6 @@ def test_without_a_table_a_cell_runs_on_the_cpu(host: Launch) -> None:
     rough = cell(populations=(Empirical(column),) * K, records=(40,) * K)
     ours = run_cells([CELLS["C1"], rough], 20, SEED, host)[1]
     np.testing.assert_array_equal(ours.estimates, run_cell(rough, 20, SEED).estimates)
-
-
-def test_structs_have_the_sizes_of_the_source() -> None:
-    """Field by field: as many bytes as the C structs, and names in the same order."""
-    text = source()
-    for name, dtype in (("Client", CLIENT), ("Round", ROUND), ("Job", JOB)):
-        found = re.search(rf"struct (?:ALIGNED )?{name} {{(.*?)\n}};", text, re.S)
-        assert found is not None
-        body = re.sub(r"//[^\n]*", "", found.group(1))
-        names = [word for line in body.split(";") for word in re.findall(r"\w+", line)]
-        assert [word for word in names if word not in {"double", "float", "i64", "u32"}] == list(dtype.names or ())
 
 
 def test_equal_parts_are_stored_once() -> None:
@@ -248,37 +212,15 @@ def test_longest_cells_come_first() -> None:
     assert [block.place for block in pack(blocks).blocks] == [1, 0]
 
 
-@pytest.mark.process
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc here: the CUDA source is not compiled")
-def test_compiles_as_cuda(tmp_path: Path) -> None:
-    file = tmp_path / "kernels.cu"
-    file.write_text(source(), encoding="utf-8")
-    command = ["nvcc", "-arch=sm_90", *OPTIONS, "--Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "out.cubin")]
-    done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out.cubin").stat().st_size > 0
-
-
-def test_without_cupy_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
+def test_without_numba_cuda_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
     with pytest.raises(MissingExtra, match=r"privatile\[gpu\]"):
         Device()
 
 
 def test_without_a_gpu_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failure(RuntimeError):
-        pass
-
-    class Runtime:
-        CUDARuntimeError = Failure
-
-        @staticmethod
-        def getDeviceCount() -> int:
-            raise Failure("no CUDA-capable device is detected")
-
-    fake = type(sys)("cupy")
-    fake.cuda = type("cuda", (), {"runtime": Runtime})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setitem(sys.modules, "numba_cuda", ModuleType("numba_cuda"))
+    monkeypatch.setitem(sys.modules, "numba.cuda", cast(ModuleType, SimpleNamespace(is_available=lambda: False)))
     with pytest.raises(InputError, match=r"needs an NVIDIA GPU.*--device cpu"):
         Device()
 
@@ -324,7 +266,7 @@ def test_an_experiment_on_a_device_stores_what_the_cpu_stores(tmp_path: Path, ho
 
 @pytest.mark.parametrize("command", ["simulate", "paper"])
 def test_the_command_names_the_cure(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
     (tmp_path / "design.toml").write_text(DESIGN, encoding="utf-8")
     store = tmp_path / "out.db"
     arguments = {

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from privatile.estimator.schedule import PRESETS, Constant, Design
-from privatile.simulation import engine, kernels
+from privatile.simulation import engine, kernels, packing
 from privatile.simulation.cells import Cell
 from privatile.simulation.columns import Dithered, Empirical
 from privatile.simulation.populations import (
@@ -73,8 +73,8 @@ def replayed(setting: Cell, seed: int, lane: int) -> tuple[float, float]:
     """Replication `lane` in plain Python: the same generator, the same table, the report drawn as the kernel says."""
     draw = xoshiro128pp(states(seed, setting.key, 0, LANES)[:, lane].tolist())
     start = float(setting.start.quantile(float(uniforms(seed, setting.key, 0, LANES)[lane])))
-    low, high = engine.first_range(setting, np.asarray(setting.start.quantile(uniforms(seed, setting.key, 0, LANES))))
-    reach = engine.reach(setting)
+    low, high = packing.first_range(setting, np.asarray(setting.start.quantile(uniforms(seed, setting.key, 0, LANES))))
+    reach = packing.reach(setting)
     grid = make_grid(setting.populations, low - reach, high + reach)
     assert grid is not None
     cells = grid.tables.shape[1] - 1
@@ -247,11 +247,15 @@ def mutant(replacements: dict[str, str]) -> ModuleType:
 
 
 WRONG = {
-    "truth rate off by 2%": {"F32(rate * 2147483648.0)": "F32(0.98 * rate * 2147483648.0 + 0.0)",
-                             "F32((1.0 - rate) * 1073741824.0)": "F32((1.0 - 0.98 * rate) * 1073741824.0)"},
-    "step index off": {"step = steps[m] / length": "step = steps[min(m + 1, steps.size - 1)] / length"},
-    "missing 1/r": {"/ (2.0 * rate) * step": "/ 2.0 * step"},
-}  # fmt: skip
+    "truth rate off by 2%": {"c.base, c.slope, U64": "c.base + F32(0.01) * c.slope, F32(0.98) * c.slope, U64"},
+    "step index off": {
+        "step, length, each = r.step, r.length, r.each": "step, length = r.step, r.length\n"
+        "        each = rounds[U64(job.first_round) + U64(min(m + 1, last - 1))].step / length"
+    },
+    "missing 1/r": {
+        "c.rise * each, c.fall * each": "c.rise * c.share / c.move * each, c.fall * c.share / c.move * each"
+    },
+}
 
 
 # Two clients whose truth rates differ: a forgotten 1/r moves the root, and a truth rate off by 2% moves it by

@@ -1,10 +1,14 @@
-"""Compiled Monte Carlo kernels: many replications side by side, one per lane.
+"""The Monte Carlo kernels: one source for the CPU and for a GPU, LANES replications side by side.
 
-All compiled code lives in this one file: the cache of compiled functions notices edits of this file alone.
+All compiled code lives in this one file: the cache of compiled functions notices edits of this file alone. `cuda.py`
+loads the file a second time, with `TARGET` set to "gpu", to compile the same functions for a GPU.
 
-**Lanes.** The innermost loop runs over `LANES` replications, so it becomes vector instructions; everything a lane
-needs sits in one array of 32-bit words, at constant distances, which lets the compiler prove that lanes never touch
-each other. A lane's numbers depend on its own generator only: how replications are cut into blocks changes nothing.
+**Lanes.** On the CPU the innermost loop runs over 128 replications, so it becomes vector instructions; everything a
+lane needs sits in arrays (w of 32-bit words, d of doubles, f of floats) at constant distances, which lets the compiler
+prove that lanes never touch each other. On a GPU a thread has one lane, and the arrays become registers. A lane's
+numbers depend on its own generator only: how replications are cut into blocks changes nothing.
+
+**Cells** arrive as the records of packing.py: a job is LANES replications of a cell, with its clients and rounds.
 
 **Generator.** xoshiro128++ (Blackman and Vigna), 128 bits of state per lane, seeded outside.
 
@@ -14,13 +18,7 @@ draws it is interpolated; where every draw has its own q the low ten bits of the
 knots with the right odds instead, whose mean *is* the interpolation, to half a step of 2⁻¹⁰ of a cell. The tables are
 fine enough that the error of a probability stays below 1e-6. `drawn` needs no table: it draws every record.
 
-Conventions: w holds the lanes' words, i counts lanes, k clients, m rounds; lengths has one row (all clients alike) or
-one per client. Arguments that belong together arrive as one tuple:
-
-    grid     tables, rows, lows, inverses, groups   for each group of clients with one distribution its table's row and
-                                                    grid; for each client its group
-    clients  rates, shares, level
-    rounds   lengths, steps, weights, skip, centre
+A product and a sum are never contracted into one operation, so that both targets give the same bits.
 """
 # Numba compiles this file from its own types; a type checker sees neither them nor the intrinsics.
 # mypy: ignore-errors
@@ -34,14 +32,27 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-LANES = 128
-"""Replications per block: enough to fill vector registers several times, few enough for the first-level cache."""
+TARGET = globals().get("TARGET", "cpu")
+if TARGET == "gpu":
+    from numba import cuda
 
-U32 = np.uint32
-F32 = np.float32
+    LANES, inline = 1, cuda.jit(device=True, forceinline=True, lto=False)
+else:
+    # Enough to fill vector registers several times, few enough for the first-level cache.
+    LANES, inline = globals().get("LANES", 128), njit(forceinline=True)
 
-# Places in a lane's words, in units of LANES.
+JOB_LANES = 128
+"""Replications per job."""
+
+U32, I32, F32, U64 = np.uint32, np.int32, np.float32, np.uint64
+
+COHORT, LOCAL, DIVIDED = range(3)
+"""Kinds of jobs."""
+
+# Places in a lane's words, doubles and floats, in units of LANES.
 DRAW, INDEX, COUNT, THRESHOLD, PLACE, TOTAL, WORDS = 4, 5, 6, 7, 8, 9, 10
+Q, MEAN, SQUARES, LINES, MOVE, OWN, INSIDE, DOUBLES = range(8)
+PART, NEAR, FAR, ABOVE, NOISE, FLOATS = range(6)
 
 NORMAL, UNIFORM, CAUCHY, DOUBLE_EXPONENTIAL, LOG_NORMAL, STUDENT_T, EMPIRICAL = range(7)
 """What `drawn` can draw, in the order of `samplers.KINDS`."""
@@ -77,12 +88,12 @@ def _ones_in(typingctx, bits):
     return types.uint32(types.uint32), build
 
 
-@njit(forceinline=True)
+@inline
 def _rotate(x, k):
     return U32(U32(x << U32(k)) | U32(x >> U32(32 - k)))
 
 
-@njit(forceinline=True)
+@inline
 def _draw(w, i):
     """The next 32 bits of lane i (xoshiro128++)."""
     s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
@@ -98,7 +109,7 @@ def _draw(w, i):
     return value
 
 
-@njit(forceinline=True)
+@inline
 def _draw_if(w, i, wanted):
     """The next 32 bits of lane i; where they are not wanted the generator stays where it is."""
     s0, s1, s2, s3 = w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i]
@@ -110,63 +121,62 @@ def _draw_if(w, i, wanted):
     return value
 
 
-@njit(forceinline=True)
-def _place(q, low, inverse, fraction):
+@inline
+def _place_of(q, low, unit, half):
     """q on the table's grid as a 32-bit fixed-point number, plus half a step of the dither that will be added."""
     # Through a signed word, which vectors can convert to, and back by flipping the top bit.
-    return U32(U32(np.int32(((q - low) * inverse + 1.0 / 2048.0) * fraction - 2147483648.0)) ^ U32(0x80000000))
+    return U32(U32(I32((q - low) * unit + half - 2147483648.0)) ^ U32(0x80000000))
 
 
-@njit(forceinline=True)
-def _survivals(w, q, low, inverse, table, row, top, parts, above):
-    """above ← S(q), interpolated; outside the grid its end value. Gathers stand alone: the rest is vectors."""
-    for i in range(np.uint64(LANES)):
-        at = min(max((q[i] - low) * inverse, 0.0), top)
-        knot = np.int32(at)
+@inline
+def _survivals(w, d, f, client, tables, top):
+    """ABOVE ← S(q), interpolated; outside the grid its end value. Gathers stand alone: the rest is vectors."""
+    low, inverse, table = client.low, client.inverse, client.table
+    for i in range(U64(LANES)):
+        at = min(max((d[Q * LANES + i] - low) * inverse, 0.0), top)
+        knot = I32(at)
         w[INDEX * LANES + i] = U32(knot)
-        parts[0, i] = F32(at - knot)
-    for i in range(np.uint64(LANES)):
-        knot = w[INDEX * LANES + i]
-        parts[1, i] = table[row, knot]
-        parts[2, i] = table[row, knot + U32(1)]
-    for i in range(np.uint64(LANES)):
-        above[i] = parts[1, i] + parts[0, i] * (parts[2, i] - parts[1, i])
+        f[PART * LANES + i] = F32(at - knot)
+    for i in range(U64(LANES)):
+        knot = U64(U64(table) + U64(w[INDEX * LANES + i]))
+        f[NEAR * LANES + i] = tables[knot]
+        f[FAR * LANES + i] = tables[knot + U64(1)]
+    for i in range(U64(LANES)):
+        near = f[NEAR * LANES + i]
+        f[ABOVE * LANES + i] = near + f[PART * LANES + i] * (f[FAR * LANES + i] - near)
 
 
-@njit(forceinline=True)
-def _thresholds(w, above, rate):
-    """THRESHOLD ← 2³¹·((1−r)/2 + r·S): a report is 1 when the upper 31 bits of its draw are below."""
-    base = F32((1.0 - rate) * 1073741824.0)
-    # A hair less than 2³¹, so that S = 1 without privacy still fits a signed word.
-    slope = F32(rate * 2147483520.0)
-    for i in range(np.uint64(LANES)):
-        w[THRESHOLD * LANES + i] = U32(np.int32(base + slope * above[i]))
+@inline
+def _thresholds(w, f, base, slope):
+    """THRESHOLD ← base + slope·S: a report is 1 when the upper 31 bits of its draw are below."""
+    for i in range(U64(LANES)):
+        w[THRESHOLD * LANES + i] = U32(I32(base + slope * f[ABOVE * LANES + i]))
 
 
-@njit(forceinline=True)
-def _record_thresholds(w, q, x, rate, truth):
+@inline
+def _known_record(w, d, f, x, base, slope):
     """THRESHOLD for a known record x: S is 1 above q, else 0."""
-    for i in range(np.uint64(LANES)):
-        truth[i] = F32(1.0) if x > q[i] else F32(0.0)
-    _thresholds(w, truth, rate)
+    for i in range(U64(LANES)):
+        f[ABOVE * LANES + i] = F32(1.0) if x > d[Q * LANES + i] else F32(0.0)
+    _thresholds(w, f, base, slope)
 
 
-@njit(forceinline=True)
+@inline
 def _add_reports(w, target, amount):
     """One report of every lane against its threshold; a yes adds `amount` to the target."""
-    for i in range(np.uint64(LANES)):
+    for i in range(U64(LANES)):
         # Signed comparisons are one instruction.
-        below = np.int32(U32(_draw(w, i) >> U32(1))) < np.int32(w[THRESHOLD * LANES + i])
+        below = I32(U32(_draw(w, i) >> U32(1))) < I32(w[THRESHOLD * LANES + i])
         w[target * LANES + i] = U32(w[target * LANES + i] + (amount if below else U32(0)))
 
 
-@njit(forceinline=True)
+@inline
 def _clear(w, target):
-    for i in range(np.uint64(LANES)):
+    for i in range(U64(LANES)):
         w[target * LANES + i] = U32(0)
 
 
-@njit(forceinline=True)
+@inline
 def _count_binomial(w, length):
     """COUNT ← Binomial(length, THRESHOLD/2³¹), by comparing `length` uniforms with the threshold bit by bit.
 
@@ -175,22 +185,20 @@ def _count_binomial(w, length):
     where n draws would take 32n. PLACE holds the undecided, INDEX the ones.
     """
     _clear(w, COUNT)
-    for i in range(np.uint64(LANES)):
+    for i in range(U64(LANES)):
         w[PLACE * LANES + i] = U32(length)
     most = length
     for bit in range(30, -1, -1):
         _clear(w, INDEX)
         for word in range((most + 31) // 32):
-            for i in range(np.uint64(LANES)):
-                # How many of this word's bits belong to undecided ones: 0 … 32, clamped without a branch.
-                left = np.int32(w[PLACE * LANES + i]) - np.int32(32 * word)
-                left = np.int32(min(max(left, np.int32(0)), np.int32(32)))
-                mask = U32(np.uint64((np.uint64(1) << np.uint64(left)) - np.uint64(1)))
-                # A decided lane draws no more: its generator must not depend on its neighbours.
-                ones = _ones_in(U32(_draw_if(w, i, left > np.int32(0)) & mask))
+            for i in range(U64(LANES)):
+                left = I32(w[PLACE * LANES + i]) - I32(32 * word)
+                left = I32(min(max(left, I32(0)), I32(32)))
+                mask = U32(U64((U64(1) << U64(left)) - U64(1)))
+                ones = _ones_in(U32(_draw_if(w, i, left > I32(0)) & mask))
                 w[INDEX * LANES + i] = U32(w[INDEX * LANES + i] + ones)
         most = 0
-        for i in range(np.uint64(LANES)):
+        for i in range(U64(LANES)):
             undecided, ones = w[PLACE * LANES + i], w[INDEX * LANES + i]
             one_in_p = U32(U32(w[THRESHOLD * LANES + i] >> U32(bit)) & U32(1)) == U32(1)
             zeros = U32(undecided - ones)
@@ -202,299 +210,299 @@ def _count_binomial(w, length):
             break
 
 
-@njit(forceinline=True)
+@inline
 def _laplace(bits):
     """A standard Laplace variate from 32 bits: sign from the lowest, −log of the uniform from the others.
 
     log u = e·log 2 + log m, m in [1, 2) through atanh's series in s = (m − √2)/(m + √2), |s| < 0.1716: s¹¹/11 < 4e-10.
     """
-    uniform = _bits_of(F32(np.int32(U32(U32(bits >> U32(1)) | U32(1)))))
-    exponent = F32(np.int32(U32(uniform >> U32(23))) - np.int32(127 + 31))
+    uniform = _bits_of(F32(I32(U32(U32(bits >> U32(1)) | U32(1)))))
+    exponent = F32(I32(U32(uniform >> U32(23))) - I32(127 + 31))
     m = _float_of(U32(U32(uniform & U32(0x7FFFFF)) | U32(0x3F800000)))
-    s = (m - F32(1.4142135)) / (m + F32(1.4142135))
-    z = s * s
+    s = F32(m - F32(1.4142135)) / F32(m + F32(1.4142135))
+    z = F32(s * s)
     series = F32(2.0) * s * (F32(1.0) + z * (F32(1 / 3) + z * (F32(0.2) + z * (F32(1 / 7) + z * F32(1 / 9)))))
     size = -(exponent * F32(0.6931472) + F32(0.3465736) + series)
     return size if U32(bits & U32(1)) == U32(1) else -size
 
 
-@njit(forceinline=True)
-def _begin(words, start):
-    """What every kernel keeps per lane: words, q, the running mean, the two sums of Algorithm 2, the range of q."""
-    w = np.zeros(WORDS * LANES, np.uint32)
-    w[: 4 * LANES] = words
-    seen = np.empty((2, LANES))
-    seen[0], seen[1] = start, start
-    return w, start.copy(), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), seen
-
-
-@njit(forceinline=True)
-def _average(mean, squares, lines, i, value, inverse, square, centre):
+@inline
+def _average(d, i, value, inverse, square, centre):
     """Take `value` into lane i's running mean and into its two sums of Algorithm 2 about `centre`."""
-    running = mean[i] + (value - mean[i]) * inverse
-    mean[i] = running
+    running = d[MEAN * LANES + i] + (value - d[MEAN * LANES + i]) * inverse
+    d[MEAN * LANES + i] = running
     off = running - centre
-    squares[i] += square * off * off
-    lines[i] += square * off
+    d[SQUARES * LANES + i] += square * off * off
+    d[LINES * LANES + i] += square * off
 
 
-@njit(forceinline=True)
-def _close_round(q, mean, squares, lines, seen, move, centre, number, weight):
-    """q ← q + move; then the averages, unless `number`, m counted from the first averaged round, is not positive."""
-    inverse = 1.0 / max(number, 1)
-    square = weight * number * number
-    for i in range(np.uint64(LANES)):
-        value = q[i] + move[i]
-        move[i] = 0.0
-        q[i] = value
-        seen[0, i] = min(seen[0, i], value)
-        seen[1, i] = max(seen[1, i], value)
-        if number > 0:
-            _average(mean, squares, lines, i, value, inverse, square, centre)
+@inline
+def _keep_inside(d, i, value, low, high):
+    d[INSIDE * LANES + i] = d[INSIDE * LANES + i] if (value >= low) & (value <= high) else 0.0
 
 
-@njit(forceinline=True)
-def _normalizers(mean, squares, lines, centre, weights, skip):
-    """The means and V = (Va − 2·Vb·Q + Vp·Q²)/(T²·Vs), all about `centre` (Algorithm 2)."""
-    rounds = weights.size - skip
-    total, moment = 0.0, 0.0
-    for m in range(rounds):
-        total += weights[skip + m]
-        moment += weights[skip + m] * (m + 1.0) * (m + 1.0)
-    result = np.empty((2, LANES))
-    for i in range(LANES):
-        off = mean[i] - centre
-        value = (squares[i] - 2.0 * lines[i] * off + moment * off * off) / (total * rounds * rounds)
-        result[0, i] = mean[i]
-        result[1, i] = max(value, 0.0)
-    return result
+@inline
+def _normalizer(d, i, job):
+    """V = (Va − 2·Vb·Q + Vp·Q²)/(T²·Vs), all about the centre (Algorithm 2)."""
+    off = d[MEAN * LANES + i] - job.centre
+    value = d[SQUARES * LANES + i] - 2.0 * d[LINES * LANES + i] * off + job.moment * off * off
+    return max(value / (job.total * job.averaged * job.averaged), 0.0)
 
 
-@njit(forceinline=True)
-def _fixed_point(tables):
-    """Bits right of a knot's number in a 32-bit place, bits right of the dither's, and the cell's width."""
-    shift = U32(32 - round(math.log2(tables.shape[1] - 1)))
-    return shift, U32(shift - U32(10)), float(1 << shift)
-
-
-@njit(forceinline=True)
-def _line(rate):
-    """A report is 1 when the upper 31 bits of its draw are below base + slope·S."""
-    return F32((1.0 - rate) * 1073741824.0), F32(rate * 2147483648.0)
-
-
-@njit(forceinline=True)
-def _draw_knot(w, i, place, dither, shift):
+@inline
+def _draw_knot(w, i, place, shift):
     """DRAW ← a draw; INDEX ← one of the two knots beside `place`, chosen by the draw's low bits."""
     bits = _draw(w, i)
     w[DRAW * LANES + i] = bits
-    knot = U32(place + U32(U32(bits & U32(1023)) << dither))
-    w[INDEX * LANES + i] = U32(knot >> shift)
+    w[INDEX * LANES + i] = U32(U32(place + U32(U32(bits & U32(1023)) << U32(shift - U32(10)))) >> shift)
 
 
-@njit(forceinline=True)
-def _look_up(w, near, table, row):
-    """near ← S at the knots in INDEX."""
-    for i in range(np.uint64(LANES)):
-        near[i] = table[row, w[INDEX * LANES + i]]
+@inline
+def _look_up(w, f, tables, table):
+    """NEAR ← S at the knots in INDEX."""
+    for i in range(U64(LANES)):
+        f[NEAR * LANES + i] = tables[table + U64(w[INDEX * LANES + i])]
 
 
-@njit(forceinline=True)
+@inline
 def _is_below(w, i, threshold):
-    return F32(np.int32(U32(w[DRAW * LANES + i] >> U32(1)))) < threshold
+    return F32(I32(U32(w[DRAW * LANES + i] >> U32(1)))) < threshold
 
 
-@njit(forceinline=True)
-def _walk_step(w, near, table, row, dither, shift, base, slope, up, down):
-    """One report of every lane at its own place; the place moves up or down, COUNT keeps the ones."""
-    for i in range(np.uint64(LANES)):
-        _draw_knot(w, i, w[PLACE * LANES + i], dither, shift)
-    _look_up(w, near, table, row)
-    for i in range(np.uint64(LANES)):
-        below = _is_below(w, i, base + slope * near[i])
-        w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
-        w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (up if below else down))
+@inline
+def _walk(w, d, f, c, tables, rise, fall, length, shift):
+    """A client's own walk from q, one report after the other; COUNT keeps the ones."""
+    up, down = U32(round(rise * c.unit)), U32(-round(fall * c.unit))
+    low, unit, base, slope, table = c.low, c.unit, c.base, c.slope, U64(c.table)
+    half = float(U32(1) << U32(shift - U32(11)))
+    for i in range(U64(LANES)):
+        w[PLACE * LANES + i] = _place_of(d[Q * LANES + i], low, unit, half)
+        w[COUNT * LANES + i] = U32(0)
+    left = U32(length)
+    while left > U32(0):
+        left = U32(left - U32(1))
+        for i in range(U64(LANES)):
+            _draw_knot(w, i, w[PLACE * LANES + i], shift)
+        _look_up(w, f, tables, table)
+        for i in range(U64(LANES)):
+            below = _is_below(w, i, base + slope * f[NEAR * LANES + i])
+            w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
+            w[PLACE * LANES + i] = U32(w[PLACE * LANES + i] + (up if below else down))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def cohort(words, start, grid, clients, rounds, scales, data, path):
-    """All records of a round answer about the same q; with E = 1 also the paper's C1, and DP-SGD.
-
-    scales: empty, or for DP-SGD the Laplace scale of each client. data: empty, or one fixed data set, clients by
-    records. path: empty, or rounds by lanes, for the running means.
-    Returns means and normalisers, and the lowest and highest q of each lane.
-    """
-    tables, rows, lows, inverses, groups = grid
-    rates, shares, level = clients
-    lengths, steps, weights, skip, centre = rounds
-    w, q, mean, squares, lines, seen = _begin(words, start)
-    above = np.zeros((rows.size, LANES), np.float32)
-    parts = np.zeros((3, LANES), np.float32)
-    truth, noise = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
-    move = np.zeros(LANES)
-    cells = tables.shape[1] - 1
-    noisy, fixed = scales.size > 0, data.size > 0
-    # One report of client k moves q by γ·p_k/(r_k·E); rounds of one record add these as whole multiples of a unit.
-    moves = shares / rates
-    unit = moves.sum() / 1073741824.0
-    whole = np.empty(rates.size, np.uint32)
-    for k in range(rates.size):
-        whole[k] = U32(round(moves[k] / unit))
-    used = np.zeros(rates.size, np.int64)
-    for m in range(steps.size):
-        drift = 0.0
-        # The client whose thresholds are in place; clients alike use them again.
-        ready = -1
-        if not fixed:
-            for g in range(rows.size):
-                _survivals(w, q, lows[g], inverses[g], tables, rows[g], cells - 1e-6, parts, above[g])
-        for k in range(rates.size):
-            length = lengths[min(k, lengths.shape[0] - 1), m]
-            if length == 0:
-                continue
-            drift += shares[k] * ((1.0 - rates[k]) / (2.0 * rates[k]) + 1.0 - level)
-            if not fixed and (ready < 0 or groups[k] != groups[ready] or rates[k] != rates[ready]):
-                _thresholds(w, above[groups[k]], rates[k])
-                ready = k
-            if length == 1:
-                if fixed:
-                    _record_thresholds(w, q, data[k, used[k]], rates[k], truth)
-                _add_reports(w, TOTAL, whole[k])
-            else:
-                _clear(w, COUNT)
-                if fixed:
-                    for j in range(length):
-                        _record_thresholds(w, q, data[k, used[k] + j], rates[k], truth)
-                        _add_reports(w, COUNT, U32(1))
-                elif length < 12:
-                    for _ in range(length):
-                        _add_reports(w, COUNT, U32(1))
-                else:
-                    _count_binomial(w, length)
-                each = moves[k] / length
-                for i in range(np.uint64(LANES)):
-                    move[i] += each * np.int32(w[COUNT * LANES + i])
-            if noisy:
-                scale = F32(shares[k] * scales[k])
-                for i in range(np.uint64(LANES)):
-                    noise[i] += scale * _laplace(_draw(w, i))
-            used[k] += length
-        step = steps[m]
-        for i in range(np.uint64(LANES)):
-            # One report of a round of one record counts `unit`; the sums start from zero in the next round.
-            move[i] = step * (move[i] + noise[i] + unit * np.int32(w[TOTAL * LANES + i]) - drift)
-            w[TOTAL * LANES + i] = U32(0)
-            noise[i] = F32(0.0)
-        number = m + 1 - skip
-        _close_round(q, mean, squares, lines, seen, move, centre, number, weights[m])
-        if number > 0 and path.shape[0] > 0:
-            path[number - 1] = mean
-    return _normalizers(mean, squares, lines, centre, weights, skip), seen
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def local(words, start, grid, clients, rounds, data, path):
-    """Algorithm 1: a client moves its own q after each of its E reports, then q ← Σ p_k q_k.
-
-    With a fixed data set only the coins differ between replications.
-    """
-    tables, rows, lows, inverses, groups = grid
-    rates, shares, level = clients
-    lengths, steps, weights, skip, centre = rounds
-    w, q, mean, squares, lines, seen = _begin(words, start)
-    near = np.zeros(LANES, np.float32)
-    own, move = np.zeros(LANES), np.zeros(LANES)
-    shift, dither, fraction = _fixed_point(tables)
-    fixed = data.size > 0
-    used = np.zeros(rates.size, np.int64)
-    for m in range(steps.size):
-        for k in range(rates.size):
-            length = lengths[min(k, lengths.shape[0] - 1), m]
-            if length == 0:
-                continue
-            rate, share, g = rates[k], shares[k], groups[k]
-            step = steps[m] / length
-            rise = (1.0 - rate + 2.0 * level * rate) / (2.0 * rate) * step
-            fall = (1.0 + rate - 2.0 * level * rate) / (2.0 * rate) * step
+@inline
+def _cohort_turn(w, d, f, job, pools, k, first, length, top):
+    """All records of a run of clients alike answer about the same q; returns how many clients that are."""
+    clients, _, _, tables, data = pools
+    c, fixed, noisy = clients[k], job.data >= 0, job.noisy != 0
+    base, slope, whole, scale, each = c.base, c.slope, c.whole, c.noise, c.move / length
+    if not fixed:
+        if not c.same_group:
+            _survivals(w, d, f, c, tables, top)
+        _thresholds(w, f, base, slope)
+    left = U32(0 if length == 0 else c.run)
+    if length == 1 and not fixed and not noisy:
+        while left > U32(0):
+            left = U32(left - U32(1))
+            _add_reports(w, TOTAL, whole)
+    while left > U32(0):
+        left = U32(left - U32(1))
+        if length == 1:
             if fixed:
-                lie, tell = U32((1.0 - rate) * 2147483648.0), U32(min((1.0 + rate) * 2147483648.0, 4294967295.0))
-                for i in range(np.uint64(LANES)):
-                    own[i] = q[i]
-                for j in range(length):
-                    x = data[k, used[k] + j]
-                    for i in range(np.uint64(LANES)):
-                        own[i] += rise if _draw(w, i) < (tell if x > own[i] else lie) else -fall
-                for i in range(np.uint64(LANES)):
-                    move[i] += share * (own[i] - q[i])
-                used[k] += length
-                continue
-            unit = inverses[g] * fraction
-            up, down = U32(round(rise * unit)), U32(-round(fall * unit))
-            base, slope = _line(rate)
-            low, inverse = lows[g], inverses[g]
-            for i in range(np.uint64(LANES)):
-                w[PLACE * LANES + i] = _place(q[i], low, inverse, fraction)
-                w[COUNT * LANES + i] = U32(0)
-            for _ in range(length):
-                _walk_step(w, near, tables, rows[g], dither, shift, base, slope, up, down)
-            gain, loss = share * (rise + fall), share * fall * length
-            for i in range(np.uint64(LANES)):
-                move[i] += gain * np.int32(w[COUNT * LANES + i]) - loss
-        number = m + 1 - skip
-        _close_round(q, mean, squares, lines, seen, move, centre, number, weights[m])
-        if number > 0 and path.shape[0] > 0:
-            path[number - 1] = mean
-    return _normalizers(mean, squares, lines, centre, weights, skip), seen
+                _known_record(w, d, f, data[first], base, slope)
+            _add_reports(w, TOTAL, whole)
+        else:
+            _clear(w, COUNT)
+            if fixed:
+                for j in range(U64(length)):
+                    _known_record(w, d, f, data[first + j], base, slope)
+                    _add_reports(w, COUNT, U32(1))
+            elif length < 12:
+                reports = U32(length)
+                while reports > U32(0):
+                    reports = U32(reports - U32(1))
+                    _add_reports(w, COUNT, U32(1))
+            else:
+                _count_binomial(w, length)
+            for i in range(U64(LANES)):
+                d[MOVE * LANES + i] += each * I32(w[COUNT * LANES + i])
+        first += U64(job.records)
+        if noisy:
+            for i in range(U64(LANES)):
+                f[NOISE * LANES + i] += scale * _laplace(_draw(w, i))
+    return U64(c.run)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def divided(words, start, grid, rates, levels, steps, centre, data):
+@inline
+def _local_turn(w, d, f, job, pools, k, first, length, each):
+    """Algorithm 1: a client moves its own q after each of its E reports."""
+    clients, _, _, tables, data = pools
+    c = clients[k]
+    rise, fall, share = c.rise * each, c.fall * each, c.share
+    if length > 0 and job.data >= 0:
+        lie, tell = c.lie, c.tell
+        for i in range(U64(LANES)):
+            d[OWN * LANES + i] = d[Q * LANES + i]
+        for j in range(U64(length)):
+            x = data[first + j]
+            for i in range(U64(LANES)):
+                below = _draw(w, i) < (tell if x > d[OWN * LANES + i] else lie)
+                d[OWN * LANES + i] += rise if below else -fall
+        for i in range(U64(LANES)):
+            d[MOVE * LANES + i] += share * (d[OWN * LANES + i] - d[Q * LANES + i])
+    elif length > 0:
+        _walk(w, d, f, c, tables, rise, fall, length, U32(job.shift))
+        gain, loss = share * (rise + fall), share * fall * length
+        for i in range(U64(LANES)):
+            d[MOVE * LANES + i] += gain * I32(w[COUNT * LANES + i]) - loss
+    return U64(1)
+
+
+@inline
+def _synchronised(w, d, f, job, pools, first_lane, path, keep):
+    """Rounds that end in a synchronised q: cohort mode, the paper's C1, DP-SGD; Algorithm 1."""
+    clients, rounds, lengths, _, _ = pools
+    in_cohort, unequal = job.kind == COHORT, job.first_length >= 0
+    top = job.cells - 1e-6
+    begun = U64(max(job.data, 0))
+    first_client, number = U64(job.first_client), U64(job.clients)
+    m, last = U32(0), U32(job.rounds)
+    while m < last:
+        r = rounds[U64(job.first_round) + U64(m)]
+        step, length, each = r.step, r.length, r.each
+        drift = 0.0 if unequal else job.drift
+        k = U64(0)
+        while k < number:
+            first = begun + k * U64(job.records)
+            if unequal:
+                own = U64(job.first_length) + k * U64(last) + U64(m)
+                length = np.int64(lengths[own])
+                each = step / length
+                first += U64(lengths[own + number * U64(last)])
+                drift += clients[first_client + k].drift if length > 0 else 0.0
+            if in_cohort:
+                k += _cohort_turn(w, d, f, job, pools, first_client + k, first, length, top)
+            else:
+                k += _local_turn(w, d, f, job, pools, first_client + k, first, length, each)
+        if not unequal:
+            begun += U64(length)
+        if in_cohort:
+            unit = job.unit
+            for i in range(U64(LANES)):
+                # One report of a round of one record counts `unit`; the sums start from zero in the next round.
+                moved = d[MOVE * LANES + i] + f[NOISE * LANES + i] + unit * I32(w[TOTAL * LANES + i])
+                d[MOVE * LANES + i] = step * (moved - drift)
+                w[TOTAL * LANES + i] = U32(0)
+                f[NOISE * LANES + i] = F32(0.0)
+        inverse, square, centre, low, high = r.inverse, r.square, job.centre, job.low, job.high
+        for i in range(U64(LANES)):
+            value = d[Q * LANES + i] + d[MOVE * LANES + i]
+            d[MOVE * LANES + i] = 0.0
+            d[Q * LANES + i] = value
+            _keep_inside(d, i, value, low, high)
+            if inverse > 0.0:
+                _average(d, i, value, inverse, square, centre)
+        if keep and inverse > 0.0:
+            row = m - U32(job.rounds - np.int64(job.averaged))
+            for i in range(U64(LANES)):
+                path[row, first_lane + i] = d[MEAN * LANES + i]
+        m = U32(m + U32(1))
+
+
+@inline
+def _divided(w, d, f, job, pools, start, first_lane, result):
     """Divide and conquer: every client runs alone, its update not divided by r_k; then Q and V are averaged."""
-    tables, rows, lows, inverses, groups = grid
-    w, q, mean, squares, lines, seen = _begin(words, start)
-    near = np.zeros(LANES, np.float32)
-    total = np.zeros((2, LANES))
-    weights = np.ones(steps.size)
-    shift, dither, fraction = _fixed_point(tables)
-    fixed = data.size > 0
-    for k in range(rates.size):
-        rate, level, g = rates[k], levels[k], groups[k]
-        rise, fall = (1.0 - rate + 2.0 * level * rate) / 2.0, -(1.0 + rate - 2.0 * level * rate) / 2.0
-        base, slope = _line(rate)
-        low, inverse, row = lows[g], inverses[g], rows[g]
-        for i in range(np.uint64(LANES)):
-            q[i], mean[i], squares[i], lines[i] = start[i], 0.0, 0.0, 0.0
-        for m in range(steps.size):
+    clients, rounds, _, tables, data = pools
+    fixed, shift, number = job.data >= 0, U32(job.shift), job.clients
+    half = float(U32(1) << U32(shift - U32(11)))
+    for i in range(U64(LANES)):
+        result[0, first_lane + i], result[1, first_lane + i] = 0.0, 0.0
+    for k in range(U64(number)):
+        c = clients[U64(job.first_client) + k]
+        low, unit, base, slope, table = c.low, c.unit, c.base, c.slope, U64(c.table)
+        rise, fall, centre, least, most = c.rise, c.fall, job.centre, job.low, job.high
+        for i in range(U64(LANES)):
+            d[Q * LANES + i] = start[first_lane + i]
+            d[MEAN * LANES + i], d[SQUARES * LANES + i], d[LINES * LANES + i] = 0.0, 0.0, 0.0
+        m, last = U32(0), U32(job.rounds)
+        while m < last:
+            r = rounds[U64(job.first_round) + U64(m)]
             if fixed:
-                x = data[k, m]
-                for i in range(np.uint64(LANES)):
+                x = data[U64(job.data) + k * U64(job.records) + U64(m)]
+                for i in range(U64(LANES)):
                     w[DRAW * LANES + i] = _draw(w, i)
-                    near[i] = F32(1.0) if x > q[i] else F32(0.0)
+                    f[NEAR * LANES + i] = F32(1.0) if x > d[Q * LANES + i] else F32(0.0)
             else:
-                for i in range(np.uint64(LANES)):
-                    _draw_knot(w, i, _place(q[i], low, inverse, fraction), dither, shift)
-                _look_up(w, near, tables, row)
-            up, down = rise * steps[m], fall * steps[m]
-            over = 1.0 / (m + 1.0)
-            square = (m + 1.0) * (m + 1.0)
-            for i in range(np.uint64(LANES)):
-                value = q[i] + (up if _is_below(w, i, base + slope * near[i]) else down)
-                q[i] = value
-                _average(mean, squares, lines, i, value, over, square, centre)
-                seen[0, i] = min(seen[0, i], value)
-                seen[1, i] = max(seen[1, i], value)
-        total += _normalizers(mean, squares, lines, centre, weights, 0) / rates.size
-    return total, seen
+                for i in range(U64(LANES)):
+                    _draw_knot(w, i, _place_of(d[Q * LANES + i], low, unit, half), shift)
+                _look_up(w, f, tables, table)
+            up, down, inverse, square = rise * r.step, -fall * r.step, r.inverse, r.square
+            for i in range(U64(LANES)):
+                value = d[Q * LANES + i] + (up if _is_below(w, i, base + slope * f[NEAR * LANES + i]) else down)
+                d[Q * LANES + i] = value
+                _keep_inside(d, i, value, least, most)
+                _average(d, i, value, inverse, square, centre)
+            m = U32(m + U32(1))
+        for i in range(U64(LANES)):
+            result[0, first_lane + i] += d[MEAN * LANES + i] / number
+            result[1, first_lane + i] += _normalizer(d, i, job) / number
 
 
-@njit(forceinline=True)
+@inline
+def _replicate(w, d, f, job, pools, words, start, result, lane, path, keep):
+    """LANES replications of a job, from its lane `lane` on; w, d and f are scratch.
+
+    result: by lane the estimate, the normaliser, and 1 where q stayed in the job's range. path: the running means,
+    averaged rounds by lanes, when `keep` is true.
+    """
+    first = U64(U64(job.first_lane) + U64(lane))
+    for i in range(U64(LANES)):
+        for part in range(U64(4)):
+            w[part * U64(LANES) + i] = words[part, first + i]
+        w[TOTAL * LANES + i], f[NOISE * LANES + i] = U32(0), F32(0.0)
+        d[Q * LANES + i], d[MEAN * LANES + i], d[SQUARES * LANES + i] = start[first + i], 0.0, 0.0
+        d[LINES * LANES + i], d[MOVE * LANES + i], d[INSIDE * LANES + i] = 0.0, 0.0, 1.0
+    if job.kind == DIVIDED:
+        _divided(w, d, f, job, pools, start, first, result)
+    else:
+        _synchronised(w, d, f, job, pools, first, path, keep)
+        for i in range(U64(LANES)):
+            result[0, first + i] = d[MEAN * LANES + i]
+            result[1, first + i] = _normalizer(d, i, job)
+    for i in range(U64(LANES)):
+        result[2, first + i] = d[INSIDE * LANES + i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def simulate(jobs, clients, rounds, lengths, tables, data, words, start, result, path):
+    """Every job, one after the other; for the CPU."""
+    w, d, f = np.empty(WORDS * LANES, np.uint32), np.empty(DOUBLES * LANES), np.empty(FLOATS * LANES, np.float32)
+    pools = (clients, rounds, lengths, tables, data)
+    for index in range(jobs.size):
+        for lane in range(0, JOB_LANES, LANES):
+            _replicate(w, d, f, jobs[index], pools, words, start, result, lane, path, path.shape[0] > 0)
+
+
+def simulate_on_gpu(jobs, clients, rounds, lengths, tables, data, words, start, result):
+    """One lane of one job per thread; to be compiled by cuda.py. Two or four blocks of threads share a job."""
+    w = cuda.local.array(WORDS, np.uint32)
+    d = cuda.local.array(DOUBLES, np.float64)
+    f = cuda.local.array(FLOATS, np.float32)
+    pools = (clients, rounds, lengths, tables, data)
+    block, threads = U64(cuda.blockIdx.x), U64(cuda.blockDim.x)
+    parts = U64(JOB_LANES) // threads
+    lane = block % parts * threads + U64(cuda.threadIdx.x)
+    _replicate(w, d, f, jobs[block // parts], pools, words, start, result, lane, result, False)
+
+
+@inline
 def _unit(w, i):
     """A double strictly inside (0, 1), from 64 bits."""
     high = np.uint64(_draw(w, i))
     return (float(np.uint64(high << np.uint64(21)) ^ np.uint64(_draw(w, i) >> U32(11))) + 0.5) * 2.0**-53
 
 
-@njit(forceinline=True)
+@inline
 def _gauss(w, i):
     """A standard normal variate (Box–Muller, the second one thrown away)."""
     return math.sqrt(-2.0 * math.log(_unit(w, i))) * math.cos(2.0 * math.pi * _unit(w, i))
@@ -540,6 +548,23 @@ def _record(w, i, first, last, kinds, cumulative, locations, scales, shapes, val
         return x + scales[part] * (_unit(w, i) - 0.5) if scales[part] > 0.0 else x
     x = locations[part] + scales[part] * z
     return math.exp(x) if kind == LOG_NORMAL else x
+
+
+@inline
+def _normalizers(mean, squares, lines, centre, weights, skip):
+    """The means and V = (Va − 2·Vb·Q + Vp·Q²)/(T²·Vs), all about `centre` (Algorithm 2)."""
+    rounds = weights.size - skip
+    total, moment = 0.0, 0.0
+    for m in range(rounds):
+        total += weights[skip + m]
+        moment += weights[skip + m] * (m + 1.0) * (m + 1.0)
+    result = np.empty((2, LANES))
+    for i in range(LANES):
+        off = mean[i] - centre
+        value = (squares[i] - 2.0 * lines[i] * off + moment * off * off) / (total * rounds * rounds)
+        result[0, i] = mean[i]
+        result[1, i] = max(value, 0.0)
+    return result
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

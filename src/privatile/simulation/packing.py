@@ -1,7 +1,7 @@
-"""Cells laid out for the CUDA kernel: everything that does not depend on a replication, worked out beforehand.
+"""Cells laid out for the kernels: everything that does not depend on a replication, worked out beforehand.
 
-The structs mirror those of kernels.cu, field by field. Cells that share rounds, clients, tables or a data set share
-them here too, so that a whole paper fits into a few megabytes.
+Cells that share rounds, clients, tables or a data set share them here too, so that a whole paper fits into a few
+megabytes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.simulation.cells import Cell
-from privatile.simulation.engine import (
-    COHORT,
-    DIVIDED,
-    LOCAL,
-    chosen_kernel,
-    first_range,
-    laplace_scales,
-    no_grid,
-    reach,
-    widened,
-)
 from privatile.simulation.populations import Population
 from privatile.simulation.streams import states, uniforms
 from privatile.simulation.tables import Grid, make_grid
@@ -35,28 +24,56 @@ from privatile.simulation.tables import Grid, make_grid
 LANES = 128
 """Replications per job: as many as the CPU takes side by side, for the range of a job's tables follows its starts."""
 
-LOCAL_FIXED = 3
-"""Beside the kernels that the engine chooses from: `local` on fixed records."""
+COHORT, LOCAL, DIVIDED = range(3)
+
+
+def chosen_kernel(cell: Cell, groups: int) -> int:
+    """The kernel that runs a cell whose clients have `groups` distributions."""
+    if cell.method == "divide":
+        return DIVIDED
+    # With one record per round the two modes are the same; `local` looks up once per client, `cohort` once per group.
+    many_groups = 2 * groups > len(cell.populations) and not cell.fixed_data
+    single = int(cell.lengths.max()) == 1
+    return COHORT if cell.design.mode == "cohort" or (single and not many_groups) or cell.method == "dp-sgd" else LOCAL
+
 
 CLIENT = np.dtype(
-    [(name, "<f8") for name in ("low", "inverse", "unit", "rise", "fall", "share", "move")]
-    + [("table", "<i8")]
-    + [(name, "<f4") for name in ("base", "slope", "noise")]
-    + [(name, "<u4") for name in ("whole", "lie", "tell", "run", "same_group")]
+    [
+        *((name, "<f8") for name in ("low", "inverse", "unit", "rise", "fall", "share", "move", "drift")),
+        ("table", "<i8"),
+        *((name, "<f4") for name in ("base", "slope", "noise")),
+        *((name, "<u4") for name in ("whole", "lie", "tell", "run", "same_group")),
+    ],
+    align=True,
 )
-ROUND = np.dtype(
-    [(name, "<f8") for name in ("step", "each", "inverse", "square")] + [("length", "<i8"), ("unused", "<i8")]
-)
+"""A client as the kernels read it.
+
+low, inverse, unit: its table's first knot, cells per unit of q, and the latter in fixed point. rise, fall: what a one
+and a zero move, in steps (divide and conquer: without 1/r_k). share, move: p_k and p_k/r_k. drift: what it takes off
+the round's move. table: where its row of survival probabilities begins. base, slope: a report is 1 when the upper 31
+bits of its draw are below base + slope·S. noise: p_k times the Laplace scale. whole: p_k/r_k in units of the job's
+unit. lie, tell: thresholds when the record is known. run: so many clients from here on are alike, this one included.
+same_group: the same distribution as the client before it, so S(q) is known.
+"""
+ROUND = np.dtype([*((name, "<f8") for name in ("step", "each", "inverse", "square")), ("length", "<i8")], align=True)
+"""γ and γ/E; 1/m and w·m² with m counted from the first averaged round, 0 before it; E."""
 JOB = np.dtype(
     [
         (name, "<i8")
         for name in (
             *("kind", "clients", "rounds", "cells", "shift", "first_client", "first_round", "first_length"),
-            *("noisy", "groups", "data", "records", "lanes", "first_lane"),
+            *("noisy", "data", "records", "first_lane"),
         )
     ]
-    + [(name, "<f8") for name in ("drift", "unit", "centre", "total", "moment", "averaged", "low", "high")]
+    + [(name, "<f8") for name in ("drift", "unit", "centre", "total", "moment", "averaged", "low", "high")],
+    align=True,
 )
+"""LANES replications of a cell.
+
+first_length: -1 when every client has the round's length; else where a table of lengths by client and round begins,
+followed by one of the records asked before. data: -1 when records are drawn; else where the records of the first client
+begin, `records` before those of the next.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,13 +84,15 @@ class Block:
     """Of the cell among those asked for."""
     cell: Cell
     first: int
-    """The first replication."""
+    """Its first replication, counted from the first one asked for."""
     words: NDArray[np.uint32] = field(repr=False, compare=False)
     """Their generators."""
     start: Floats = field(repr=False, compare=False)
     """Where q begins in each of them."""
     low: float
     high: float
+    data: Floats | None = field(default=None, repr=False, compare=False)
+    """The cell's fixed data set; none: that of the released code."""
 
     def wider(self) -> Block:
         """The same block with twice the range."""
@@ -96,12 +115,9 @@ class Batch:
     words: NDArray[np.uint32]
     start: Floats
 
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """The kernel's arguments, in order."""
-        return (
-            *(self.jobs, self.clients, self.rounds, self.lengths, self.tables),
-            *(self.data, self.words.reshape(-1), self.start),
-        )
+    def pools(self) -> tuple[NDArray[Any], ...]:
+        """The kernels' arguments after the jobs, in order."""
+        return self.clients, self.rounds, self.lengths, self.tables, self.data, self.words, self.start
 
 
 class _Pool:
@@ -134,16 +150,53 @@ class _Pool:
         return np.concatenate(self._parts) if self._parts else np.zeros(1, self.dtype)
 
 
-def blocks_of(place: int, cell: Cell, replications: int, seed: int) -> list[Block]:
-    """A cell's replications, from the first, cut into blocks."""
+def widened(low: float, high: float) -> tuple[float, float]:
+    """A range twice as wide, about the same middle."""
+    middle, half = 0.5 * (low + high), high - low
+    return middle - half, middle + half
+
+
+def first_range(cell: Cell, start: Floats) -> tuple[float, float]:
+    """Where q will stay, most likely: from the usual starts to the truth and half as far again.
+
+    The usual starts, not those of this block: neighbours in a design then share one table.
+    """
+    ends = [float(cell.start.quantile(1e-7)), float(cell.start.quantile(1.0 - 1e-7)), cell.truth]
+    low, high = min(*ends, float(start.min())), max(*ends, float(start.max()))
+    room = 0.25 * (high - low) + reach(cell)
+    return low - room, high + room
+
+
+def reach(cell: Cell) -> float:
+    """How far a client may walk from q inside one round: γ·max(a_k, b_k)."""
+    rate = min(cell.truth_rates) if cell.method == "estimator" else 1.0
+    return float(cell.steps.max()) * (1.0 + rate) / (2.0 * rate)
+
+
+def no_grid(clients: int) -> Grid:
+    """What a kernel is given when it reads no table."""
+    return Grid(
+        np.zeros((1, 1025), np.float32), np.zeros(1, np.int64), np.zeros(1), np.ones(1), np.zeros(clients, np.int64)
+    )
+
+
+def laplace_scales(cell: Cell) -> Floats:
+    """1/ε_k = 1/log((1+r)/(1−r)) for every client of DP-SGD; empty for other methods."""
+    return np.asarray(0.5 / np.arctanh(np.array(cell.truth_rates))) if cell.method == "dp-sgd" else np.empty(0)
+
+
+def blocks_of(
+    place: int, cell: Cell, replications: int, seed: int, first: int = 0, data: Floats | None = None
+) -> list[Block]:
+    """A cell's replications from `first` on, cut into blocks."""
     count = -(-replications // LANES) * LANES
-    words = states(seed, cell.key, 0, count)
-    starts = np.asarray(cell.start.quantile(uniforms(seed, cell.key, 0, count)))
+    words = states(seed, cell.key, first, count)
+    starts = np.asarray(cell.start.quantile(uniforms(seed, cell.key, first, count)))
     blocks = []
-    for first in range(0, count, LANES):
-        here = slice(first, first + LANES)
+    for at in range(0, count, LANES):
+        here = slice(at, at + LANES)
         low, high = (-np.inf, np.inf) if cell.fixed_data else first_range(cell, starts[here])
-        blocks.append(Block(place, cell, first, words[:, here], starts[here], low, high))
+        blocks.append(Block(place, cell, at, words[:, here], starts[here], low, high, data))
     return blocks
 
 
@@ -174,11 +227,11 @@ def pack(blocks: Sequence[Block]) -> Batch:
         cell, here = block.cell, slice(LANES * i, LANES * (i + 1))
         words[:, here], start[here] = block.words, block.start
         if cell.key not in known:
-            known[cell.key] = _schedule(cell, rounds, lengths) | _records(cell, data)
+            known[cell.key] = _schedule(cell, rounds, lengths) | _records(block, data)
         own = (cell.key, block.low, block.high)
         if own not in known:
             known[own] = known[cell.key] | _clients(block, clients, tables) | {"low": block.low, "high": block.high}
-        values = known[own] | {"lanes": lanes, "first_lane": LANES * i}
+        values = known[own] | {"first_lane": LANES * i}
         for name, value in values.items():
             jobs[name][i] = value
     return Batch(
@@ -212,8 +265,6 @@ def _cost(cell: Cell) -> float:
 def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
     """Rounds and the constants of the normaliser; divide and conquer averages from its first record."""
     table, steps = cell.lengths, cell.steps
-    if int(table.min()) < 1:
-        raise InputError("on cuda every client is asked in every round; this design leaves some out. Use --device cpu.")
     skip = 0 if cell.method == "divide" else cell.skip
     weights = np.ones(steps.size) if cell.method == "divide" else cell.round_weights
     key = (table.tobytes(), steps.tobytes(), weights.tobytes(), skip)
@@ -221,12 +272,13 @@ def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
     number = np.arange(1.0, steps.size - skip + 1.0)
     if first is None:
         row = np.zeros(steps.size, ROUND)
-        row["step"], row["each"], row["length"] = steps, steps / table[0], table[0]
+        row["step"], row["each"], row["length"] = steps, steps / np.maximum(table[0], 1), table[0]
         row["inverse"][skip:], row["square"][skip:] = 1.0 / number, weights[skip:] * number * number
         first = rounds.add(key, row)
     own = -1
     if table.shape[0] > 1:
-        own = lengths.once(table.tobytes(), table)
+        before = np.cumsum(table, axis=1) - table
+        own = lengths.once(table.tobytes(), np.stack([table, before]))
     return {
         "first_round": first,
         "first_length": own,
@@ -239,27 +291,24 @@ def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
     }
 
 
-def _records(cell: Cell, data: _Pool) -> dict[str, Any]:
+def _records(block: Block, data: _Pool) -> dict[str, Any]:
     """The one data set, when there is one."""
+    cell = block.cell
     if not cell.fixed_data:
         return {"data": -1, "records": 0}
-    if cell.lengths.shape[0] > 1:
-        raise InputError("on cuda a fixed data set needs clients of equal size. Use --device cpu.")
-    key = (cell.populations, cell.asked)
+    key = (cell.populations, cell.asked) if block.data is None else id(block.data)
     first = data.place(key)
     if first is None:
-        first = data.add(key, cell.data())
-    return {"data": first, "records": max(cell.asked)}
+        first = data.add(key, cell.data() if block.data is None else block.data)
+    return {"data": first, "records": max(cell.asked) if block.data is None else block.data.shape[1]}
 
 
 def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
     """Clients with their tables, and the constants a cell's kernel derives from them."""
     cell, grid = block.cell, grid_of(block)
     if grid is None:
-        raise InputError("a population of this cell has no smooth CDF, which the cuda kernel reads. Use --device cpu.")
+        raise InputError("a population of this cell has no smooth CDF: use the path `records`.")
     kind = chosen_kernel(cell, grid.rows.size)
-    if kind == LOCAL and cell.fixed_data:
-        kind = LOCAL_FIXED
     cells = grid.tables.shape[1] - 1
     shift = 32 - round(np.log2(cells))
     rates = np.ones(len(cell.truth_rates)) if cell.method == "dp-sgd" else np.array(cell.truth_rates)
@@ -267,6 +316,7 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
     noises = laplace_scales(cell) if cell.method == "dp-sgd" else np.zeros(rates.size)
     levels = np.array(cell.levels) if kind == DIVIDED else np.full(rates.size, cell.level)
     moves = shares / rates
+    drifts = shares * ((1.0 - rates) / (2.0 * rates) + 1.0 - cell.level)
     unit = np.add.accumulate(moves)[-1] / 1073741824.0
     at = tables.once(grid.tables.tobytes(), grid.tables)
     key = (
@@ -285,9 +335,10 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         divisor = 2.0 if kind == DIVIDED else 2.0 * rates
         row["rise"] = (1.0 - rates + 2.0 * levels * rates) / divisor
         row["fall"] = (1.0 + rates - 2.0 * levels * rates) / divisor
-        row["share"], row["move"], row["noise"] = shares, moves, shares * noises
+        row["share"], row["move"], row["drift"], row["noise"] = shares, moves, drifts, shares * noises
         if kind == COHORT:
-            row["base"], row["slope"] = (1.0 - rates) * 2147483648.0, rates * 4294967040.0
+            # A hair less than 2³¹, so that S = 1 without privacy still fits a signed word.
+            row["base"], row["slope"] = (1.0 - rates) * 1073741824.0, rates * 2147483520.0
         else:
             row["base"], row["slope"] = (1.0 - rates) * 1073741824.0, rates * 2147483648.0
         row["whole"] = np.rint(moves / unit)
@@ -296,7 +347,6 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         row["same_group"][1:] = grid.groups[1:] == grid.groups[:-1]
         row["run"] = _runs(row, single=cell.lengths.shape[0] > 1)
         first = clients.add(key, row)
-    drifts = shares * ((1.0 - rates) / (2.0 * rates) + 1.0 - cell.level)
     return {
         "kind": kind,
         "clients": rates.size,
@@ -304,7 +354,6 @@ def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
         "shift": shift,
         "first_client": first,
         "noisy": cell.method == "dp-sgd",
-        "groups": grid.rows.size,
         "drift": np.add.accumulate(drifts)[-1],
         "unit": unit,
     }

@@ -13,8 +13,8 @@ from typing import Any
 
 from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
-from privatile.simulation.cuda import Device, run_cells
-from privatile.simulation.engine import Summary, run_cell, summarize
+from privatile.simulation.cuda import Device
+from privatile.simulation.engine import Summary, run_cell, run_cells, summarize
 from privatile.simulation.experiment import Entry, Experiment
 from privatile.simulation.store import ExperimentStore
 
