@@ -247,7 +247,7 @@ def mutant(replacements: dict[str, str]) -> ModuleType:
 
 
 WRONG = {
-    "truth rate off by 2%": {"c.base, c.slope, U64": "c.base + F32(0.01) * c.slope, F32(0.98) * c.slope, U64"},
+    "truth rate off by 2%": {"c.base, c.slope, tables": "c.base + F32(0.01) * c.slope, F32(0.98) * c.slope, tables"},
     "step index off": {
         "step, length, each = r.step, r.length, r.each": "step, length = r.step, r.length\n"
         "        each = rounds[U64(job.first_round) + U64(min(m + 1, last - 1))].step / length"

@@ -258,10 +258,10 @@ def _draw_knot(w, i, place, shift):
 
 
 @inline
-def _look_up(w, f, tables, table):
+def _look_up(w, f, table):
     """NEAR ← S at the knots in INDEX."""
     for i in range(U64(LANES)):
-        f[NEAR * LANES + i] = tables[table + U64(w[INDEX * LANES + i])]
+        f[NEAR * LANES + i] = table[w[INDEX * LANES + i]]
 
 
 @inline
@@ -273,7 +273,7 @@ def _is_below(w, i, threshold):
 def _walk(w, d, f, c, tables, rise, fall, length, shift):
     """A client's own walk from q, one report after the other; COUNT keeps the ones."""
     up, down = U32(round(rise * c.unit)), U32(-round(fall * c.unit))
-    low, unit, base, slope, table = c.low, c.unit, c.base, c.slope, U64(c.table)
+    low, unit, base, slope, table = c.low, c.unit, c.base, c.slope, tables[c.table :]
     half = float(U32(1) << U32(shift - U32(11)))
     for i in range(U64(LANES)):
         w[PLACE * LANES + i] = _place_of(d[Q * LANES + i], low, unit, half)
@@ -283,7 +283,7 @@ def _walk(w, d, f, c, tables, rise, fall, length, shift):
         left = U32(left - U32(1))
         for i in range(U64(LANES)):
             _draw_knot(w, i, w[PLACE * LANES + i], shift)
-        _look_up(w, f, tables, table)
+        _look_up(w, f, table)
         for i in range(U64(LANES)):
             below = _is_below(w, i, base + slope * f[NEAR * LANES + i])
             w[COUNT * LANES + i] = U32(w[COUNT * LANES + i] + (U32(1) if below else U32(0)))
@@ -419,7 +419,7 @@ def _divided(w, d, f, job, pools, start, first_lane, result):
         result[0, first_lane + i], result[1, first_lane + i] = 0.0, 0.0
     for k in range(U64(number)):
         c = clients[U64(job.first_client) + k]
-        low, unit, base, slope, table = c.low, c.unit, c.base, c.slope, U64(c.table)
+        low, unit, base, slope, table = c.low, c.unit, c.base, c.slope, tables[c.table :]
         rise, fall, centre, least, most = c.rise, c.fall, job.centre, job.low, job.high
         for i in range(U64(LANES)):
             d[Q * LANES + i] = start[first_lane + i]
@@ -435,7 +435,7 @@ def _divided(w, d, f, job, pools, start, first_lane, result):
             else:
                 for i in range(U64(LANES)):
                     _draw_knot(w, i, _place_of(d[Q * LANES + i], low, unit, half), shift)
-                _look_up(w, f, tables, table)
+                _look_up(w, f, table)
             up, down, inverse, square = rise * r.step, -fall * r.step, r.inverse, r.square
             for i in range(U64(LANES)):
                 value = d[Q * LANES + i] + (up if _is_below(w, i, base + slope * f[NEAR * LANES + i]) else down)
