@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
 from privatile.report.pages import render, static
-from privatile.web import host_name, is_loopback
+from privatile.server.web import host_name, is_loopback
 
 INTERVAL = 1.0
 """Seconds between two reads of the run's file."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from privatile import web
 from privatile.errors import InputError, require
-from privatile.web import is_loopback
+from privatile.server.web import is_loopback
 
 TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
 """Hands the token to the dashboard's own process: a command line can be read by everyone on a machine."""

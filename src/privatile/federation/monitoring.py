@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, NamedTuple
 
 from privatile.errors import require
-from privatile.web import host_name, is_loopback, listen, make_server
+from privatile.server.web import host_name, is_loopback, listen, make_server
 
 require("prometheus_client", "federation")
 
