@@ -15,8 +15,10 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
+from privatile.estimator.averaging import half_width, normalizer_of
 from privatile.estimator.schedule import PRESETS, Constant, Design
 from privatile.laws.critical import NORMALIZERS, Normalizer, critical_value
+from privatile.paper.figures import path_queries
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
 from privatile.simulation.populations import Normal
@@ -25,8 +27,8 @@ BLOCK = 128
 """Replications whose trajectories are in memory at a time."""
 
 
-def _ten_clients(design: Design, records: int, rate: float, level: float = 0.5) -> Cell:
-    return Cell((Normal(),) * 10, (level,) * 10, (rate,) * 10, (0.1,) * 10, design, (records,) * 10)
+def _ten_clients(design: Design, records: int, rate: float) -> Cell:
+    return Cell((Normal(),) * 10, (0.5,) * 10, (rate,) * 10, (0.1,) * 10, design, (records,) * 10)
 
 
 def normalizer_experiment(
@@ -42,18 +44,20 @@ def normalizer_experiment(
         for rate in rates:
             cell = _ten_clients(PRESETS[f"paper-{name.lower()}"], 10_000, rate)
             values = {kind: critical_value(None, 0.95, kind, weights=cell.round_weights) for kind in NORMALIZERS}
-            errors: list[Floats] = []
-            found: dict[Normalizer, list[Floats]] = {kind: [] for kind in NORMALIZERS}
+            errors: list[float] = []
+            found: dict[Normalizer, list[float]] = {kind: [] for kind in NORMALIZERS}
             for first in range(0, replications, BLOCK):
                 count = min(BLOCK, replications - first)
                 outcome = run_cell(cell, count, seed, first=first, threads=threads, keep_paths=True)
-                errors.append(np.abs(outcome.estimates - cell.truth))
-                for kind in NORMALIZERS:
-                    found[kind].append(half_widths(outcome.paths, cell.round_weights, kind))
-            off = np.concatenate(errors)
+                errors += np.abs(outcome.estimates - cell.truth).tolist()
+                for queries in path_queries(outcome).T:
+                    for kind in NORMALIZERS:
+                        value = normalizer_of(queries, cell.round_weights, kind)
+                        found[kind].append(half_width(value, kind))
+            l2_width = values["l2"].value * np.mean(found["l2"])
             for kind in NORMALIZERS:
-                half = values[kind].value * np.concatenate(found[kind])
-                coverage = float(np.mean(off <= half))
+                half = values[kind].value * np.array(found[kind])
+                coverage = float(np.mean(errors <= half))
                 rows.append(
                     {
                         "method": name,
@@ -62,26 +66,12 @@ def normalizer_experiment(
                         "critical_value": values[kind].value,
                         "critical_value_error": values[kind].standard_error,
                         "coverage": coverage,
-                        "coverage_error": math.sqrt(coverage * (1.0 - coverage) / off.size),
+                        "coverage_error": math.sqrt(coverage * (1.0 - coverage) / replications),
                         "mean_width": float(2.0 * half.mean()),
-                        "width_over_l2": float(half.mean() / (values["l2"].value * np.concatenate(found["l2"])).mean()),
+                        "width_over_l2": float(half.mean() / l2_width),
                     }
                 )
     return rows
-
-
-def half_widths(paths: Floats | None, weights: Floats, kind: Normalizer) -> Floats:
-    """What multiplies v, for each column of running means Q_m: √Σs·d², Σs·|d| or max|d|, d = (m/T)(Q_m − Q_T)."""
-    if paths is None:
-        raise TypeError("trajectories were not kept")
-    rounds = paths.shape[0]
-    shares = weights / weights.sum()
-    deviations = (np.arange(1, rounds + 1) / rounds)[:, None] * (paths - paths[-1])
-    if kind == "l2":
-        return np.asarray(np.sqrt(shares @ deviations**2))
-    if kind == "l1":
-        return np.asarray(shares @ np.abs(deviations))
-    return np.asarray(np.abs(deviations).max(axis=0))
 
 
 def central_quantile(

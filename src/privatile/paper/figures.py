@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
+from privatile.errors import InputError
+from privatile.estimator.averaging import Averages, add, normalizer
 from privatile.paper.published import paper_experiment
-from privatile.paper.trajectories import Trajectory, trajectory
 from privatile.report.print_style import BLUE, GREEN, GREY, VERMILION, print_style, save_figure
+from privatile.simulation.cells import Cell
+from privatile.simulation.engine import Outcome, run_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,24 +33,46 @@ def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return [save_figure(figure, folder / f"{name}{suffix}") for suffix in (".svg", ".png")]
 
 
-def figure2_panels(seed: int = 7) -> list[tuple[str, Trajectory]]:
-    """The runs behind Figure 2: titles and trajectories."""
-    found = []
-    for table, population, level, rate, title in PANELS:
-        labels = {"population": population, "level": level, "truth_rate": rate, "method": "C1", "records": "10000"}
-        entry = next(entry for entry in paper_experiment(table).entries if dict(entry.labels) == labels)
-        found.append((title, trajectory(entry.cell, seed)))
-    return found
+@dataclass(frozen=True)
+class Trajectory:
+    """One run as it goes: Q_m with its interval against the records asked of a client."""
+
+    records: NDArray[np.int64]
+    means: Floats
+    half_widths: Floats
+    truth: float
+
+
+def path_queries(outcome: Outcome) -> Floats:
+    """The query after every round, from the running means that an outcome kept: a column per replication."""
+    if outcome.paths is None:
+        raise InputError("these replications keep no trajectory.")
+    sums = np.arange(1, len(outcome.paths) + 1)[:, None] * outcome.paths
+    return np.diff(sums, axis=0, prepend=0.0)
+
+
+def trajectory(cell: Cell, seed: int) -> Trajectory:
+    """One replication of a cell, round by round; the critical value is that of the whole schedule."""
+    if cell.skip:
+        raise InputError("a trajectory is drawn from the first round on: use a design without burn-in.")
+    queries = path_queries(run_cell(cell, 1, seed, keep_paths=True))[:, 0]
+    sums = Averages(center=float(queries.mean()))
+    path = [sums := add(sums, *entry) for entry in zip(queries.tolist(), cell.round_weights.tolist(), strict=True)]
+    half = cell.critical_value * np.sqrt([normalizer(sums) for sums in path])
+    return Trajectory(np.cumsum(cell.lengths[0]), np.array([sums.estimate for sums in path]), half, cell.truth)
 
 
 @print_style()
-def figure2(folder: Path, seed: int = 7) -> list[Path]:
+def figure2(folder: Path) -> list[Path]:
     """Two trajectories with their intervals and the truth."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.4), layout="constrained")
     axes = figure.subplots(1, 2)
-    for axis, (title, run) in zip(axes, figure2_panels(seed), strict=True):
+    for axis, (table, population, level, rate, title) in zip(axes, PANELS, strict=True):
+        labels = {"population": population, "level": level, "truth_rate": rate, "method": "C1", "records": "10000"}
+        cell = next(entry.cell for entry in paper_experiment(table).entries if dict(entry.labels) == labels)
+        run = trajectory(cell, seed=7)
         # The first 2% lead away from the start; the picture begins where the interval means something. About 800
         # points are more than a printed line can show.
         shown = slice(run.means.size // 50, None, max(1, run.means.size // 800))

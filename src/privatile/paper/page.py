@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from privatile import __version__
 from privatile.errors import StoreError
-from privatile.paper.tables import LEVEL_NAMES, Comparison, compare, verdict
+from privatile.paper.published import TABLES
+from privatile.paper.tables import LEVEL_NAMES, Comparison, agreeing, blocks_of, compare, verdict
 from privatile.report.experiment_page import plain_row
 from privatile.report.pages import render_page
 from privatile.simulation.store import ExperimentStore
 
-TABLES = ("table1", "table2", "table3", "table4")
 PROTOCOLS = {
     "independent": "Fresh data in every replication, exact critical values: the honest operating characteristic.",
     "published": "One data set for all replications, as the released code does: to compare with the printed tables.",
@@ -73,19 +73,15 @@ def paper_page(folder: Path) -> str:
         {"kind": "privatile paper", "format": 1, "privatile": __version__, "cells": facts},
         ("save.js",),
         package="privatile.paper",
-        agree=_agreeing(cells),
+        agree=agreeing(cells),
         cells=len(cells),
         shares=shares,
         tables=[_table(table) for table in found],
     )
 
 
-def _agreeing(cells: Sequence[Comparison]) -> int:
-    return sum(not (cell.coverage_differs or cell.mae_differs) for cell in cells)
-
-
 def _share(cells: Sequence[Comparison]) -> str:
-    return f"{_agreeing(cells)} of {len(cells)} agree. {verdict(cells)}"
+    return f"{agreeing(cells)} of {len(cells)} agree. {verdict(cells)}"
 
 
 def write_paper_page(folder: Path, target: Path) -> Path:
@@ -95,18 +91,17 @@ def write_paper_page(folder: Path, target: Path) -> Path:
 
 
 def _table(table: TableFound) -> dict[str, Any]:
-    """A table's cells in blocks of one scenario and size; in a block a row per level and truth rate."""
-    blocks: dict[str, dict[tuple[str, str], dict[str, Comparison]]] = {}
-    for cell in sorted(table.cells, key=lambda cell: cell.size):
-        block = blocks.setdefault(f"{cell.scenario}, {cell.size_kind} = {cell.size:,}", {})
-        block.setdefault((cell.level, cell.truth_rate), {})[cell.method] = cell
+    """What the template shows of a table; in a block a row per level and truth rate."""
     return {
         **table._asdict(),
         "about": PROTOCOLS[table.protocol],
         "verdict": verdict(table.cells),
         "methods": list(dict.fromkeys(cell.method for cell in table.cells)),
         "blocks": [
-            (head, [(LEVEL_NAMES.get(level, level), rate, row) for (level, rate), row in rows.items()])
-            for head, rows in blocks.items()
+            (
+                f"{scenario}, {kind} = {size:,}",
+                [(LEVEL_NAMES.get(level, level), rate, row) for (level, rate), row in rows.items()],
+            )
+            for (scenario, kind, size), rows in blocks_of(table.cells).items()
         ],
     }

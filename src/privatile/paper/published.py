@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from privatile.errors import InputError
 from privatile.simulation.experiment import Experiment, Protocol, read_experiment
@@ -27,8 +27,7 @@ def paper_experiment(table: str, protocol: Protocol = "independent", replication
     return read_experiment(designs_folder() / f"{table}.toml", protocol=protocol, replications=replications)
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A printed pair."""
 
     coverage: float

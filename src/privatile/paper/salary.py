@@ -6,15 +6,11 @@ record pays copies × ε. Properly, every record answers once, in cohorts of une
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-from array import array
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,40 +36,34 @@ STATED_RANGE = (1_000.0, 1_000_000.0)
 
 def read_salaries(path: str | Path) -> dict[str, Floats]:
     """Salaries by client, largest region first; the three smallest regions are merged into one, as in the paper."""
+    import pyarrow.csv  # type: ignore[import-untyped]
+
     file = Path(path)
-    regions: dict[str, array[float]] = defaultdict(lambda: array("d"))
+    kinds = {REGION: pyarrow.string(), SALARY: pyarrow.float64()}
+    options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds))
+    # No error repeats what Arrow says: it may be somebody's record.
     try:
-        with gzip.open(file, "rt", newline="") if file.suffix == ".gz" else file.open(newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = {REGION, SALARY} - set(reader.fieldnames or ())
-            if missing:
-                raise DataError(f"{file.name} has no column {', '.join(sorted(missing))}; the salary table has both.")
-            for row in reader:
-                regions[row[REGION]].append(_positive(row[SALARY], file.name))
-    except (OSError, UnicodeDecodeError) as error:
+        table = pyarrow.csv.read_csv(file, convert_options=options)
+    except KeyError:
+        raise DataError(f"{file.name} has no column {REGION}, or no column {SALARY}.") from None
+    except OSError as error:
         raise DataError(f"{file} cannot be read: {type(error).__name__}. Give the salary table with --data.") from None
+    except pyarrow.ArrowInvalid:
+        raise DataError(f"{file.name} is no CSV in UTF-8, or holds a salary that is no positive number.") from None
+    salaries = table[SALARY].to_numpy()
+    if not np.all((salaries > 0.0) & np.isfinite(salaries)):
+        raise DataError(f"{file.name} holds a salary that is no positive number.")
+    names = table[REGION].to_numpy()
+    regions = {name: salaries[names == name] for name in dict.fromkeys(names.tolist())}
     if len(regions) < 5:
         raise DataError(f"{file.name} has {len(regions)} regions; merging the three smallest needs at least five.")
-    ordered = sorted(regions, key=lambda name: -len(regions[name]))
-    kept = {name: np.array(regions[name]) for name in ordered[:-3]}
-    merged = np.concatenate([np.array(regions[name]) for name in ordered[-3:]])
-    kept[OTHERS] = merged
+    ordered = sorted(regions, key=lambda name: -regions[name].size)
+    kept = {name: regions[name] for name in ordered[:-3]}
+    kept[OTHERS] = np.concatenate([regions[name] for name in ordered[-3:]])
     return dict(sorted(kept.items(), key=lambda item: -item[1].size))
 
 
-def _positive(text: str, name: str) -> float:
-    """A salary; its logarithm is needed. The text is not repeated: it is somebody's record."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0.0 < value < math.inf:
-        raise DataError(f"{name} holds a salary that is no positive number.")
-    return value
-
-
-@dataclass(frozen=True)
-class Oversampled:
+class Oversampled(NamedTuple):
     """The published data set: all clients as large as the largest."""
 
     values: Floats
@@ -142,23 +132,17 @@ def start_table(clients: dict[str, Floats], replications: int = 128, seed: int =
     for name, base, start in ways:
         cell = replace(natural, start=start)
         found = run_cell(cell, replications, seed, data=np.log(copies.values) / base)
-        half = cell.critical_value * np.sqrt(found.normalizers)
-        lengths = np.exp(base * (found.estimates + half)) - np.exp(base * (found.estimates - half))
-        values = np.exp(base * found.estimates)
-        ours = {"estimate": float(values.mean()), "length": float(lengths.mean())}
-        theirs = {"published_estimate": printed[0], "published_length": printed[1]}
-        rows.append({"as_published": name, **{key: round(value) for key, value in (ours | theirs).items()}})
+        ours = _dollars(cell, found, base)
+        amounts = {"estimate": ours["mean_estimate"], "length": ours["mean_length"]}
+        amounts |= {"published_estimate": printed[0], "published_length": printed[1]}
+        rows.append({"as_published": name, **{key: round(value) for key, value in amounts.items()}})
     return rows
-
-
-def _logs(clients: dict[str, Floats]) -> tuple[Empirical, ...]:
-    return tuple(Empirical(np.log(values)) for values in clients.values())
 
 
 def _published_cell(clients: dict[str, Floats], level: float, rates: Sequence[float], method: str) -> Cell:
     count, size = len(clients), max(values.size for values in clients.values())
     return Cell(
-        populations=_logs(clients),
+        populations=tuple(Empirical(np.log(values)) for values in clients.values()),
         levels=(level,) * count,
         truth_rates=tuple(rates),
         weights=(1.0 / count,) * count,
@@ -184,11 +168,11 @@ def _proper_cell(clients: dict[str, Floats], level: float, rates: Sequence[float
     )
 
 
-def _dollars(cell: Cell, found: Outcome) -> dict[str, Any]:
-    """Estimates and lengths mapped back from the log scale: one run, then the mean and spread over the coins."""
+def _dollars(cell: Cell, found: Outcome, base: float = 1.0) -> dict[str, Any]:
+    """Estimates and lengths back from logarithms, which were divided by `base`: one run, then mean and spread."""
     half = cell.critical_value * np.sqrt(found.normalizers)
-    values = np.exp(found.estimates)
-    lengths = np.exp(found.estimates + half) - np.exp(found.estimates - half)
+    values = np.exp(base * found.estimates)
+    lengths = np.exp(base * (found.estimates + half)) - np.exp(base * (found.estimates - half))
     return {
         "one_estimate": float(values[0]),
         "one_length": float(lengths[0]),

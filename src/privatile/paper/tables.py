@@ -96,11 +96,10 @@ def compare(table: str, rows: Sequence[dict[str, Any]]) -> list[Comparison]:
 
 LEVEL_NAMES = {"low": "τ_low", "high": "τ_high"}
 
-
 Blocks = dict[tuple[str, str, int], dict[tuple[str, str], dict[str, Comparison]]]
 
 
-def _blocks(cells: Sequence[Comparison]) -> Blocks:
+def blocks_of(cells: Sequence[Comparison]) -> Blocks:
     """(scenario, kind of size, size) -> (level, truth rate) -> method -> cell."""
     blocks: Blocks = {}
     for cell in sorted(cells, key=lambda cell: cell.size):
@@ -131,7 +130,7 @@ def _lines(level: str, rate: str, row: dict[str, Comparison], protocol: Protocol
 def markdown(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str:
     """A table of the paper as Markdown: coverage (MAE), ours above theirs."""
     parts = [f"### {title}", ""]
-    for (scenario, kind, size), rows in _blocks(cells).items():
+    for (scenario, kind, size), rows in blocks_of(cells).items():
         lines = [
             line
             for (level, rate), row in rows.items()
@@ -146,7 +145,7 @@ def latex(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str:
     """The same as LaTeX (booktabs)."""
     names = {"low": r"$\tau_{\mathrm{low}}$", "high": r"$\tau_{\mathrm{high}}$"}
     parts = []
-    for (scenario, kind, size), rows in _blocks(cells).items():
+    for (scenario, kind, size), rows in blocks_of(cells).items():
         methods = list(next(iter(rows.values())))
         symbol = "$t_T$" if kind == "t_T" else "$T$"
         caption = f"{title}: {scenario}, {symbol} = {size:,}. Coverage (mean absolute error), {protocol} data."
@@ -161,11 +160,15 @@ def latex(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str:
     return "\n".join(parts)
 
 
+def agreeing(cells: Sequence[Comparison]) -> int:
+    """How many cells agree with the printed ones, within the two Monte Carlo errors."""
+    return sum(not (cell.coverage_differs or cell.mae_differs) for cell in cells)
+
+
 def verdict(cells: Sequence[Comparison]) -> str:
     """One sentence on how many cells differ, by method."""
-    methods = list(dict.fromkeys(cell.method for cell in cells))
     counts = []
-    for method in methods:
+    for method in dict.fromkeys(cell.method for cell in cells):
         own = [cell for cell in cells if cell.method == method]
-        counts.append(f"{method} {sum(cell.mae_differs or cell.coverage_differs for cell in own)} of {len(own)}")
+        counts.append(f"{method} {len(own) - agreeing(own)} of {len(own)}")
     return "Cells that differ by more than the two Monte Carlo errors explain: " + ", ".join(counts) + "."
