@@ -5,7 +5,7 @@ FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
 EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 
-.PHONY: test checks demo browser screenshots site constraints lint types contract unit unit-services unit-core flower format clean
+.PHONY: test check check-tests test-long checks demo browser screenshots site constraints lint types contract unit unit-services unit-core flower format clean
 
 # Flower's environment is made while the others are and while the checks run; the tests start when all is there.
 test:
@@ -13,6 +13,20 @@ test:
 	$(MAKE) --no-print-directory unit
 
 checks: lint types contract
+
+# The fast loop: no process, browser, network or Monte Carlo.
+QUICK := not (process or network or browser or faults or statistical or slow)
+
+check: $(VENV)/.test
+	$(MAKE) --no-print-directory -j2 --output-sync=target checks check-tests
+
+check-tests: $(VENV)/.test
+	$(RUN) -m pytest -m "$(QUICK)"
+
+# Long forms of fault tests and Flower's own; the last numbers are in tests/long.md.
+test-long: $(VENV)/.test $(FLOWER)/.test
+	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults
+	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privatile needs Python 3.11 or newer")'
