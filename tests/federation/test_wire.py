@@ -268,7 +268,7 @@ def test_a_signed_message_with_a_field_more_or_less_or_wrong_is_refused(message:
     ids=str,
 )
 def test_values_out_of_range_are_refused(kind: str, path: tuple[str | int, ...], values: tuple[Any, ...]) -> None:
-    text = next(text for message, text in SAMPLES if message.kind == kind)
+    text = next(text for message, text in SAMPLES if message.__struct_config__.tag == kind)
     for value in values:
         with pytest.raises(ProtocolError):
             read_signed(with_value(text, path, value))

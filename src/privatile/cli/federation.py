@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import json_flag
-from privatile.cli.printing import echo_json
+from privatile.cli.options import json_flag, parse_number
+from privatile.cli.printing import echo_facts
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,10 +35,7 @@ def by_client(option: str, given: tuple[str, ...], clients: tuple[str, ...]) -> 
     values: dict[str, float] = {}
     for text in sorted(given, key=lambda text: "=" in text):
         name, equals, number = text.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            raise InputError(f"--{option} takes NUMBER or CLIENT=NUMBER; got {text!r}.") from None
+        value = parse_number(option, number)
         if equals and name not in clients:
             raise InputError(f"--{option} names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
         values.update({name: value} if equals else dict.fromkeys(clients, value))
@@ -225,11 +222,7 @@ def status(directory: Directory, as_json: bool) -> None:
     """Where the run stands."""
     from privatile.federation.run.status import read_status
 
-    report = read_status(directory)
-    if as_json:
-        echo_json(report.to_dict())
-    else:
-        click.echo(report.to_text())
+    echo_facts(read_status(directory), as_json)
 
 
 @federation.command()

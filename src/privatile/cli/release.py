@@ -14,8 +14,8 @@ import click
 @click.option("--unfinished", is_flag=True, help="Release a run that has not finished; the record says so.")
 def release(folder: Path, output: Path, unfinished: bool) -> None:
     """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest."""
+    from privatile.federation.record.document import release as make
     from privatile.federation.record.document import write_record
-    from privatile.federation.record.making import release as make
     from privatile.federation.setup.directory import Directory
 
     write_record(make(Directory(folder), unfinished=unfinished), output)

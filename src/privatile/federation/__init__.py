@@ -1,7 +1,8 @@
 """A federation: several organizations answer one study over a NATS broker, each with a ledger of its own.
 
-Nothing is exported here, because every part needs the extra `federation`; import from the sub-packages. Each imports
-only from those below it (checked by import-linter):
+Import from the modules: nothing but `record` is exported, because every part needs the extra `federation` and the
+services also import the broker's client library. Each package imports only from those below it (checked by
+import-linter):
 
     audit | record       a check of a client from outside; the signed record of a finished run
     run                  commands on a run: start it, join it, look at it, derive a new one from it

@@ -1,8 +1,6 @@
 """The privacy audit: runs a real client process against planted data and measures what it gives away.
 
-    audit     the four questions of an audit and their answers
-    ratio     exact bounds for the likelihood ratio of a report, and how many reports they need
-    session   the auditor as coordinator of one client process
-
-Nothing is exported: the audit needs the extras `federation` and `broker`; import from the modules.
+audit     the four questions of an audit and their answers
+ratio     exact bounds for the likelihood ratio of a report, and how many reports they need
+session   the auditor as coordinator of one client process
 """

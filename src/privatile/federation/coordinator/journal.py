@@ -75,14 +75,9 @@ class Journal:
         """The statements that store a round's evidence, for the transaction of the round."""
         rows: list[Statement] = []
         for client, accepted in answers.items():
-            link = (accepted.ledger.sequence, accepted.ledger.hash)
-            rows.append(
-                (
-                    "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
-                    (number, client, *link, accepted.signer, accepted.signature.decode("ascii")),
-                )
-            )
-            rows.append(("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, *link)))
+            ledger, signature = accepted.ledger, accepted.signature.decode("ascii")
+            row = (number, client, ledger.sequence, ledger.hash, accepted.signer, signature)
+            rows += [("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)", row), _link_row(client, ledger)]
         return rows
 
     def links(self) -> dict[str, Link]:
@@ -91,7 +86,7 @@ class Journal:
 
     def relink(self, client: str, link: Link) -> None:
         """Continue from this link: the site has declared that its ledger was restored."""
-        self._store.execute([("INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.hash))])
+        self._store.execute([_link_row(client, link)])
 
     def note(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Store an event."""
@@ -125,3 +120,7 @@ class Journal:
     def quarantined(self) -> dict[str, str]:
         """Reasons by client."""
         return dict(self._store.query("SELECT client, reason FROM quarantined"))
+
+
+def _link_row(client: str, link: Link) -> Statement:
+    return "INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.hash)

@@ -1,7 +1,6 @@
 """The release record of a run: what is published and signed, and how anybody checks it from the counts alone.
 
-    document     the record as a file: its form, its signatures
-    making       making a record from a run's file
+    document     the record: made from a run's file, written, read, signed
     checking     checking a record, by itself or against the run's file
     comparison   a record's result beside the one that its counts give
 
@@ -12,8 +11,7 @@ ledgers.
 """
 
 from privatile.federation.record.checking import Checks, VerificationFailed, verify_record
-from privatile.federation.record.document import canonical, countersign, read_record, write_record
-from privatile.federation.record.making import release
+from privatile.federation.record.document import canonical, countersign, read_record, release, write_record
 
 __all__ = [
     "Checks",

@@ -16,9 +16,8 @@ import msgspec
 from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.record.comparison import compare, program
-from privatile.federation.record.document import SOFTWARE, canonical, is_signed
-from privatile.federation.record.making import events, spent, transcript_digest
+from privatile.federation.record.comparison import alike, differences, program
+from privatile.federation.record.document import SOFTWARE, canonical, events, is_signed, spent, transcript_digest
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, Link
@@ -200,21 +199,27 @@ def _named(software: object) -> str:
 def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
     """`maker` names the other program that made the record; empty where it was this one."""
     mine = json.loads(canonical(result.to_dict()))
-    found = compare(told, mine)
+    settings, words = differences(told, mine)
     why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
-    checks.add(f"the estimate{where} is the one the counts give, to the last bit", found.estimate, why)
-    checks.add(f"the interval{where} is the one the counts give", found.interval, why)
-    settings = f"budgets, weights, levels and numbers of records{where} are those of the run"
-    checks.add(settings, not found.settings, ", ".join(found.settings))
-    words = f"estimand, method, caveats and all else it says{where}"
-    if not found.words or not maker:
-        checks.add(f"{words} are those of the run", not found.words, ", ".join(found.words))
+    estimate, interval = told.get("estimate"), told.get("confidence_interval")
+    same = type(estimate) is type(mine["estimate"]) and estimate == mine["estimate"]
+    checks.add(f"the estimate{where} is the one the counts give, to the last bit", same, why)
+    checks.add(f"the interval{where} is the one the counts give", alike(interval, mine["confidence_interval"]), why)
+    fixed = f"budgets, weights, levels and numbers of records{where} are those of the run"
+    checks.add(fixed, not settings, ", ".join(settings))
+    said = f"estimand, method, caveats and all else it says{where}"
+    if not words or not maker:
+        checks.add(f"{said} are those of the run", not words, ", ".join(words))
         return
     checks.not_checked.append(
-        f"{words}: {maker} made the record, and this program words differently: {', '.join(found.words)}"
+        f"{said}: {maker} made the record, and this program words differently: {', '.join(words)}"
     )
-    if "estimand" in found.words:
+    if "estimand" in words:
         checks.not_checked.append(f"the estimand{where}; this program calls it: {mine['estimand']}")
+    caveats = told["caveats"] if isinstance(told.get("caveats"), list) else []
+    known = [caveat.get("code") for caveat in caveats if isinstance(caveat, dict)]
     checks.not_checked += [
-        f"a caveat{where} that the record lacks and this program adds: {text}" for text in found.missing_caveats
+        f"a caveat{where} that the record lacks and this program adds: {caveat['text']}"
+        for caveat in mine["caveats"]
+        if caveat["code"] not in known
     ]

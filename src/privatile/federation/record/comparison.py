@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -60,20 +59,8 @@ def alike(recorded: object, recomputed: object) -> bool:
     return type(one) is type(two) and one == two
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Whether the figures agree, and the names of the settings and words that do not."""
-
-    estimate: bool
-    interval: bool
-    settings: tuple[str, ...]
-    words: tuple[str, ...]
-    missing_caveats: tuple[str, ...]
-    """Texts of the caveats that the record lacks."""
-
-
-def compare(recorded: dict[str, Any], recomputed: dict[str, Any]) -> Comparison:
-    """Compare two results as plain JSON: the record's, and the one recomputed here."""
+def differences(recorded: dict[str, Any], recomputed: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The settings and the words that differ between two results as plain JSON: the record's, and the one from here."""
     settings = [key for key in SETTINGS if not alike(recorded.get(key), recomputed[key])]
     words = [
         key
@@ -85,15 +72,7 @@ def compare(recorded: dict[str, Any], recomputed: dict[str, Any]) -> Comparison:
         settings.append("clients")
     if not alike(*(_of_clients(entries, settings=False) for entries in clients)):
         words.append("ranks of the clients")
-    codes = _codes(recorded.get("caveats"))
-    estimate = recomputed["estimate"]
-    return Comparison(
-        estimate=type(recorded.get("estimate")) is type(estimate) and recorded["estimate"] == estimate,
-        interval=alike(recorded.get("confidence_interval"), recomputed["confidence_interval"]),
-        settings=tuple(settings),
-        words=tuple(words),
-        missing_caveats=tuple(caveat["text"] for caveat in recomputed["caveats"] if caveat["code"] not in codes),
-    )
+    return settings, words
 
 
 def _of_clients(clients: object, *, settings: bool) -> list[dict[str, Any]] | None:
@@ -101,8 +80,3 @@ def _of_clients(clients: object, *, settings: bool) -> list[dict[str, Any]] | No
     if not isinstance(clients, list) or not all(isinstance(client, dict) for client in clients):
         return None
     return [{key: client[key] for key in client if (key in CLIENT_SETTINGS) is settings} for client in clients]
-
-
-def _codes(caveats: object) -> set[str]:
-    entries = caveats if isinstance(caveats, list) else []
-    return {str(caveat.get("code")) for caveat in entries if isinstance(caveat, dict)}

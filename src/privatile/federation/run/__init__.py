@@ -1,12 +1,10 @@
 """Commands on a federation's run: what `privatile serve`, `join` and `federation status | stop | abort | …` do.
 
-    serve      a folder becomes a running coordinator
-    join       an invitation becomes a running client
-    hosting    what both services need around them: signals, operations page
-    lock       one coordinator per folder
-    status     how far a run is
-    requests   stop, abort, readmit
-    derive     a new study from an old one, without some of its clients
-
-Nothing is exported, because `serve` and `join` import the broker's client library; import from the modules.
+serve      a folder becomes a running coordinator
+join       an invitation becomes a running client
+hosting    what both services need around them: signals, operations page
+lock       one coordinator per folder
+status     how far a run is
+requests   stop, abort, readmit
+derive     a new study from an old one, without some of its clients
 """

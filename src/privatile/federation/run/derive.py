@@ -133,16 +133,9 @@ def _write(old: Directory, path: Path, study: FederationStudy, left: list[str]) 
     invitation = old.invitation_file(left[0])
     brokers = read_invitation(invitation).brokers if invitation.exists() else ()
     new = new_folder(path, study, old.settings())
-    for secret, copy in (
-        (old.key_file, new.key_file),
-        (old.authority_key, new.authority_key),
-        (old.broker_files.key, new.broker_files.key),
-    ):
+    for secret, copy in zip(old.secrets, new.secrets, strict=True):
         write_private(copy, secret.read_bytes())
-    for certificate, copy in (
-        (old.authority, new.authority),
-        (old.broker_files.certificate, new.broker_files.certificate),
-    ):
+    for certificate, copy in zip(old.certificates, new.certificates, strict=True):
         replace_file(copy, certificate.read_text(encoding="ascii"))
     kept = {name: keys for name, keys in roster.clients.items() if name in left}
     gone = tuple(keys.fingerprint for name, keys in roster.clients.items() if name not in left)

@@ -1,23 +1,10 @@
-"""Before a run: the organizer's folder, invitations and enrolments, certificates, and the embedded broker."""
+"""Before a run: the organizer's folder, and the files that organizer and sites send each other.
 
-from privatile.federation.setup.broker import EmbeddedBroker
-from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.check import check
-from privatile.federation.setup.directory import Directory, add_client, admit, initialize, renew, revoke
-from privatile.federation.setup.invitation import Enrolment, Invitation, read_enrolment, read_invitation
-
-__all__ = [
-    "BrokerSettings",
-    "Directory",
-    "EmbeddedBroker",
-    "Enrolment",
-    "Invitation",
-    "add_client",
-    "admit",
-    "check",
-    "initialize",
-    "read_enrolment",
-    "read_invitation",
-    "renew",
-    "revoke",
-]
+directory              the organizer's folder; admit, revoke and add clients, renew certificates
+check                  everything that is wrong with the folder, at once
+invitation             invitations and enrolments
+certificates           the broker's certificate and its private authority
+broker_configuration   what each party may publish and subscribe to
+broker                 the embedded broker
+files                  small files, written in one piece
+"""

@@ -64,12 +64,8 @@ class EmbeddedBroker:
     def start(self, patience: float = 20.0) -> None:
         """Start the server, or adopt the one that an earlier coordinator left running."""
         check_configuration(self.binary, self.files)
-        pid = running_broker(self.files)
-        if pid is not None:
-            self.adopted = True
-            os.kill(pid, signal.SIGHUP)
-        else:
-            self.adopted = False
+        self.adopted = reload_broker(self.files)
+        if not self.adopted:
             self._check_port()
             self.files.pid.unlink(missing_ok=True)
             self._process = subprocess.Popen(
@@ -84,16 +80,15 @@ class EmbeddedBroker:
 
     def _check_port(self) -> None:
         family = socket.AF_INET6 if ":" in self.settings.listen else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.settings.listen, self.settings.port))
-            except OSError as error:
-                raise BrokerError(
-                    f"the broker cannot listen on {self.settings.listen}:{self.settings.port}: {error.strerror}. "
-                    "Another program uses the port, or the address is not this machine's. Stop that program, choose "
-                    "another port with `privatile federation renew --port`, or use a running broker: --broker URL."
-                ) from None
+        try:
+            socket.create_server((self.settings.listen, self.settings.port), family=family).close()
+        except OSError as error:
+            reason = str(error.strerror).partition(" (while")[0]  # Python adds the address that is named here anyway
+            raise BrokerError(
+                f"the broker cannot listen on {self.settings.listen}:{self.settings.port}: {reason}. "
+                "Another program uses the port, or the address is not this machine's. Stop that program, choose "
+                "another port with `privatile federation renew --port`, or use a running broker: --broker URL."
+            ) from None
 
     def _wait(self, patience: float) -> None:
         until = time.monotonic() + patience

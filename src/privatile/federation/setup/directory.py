@@ -58,6 +58,8 @@ class Directory:
         self.broker_files = BrokerFiles(
             root / "broker", root / "certificates" / "broker.pem", root / "keys" / "broker.key"
         )
+        self.secrets = (self.key_file, self.authority_key, self.broker_files.key)
+        self.certificates = (self.authority, self.broker_files.certificate)
 
     def invitation_file(self, client: str) -> Path:
         """The file that is sent to one site."""

@@ -38,15 +38,6 @@ class SiteResponder:
             "SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ? AND ones IS NOT NULL", (run,)
         ).fetchone()
 
-    def reserve(self) -> None:
-        """Reserve the agreed records for this run, so that no other run asks them; refused where too few are left."""
-        self._responder.reserve(self._records)
-        self.require()
-
-    def require(self) -> None:
-        """Refuse now, rather than in mid-run, where too few records are left for what was agreed."""
-        self._responder.require(max(0, self._records - self.asked()))
-
     def asked(self) -> int:
         """How many records have answered this run, or were written off, by the ledger."""
         return self._responder.asked()
@@ -103,10 +94,10 @@ def open_responder(
     coins: Coins | None = None,
     reserve: bool = True,
 ) -> SiteResponder:
-    """Read the source and check that the study can be answered from it.
+    """Read the source; refuse now, rather than in mid-run, where too few records are left for what was agreed.
 
-    `reserve` keeps the agreed records for this run; a transport that does not tell its clients when a run is over
-    cannot release them, and should not reserve.
+    `reserve` keeps the agreed records for this run, so that no other run asks them; a transport that does not tell its
+    clients when a run is over cannot release them, and should not reserve.
     """
     agreement = study.clients[client]
     columns = shuffle(source, ledger, missing=study.missing, person_key=person_key)
@@ -125,7 +116,6 @@ def open_responder(
     )
     site_responder = SiteResponder(client, study.run, responder, agreement.records)
     if reserve:
-        site_responder.reserve()
-    else:
-        site_responder.require()
+        responder.reserve(agreement.records)
+    responder.require(max(0, agreement.records - responder.asked()))
     return site_responder

@@ -75,11 +75,6 @@ class _Signed(_Fields, frozen=True, tag_field="kind"):
             if not getattr(self, field, "").isprintable():
                 raise ProtocolError(f"{field} must be a printable text.")
 
-    @property
-    def kind(self) -> str:
-        """Which of the five kinds this is."""
-        return str(self.__struct_config__.tag)
-
     def text(self) -> bytes:
         """The body's bytes: what is signed."""
         # Not msgspec's encoder: signatures hold for these bytes, with Python's form of a real and \u escapes.
