@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +43,20 @@ NEW = "new families"
 """The group of laws on which nothing was tuned: reported separately."""
 SEED = 20_250_926
 ANYWHERE = (-10.0, 10.0)
+AXES = ("family", "clients", "truth_rate", "sizes", "level", "information", "range", "rounds")
+"""What a group lists, in the order of its cells."""
+DEFAULTS: dict[str, list[Any]] = {"sizes": ["equal"], "range": [ANYWHERE], "rounds": [None]}
 
 
 def read_cells(path: str | Path) -> list[AutoCell]:
     """All cells of a design, in its order."""
     with Path(path).open("rb") as stream:
         design = tomllib.load(stream)
-    return [cell for group in design["group"] for cell in _cells(group)]
-
-
-def _cells(group: dict[str, Any]) -> Iterator[AutoCell]:
-    lists = {
-        "family": group["family"],
-        "clients": group["clients"],
-        "truth_rate": group["truth_rate"],
-        "sizes": group.get("sizes", ["equal"]),
-        "level": group["level"],
-        "information": group["information"],
-        "range": group.get("range", [ANYWHERE]),
-        "rounds": group.get("rounds", [None]),
-    }
-    for chosen in itertools.product(*lists.values()):
-        yield make_cell(group["name"], **dict(zip(lists, chosen, strict=True)))
+    return [
+        make_cell(group["name"], **dict(zip(AXES, chosen, strict=True)))
+        for group in design["group"]
+        for chosen in itertools.product(*({**DEFAULTS, **group}[name] for name in AXES))
+    ]
 
 
 def make_cell(
@@ -119,19 +111,17 @@ def run_cells(
     runs: int,
     path: Path,
     *,
-    seed: int = SEED,
     show: Callable[[Score], None] = lambda score: None,
-    part: tuple[int, int] = (0, 1),
     block_size: int = BLOCK,
     simulated: Simulate = on_processor,
 ) -> list[Score]:
-    """Score the cells that the file does not hold, appending one row each; `part` (i, n) takes every n-th cell."""
+    """Score the cells that the file does not hold, appending one row each."""
     known = scored(path)
     found = []
-    for cell in cells[part[0] :: part[1]]:
+    for cell in cells:
         have = known.get(cell.name)
         if have is None or have.runs < runs:
-            have = score(cell, runs, cell_seed(cell, seed), block_size, simulated)
+            have = score(cell, runs, cell_seed(cell, SEED), block_size, simulated)
             write_rows(path, [have], append=True)
             show(have)
         found.append(have)

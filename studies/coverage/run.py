@@ -15,7 +15,7 @@ from studies.coverage.coverage import read_cells, run_cells, scored
 from studies.coverage.extras import Extra
 from studies.coverage.page import calibrations, draw, extras, filled, tables, verdict
 from studies.coverage.rows import read_rows
-from studies.coverage.scores import Score, on_processor
+from studies.coverage.scores import Score, on_gpu, on_processor
 
 from privatile.simulation.auto_simulation import BLOCK
 
@@ -44,16 +44,8 @@ def main() -> None:
     cells = read_cells(HERE / "cells.toml")
     first, step = (int(text) for text in chosen.part.split("/"))
     if not chosen.page:
-        on_gpu = chosen.device == "cuda"
-        run_cells(
-            cells,
-            chosen.runs,
-            chosen.results,
-            show=show,
-            part=(first, step),
-            block_size=chosen.runs if on_gpu else BLOCK,
-            simulated=on_gpu if on_gpu else on_processor,
-        )
+        size, simulated = (chosen.runs, on_gpu) if chosen.device == "cuda" else (BLOCK, on_processor)
+        run_cells(cells[first::step], chosen.runs, chosen.results, show=show, block_size=size, simulated=simulated)
     if step == 1 and chosen.results == HERE / "results.csv":
         known = scored(chosen.results)
         scores = [known[cell.name] for cell in cells if cell.name in known]

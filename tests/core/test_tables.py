@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from privatile.core.tables import Document, parse_json, parse_toml, read_toml
+from privatile.core.tables import Document, parse_toml, read_toml
 from privatile.errors import InputError
 
 
@@ -43,7 +43,7 @@ def errors(document: Document) -> list[str]:
 def test_a_document_becomes_nested_dataclasses() -> None:
     document = parse_toml('title = "t"\n[parts.a]\nepsilon = 1\n[[rows]]\nepsilon = 2\nrecords = 3', "x.toml")
     assert document.finish(document.decode(Whole)) == Whole("t", parts={"a": Part(1.0)}, rows=(Part(2.0, 3),))
-    document = parse_json(b'{"title": "t", "note": null}', "x.json")
+    document = Document({"title": "t", "note": None}, "x.json")
     assert document.finish(document.decode(Whole)) == Whole("t")
 
 
@@ -85,6 +85,3 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     path.write_text("a = ")
     with pytest.raises(InputError, match="not valid TOML"):
         read_toml(path)
-    for text in ("[1]", "{", '"a"'):
-        with pytest.raises(InputError, match="not a JSON table"):
-            parse_json(text, "x.json")

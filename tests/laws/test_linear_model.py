@@ -14,7 +14,6 @@ from privatile.laws.linear_model import (
     hat_weights,
     linear_law,
     partial_sum_covariance,
-    relaxations,
     sampled_rounds,
 )
 
@@ -37,7 +36,7 @@ def test_reference_values_at_300_rounds(target: float, expected: float) -> None:
 
 def test_reference_value_at_200_rounds() -> None:
     steps, burn_in = step_table(200, 60.0)
-    assert relaxations(steps, 1.0, burn_in) == pytest.approx(60.0)
+    assert steps[burn_in:].sum() == pytest.approx(60.0)
     # Only steps·slope matters, and the noise only up to scale.
     v = linear_law(steps / 8.0, np.full(200, 3.0), 8.0, burn_in).quantile(0.95)
     assert v == pytest.approx(7.22, abs=0.006)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from studies.coverage.coverage import make_cell
-from studies.coverage.stopping import ever_missed
+from studies.coverage.stopping import stopping
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
@@ -125,8 +125,8 @@ def test_the_normal_value_at_few_relaxations_is_noticed(cell: AutoCell) -> None:
 
 
 def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell, runs: AutoRuns) -> None:
-    missed = float(ever_missed(cell, runs, looks=12).mean())
-    assert missed <= 0.06
+    every = runs.queries.shape[1] // 12
+    assert stopping(cell, runs, half_width=4 * cell.bound, every=every).ever_missed <= 0.06
 
 
 def test_far_starts_and_wide_ranges_change_nothing() -> None:

@@ -172,14 +172,6 @@ def parse_toml(text: str, source: str, *, show_values: bool = False) -> Document
         raise InputError(f"{source} is not valid TOML: {error}.") from None
 
 
-def parse_json(text: str | bytes, source: str) -> Document:
-    """A document from a JSON text."""
-    try:
-        return Document(msgspec.json.decode(text, type=dict[str, Any]), source)
-    except msgspec.DecodeError as error:
-        raise InputError(f"{source} is not a JSON table: {error}.") from None
-
-
 def read_toml(path: Path) -> Document:
     """A document from a TOML file."""
     return parse_toml(read_text(path), str(path))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,6 @@ from privatile.errors import InputError
 
 Lengths = NDArray[np.int64]
 Mode = Literal["cohort", "local"]
-
-
-class LengthRule(Protocol):
-    """Round lengths E'_1, E'_2, … after the warm-up."""
-
-    def table(self, rounds: int) -> Lengths:
-        """The first `rounds` lengths."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -102,6 +94,10 @@ class Listed:
         return np.array(self.lengths[:rounds], dtype=np.int64)
 
 
+LengthRule = Constant | Logarithmic | Power | Listed
+"""Round lengths E'_1, E'_2, … after the warm-up."""
+
+
 def lengths_by_rounds(rule: LengthRule, rounds: int, warm_up: int = 0) -> Lengths:
     """`warm_up` rounds of one record, then the rule, `rounds` in all ("fixed T" of the paper, Tables 3 and 4).
 
@@ -124,24 +120,14 @@ def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0) -> Leng
     if not 0 <= warm_up <= records or records < 1:
         raise InputError(f"records must be at least 1 and warm-up between 0 and records; got {records} and {warm_up}.")
     left = records - warm_up
-    if isinstance(rule, Listed):
-        table = rule.table(len(rule.lengths))
-        if int(table.sum()) < left:
-            raise InputError(f"the listed lengths use {int(table.sum())} records; {left} are to be used.")
-    else:
-        rounds = max(1, left)
-        # Lengths never shrink along a rule, so a sixteenth of the worst case usually suffices; grow when it does not.
-        guess = max(16, rounds // 16)
-        table = rule.table(guess)
-        while int(table.sum()) < left:
-            guess = min(2 * guess, rounds)
-            table = rule.table(guess)
-    ends = np.cumsum(table)
-    last = int(np.searchsorted(ends, left))
-    kept = table[: last + 1].copy() if left else table[:0]
-    if left:
-        kept[-1] -= int(ends[last]) - left
-    return np.concatenate([np.ones(warm_up, dtype=np.int64), kept])
+    # Every length is at least one, so that many rounds always suffice; a sixteenth usually does.
+    rounds = len(rule.lengths) if isinstance(rule, Listed) else max(16, left // 16)
+    while (used := int((table := rule.table(rounds)).sum())) < left:
+        if isinstance(rule, Listed):
+            raise InputError(f"the listed lengths use {used} records; {left} are to be used.")
+        rounds *= 2
+    kept = np.diff(np.minimum(np.cumsum(table), left), prepend=0)
+    return np.concatenate([np.ones(warm_up, dtype=np.int64), kept[kept > 0]])
 
 
 def spread(lengths: Lengths, records: int) -> Lengths:

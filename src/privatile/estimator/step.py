@@ -92,19 +92,16 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
             if ask.averaged:
                 window_ones[k] += count
                 window_asked[k] += length
-    after = RoundState(
-        state.round + 1,
-        state.query,
-        tuple(means),
-        tuple(noise),
-        tuple(used),
-        tuple(heard),
-        tuple(total_ones),
-        tuple(total_asked),
-        tuple(window_ones),
-        tuple(window_asked),
-        state.averages,
-        state.memory,
+    after = state._replace(
+        round=state.round + 1,
+        means=tuple(means),
+        noise=tuple(noise),
+        used=tuple(used),
+        heard=tuple(heard),
+        ones=tuple(total_ones),
+        asked=tuple(total_asked),
+        window_ones=tuple(window_ones),
+        window_asked=tuple(window_asked),
     )
     query = clip(plan.scale, ask.query + ask.step * drift(after, plan))
     # Averaging starts where the burn-in ends: centre its sums there.

@@ -80,13 +80,15 @@ def plug_in(
         raise InputError(f"an interval needs at least two averaged rounds; there are {rounds}.")
     queries, drifts, noise = answers = trajectory.answers
     first = slope(trajectory) if guess is None else guess
+    low, high = working_range(plan.scale)
     fit = fit_curve(
         queries[None],
         drifts[None],
         noise[None] * variance_share(state, plan),
         plan.level,
         start=np.array([trajectory.asked.mean()]),
-        slope=np.array([first or flat_slope(plan)]),
+        # Where the answers give no slope: that of a rank that rises evenly over the range.
+        slope=np.array([first or 1.0 / (high - low)]),
         window=(np.arange(len(noise)) >= len(noise) - rounds)[None],
     ).of_run(0)
     if guess is None:
@@ -103,9 +105,3 @@ def plug_in(
         inflation = 1.0 / float(fit.used) if fit.used else math.inf
         left = max(file_share(state, plan, state.asked, wander, inflation), 0.01)
     return curve_of(fit, answers, plan.level, repeated=repeated, file_share=left)
-
-
-def flat_slope(plan: Plan) -> float:
-    """The slope of a rank that rises evenly over the range: a guess where the answers give none."""
-    low, high = working_range(plan.scale)
-    return 1.0 / (high - low)

@@ -48,15 +48,8 @@ class AveragedPath:
 
 def averaged_path(state: RoundState, trajectory: Trajectory, variance_share: float = 1.0) -> AveragedPath:
     """The averaged rounds of a run."""
-    averages = state.averages
-    return AveragedPath(
-        averages.estimate,
-        normalizer(averages),
-        trajectory.queries,
-        trajectory.weights,
-        trajectory.steps,
-        variance_share,
-    )
+    sums, rounds = state.averages, (trajectory.queries, trajectory.weights, trajectory.steps)
+    return AveragedPath(sums.estimate, normalizer(sums), *rounds, variance_share)
 
 
 def self_normalized(path: AveragedPath, kind: Normalizer = "l2") -> Inference:

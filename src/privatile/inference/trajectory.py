@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,29 +16,23 @@ from privatile.estimator.step import drift, round_weight
 class Trajectory:
     """What each round asked, what came back, where it led, and its noise; some 60 bytes per round."""
 
-    def __init__(self) -> None:
-        self._columns = [array("d") for _ in range(5)]
-        self._answers = [array("d") for _ in range(3)]
+    def __init__(self, averaged: Iterable[float] = (), answers: Iterable[float] = ()) -> None:
+        self._averaged = array("d", averaged)
+        self._answers = array("d", answers)
 
     def until(self, rounds: int, averaged: int) -> Trajectory:
         """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
-        before = Trajectory()
-        before._columns = [column[:averaged] for column in self._columns]
-        before._answers = [row[:rounds] for row in self._answers]
-        return before
+        return Trajectory(self._averaged[: 5 * averaged], self._answers[: 3 * rounds])
 
     def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
         """Add the round just done; where averaging starts anew, the averaged rounds before are dropped."""
         came = drift(state, plan)
         heard = math.fsum(client.weight * query for client, query in zip(plan.clients, state.heard, strict=True))
-        for column, fact in zip(self._answers, (heard, came, math.fsum(state.noise)), strict=True):
-            column.append(fact)
+        self._answers.extend((heard, came, math.fsum(state.noise)))
         if state.averages.rounds == 0:
-            self._columns = [array("d") for _ in range(5)]
+            self._averaged = array("d")
         else:
-            facts = (ask.query, came, state.query, round_weight(state), ask.step)
-            for column, fact in zip(self._columns, facts, strict=True):
-                column.append(fact)
+            self._averaged.extend((ask.query, came, state.query, round_weight(state), ask.step))
 
     @property
     def answers(self) -> Floats:
@@ -45,10 +40,10 @@ class Trajectory:
 
         Where a client was silent, the query is the p-weighted mean of those to which the answers in use belong.
         """
-        return np.array(self._answers, dtype=np.float64)
+        return np.array(self._answers).reshape(-1, 3).T.copy()
 
     def _column(self, index: int) -> Floats:
-        return np.array(self._columns[index], dtype=np.float64)
+        return np.array(self._averaged[index::5])
 
     @property
     def asked(self) -> Floats:

@@ -31,15 +31,6 @@ POINTS = 320
 against all of 2,000 rounds v moves by 4e-6 at N = 12 to 140, and by 2e-5 with log-normal weights."""
 
 
-def relaxations(steps: Sequence[float] | Floats, slope: float, burn_in: int = 0) -> float:
-    """N = f·Σγ_m over the averaged rounds.
-
-    >>> relaxations([0.5, 0.25, 0.25], slope=2.0, burn_in=1)
-    1.0
-    """
-    return float(slope * np.sum(np.asarray(steps, dtype=np.float64)[burn_in:]))
-
-
 def linear_law(
     steps: Sequence[float] | Floats,
     noise_weights: Sequence[float] | Floats,
@@ -97,13 +88,13 @@ def linear_law(
     return from_covariance(form, (root * (with_end - trend * end))[keep], end)
 
 
-def sampled_rounds(rates: Floats, weights: Floats, points: int = POINTS) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Rounds at which the running sums are evaluated: all of them, or `points` spread over rounds, steps and clock."""
+def sampled_rounds(rates: Floats, weights: Floats) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Rounds at which the running sums are evaluated: all of them, or `POINTS` spread over rounds, steps and clock."""
     rounds = rates.size
-    if rounds <= points:
+    if rounds <= POINTS:
         return np.arange(rounds)
     spread = np.arange(1, rounds + 1) / rounds + np.cumsum(rates) / rates.sum() + np.cumsum(weights) / weights.sum()
-    wanted = np.linspace(0.0, spread[-1], points + 1)[1:]
+    wanted = np.linspace(0.0, spread[-1], POINTS + 1)[1:]
     chosen = np.unique(np.searchsorted(spread, wanted * (1.0 - 1e-12)))
     return np.unique(np.append(chosen, rounds - 1))
 

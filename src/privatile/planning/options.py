@@ -150,15 +150,12 @@ class Options(ReportOptions):
         """Weights that sum to one, by client."""
         if isinstance(self.weights, Mapping):
             return shares({name: float(self.weights[name]) for name in records})
-        if self.weights == "size":
-            everybody = sum(records.values())
-            return {name: count / everybody for name, count in records.items()}
+        parts = dict.fromkeys(records, 1.0) if self.weights == "equal" else {k: float(n) for k, n in records.items()}
         if self.weights == "precision":
             # p ∝ n/σ², σ² ≈ 1/(4r²) whatever the data (Theorem 3.1's variance at rank ½).
             parts = {name: count * self.mechanism(name).truth_rate ** 2 for name, count in records.items()}
-            total = math.fsum(parts.values())
-            return {name: part / total for name, part in parts.items()}
-        return dict.fromkeys(records, 1.0 / len(records))
+        total = math.fsum(parts.values())
+        return {name: part / total for name, part in parts.items()}
 
     @property
     def report_options(self) -> dict[str, Any]:

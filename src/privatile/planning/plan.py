@@ -42,7 +42,7 @@ class RunPlan:
     half_width: float | None
     """In units; none without a density."""
     density: float | None
-    target: float | None
+    target_half_width: float | None
     records_factor: float | None
     """How many times the records meet the target; none without one, or when nothing does."""
     epsilon_factor: float | None
@@ -69,21 +69,7 @@ class RunPlan:
             }
             for client in self.clients
         ]
-        return {
-            "level": self.level,
-            "confidence_level": self.confidence_level,
-            "rounds": self.rounds,
-            "information": self.information,
-            "supported": self.supported,
-            "rank_half_width": self.rank_half_width,
-            "half_width": self.half_width,
-            "density": self.density,
-            "target_half_width": self.target,
-            "records_factor": self.records_factor,
-            "epsilon_factor": self.epsilon_factor,
-            "weights_cost": self.weights_cost,
-            "clients": clients,
-        }
+        return {**vars(self), "supported": self.supported, "clients": clients}
 
     def to_json(self) -> str:
         """The same as one JSON object."""
@@ -110,7 +96,7 @@ class RunPlan:
             lines.append(f"That is ± {self.half_width:.4g} in units of the data.")
         words = "enough" if self.supported else f"too little: {SUPPORTED:,.0f} are needed for honest coverage"
         lines.append(f"Information: {self.information:,.0f}, {words}.")
-        if self.target is not None:
+        if self.target_half_width is not None:
             lines.append(self._target_words())
         if self.weights_cost > 1.005:
             lines.append(
@@ -120,7 +106,7 @@ class RunPlan:
         return "\n".join(lines)
 
     def _target_words(self) -> str:
-        aim = f"A half-width of {self.target:g} takes"
+        aim = f"A half-width of {self.target_half_width:g} takes"
         if self.records_factor is None:
             return f"{aim} more records than there are people."
         words = f"{aim} {self.records_factor:.3g} times the records"
@@ -210,7 +196,7 @@ def plan_run(
         rank_half_width=reach,
         half_width=None if density is None else reach / density,
         density=density,
-        target=half_width,
+        target_half_width=half_width,
         records_factor=None if target is None else _factor(target, with_records, 1e9),
         epsilon_factor=None if target is None else _factor(target, with_epsilon, 1e6),
         weights_cost=math.sqrt(math.fsum(client.rank_variance(level) for client in planned) / best),

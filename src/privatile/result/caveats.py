@@ -81,52 +81,40 @@ def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:
     return tuple(sorted(found, key=lambda caveat: caveat.code != "range"))
 
 
-def unbounded(plan: Plan, interval: ConfidenceInterval) -> list[Caveat]:
-    """An interval as wide as the range says only what was known before."""
-    if interval != (plan.scale.low, plan.scale.high):
-        return []
-    return [
-        Caveat(
-            "unbounded",
+def interval_caveats(
+    settings: ReportSettings, plan: Plan, state: RoundState, interval: ConfidenceInterval
+) -> Iterator[Caveat]:
+    """What the displayed interval itself shows: a width that was not met, the whole range, or round values inside.
+
+    The answers cannot show an atom smaller than their noise: what the interval says about round values is all.
+    """
+    low, high = interval
+    if settings.until_width is not None and high - low > settings.until_width and state.round >= plan.rounds:
+        takes = cure(((high - low) / settings.until_width) ** 2, plan.clients)
+        text = f"The asked precision, a width of {settings.until_width:g}, is out of reach: it takes {takes}."
+        yield Caveat("out-of-reach", text)
+    value = round_value_inside(low, high)
+    if interval == (plan.scale.low, plan.scale.high):
+        text = (
             "The answers do not locate the quantile: at this confidence the interval is the whole stated range. More "
-            "records or a larger ε would help.",
+            "records or a larger ε would help."
         )
-    ]
-
-
-def reachable(settings: ReportSettings, plan: Plan, state: RoundState, interval: ConfidenceInterval) -> list[Caveat]:
-    """Whether the width asked for was met; if not, what it would take."""
-    width = interval.high - interval.low
-    if settings.until_width is None or width <= settings.until_width or state.round < plan.rounds:
-        return []
-    takes = cure((width / settings.until_width) ** 2, plan.clients)
-    return [
-        Caveat(
-            "out-of-reach",
-            f"The asked precision, a width of {settings.until_width:g}, is out of reach: it takes {takes}.",
-        )
-    ]
-
-
-def heaped(settings: ReportSettings, interval: ConfidenceInterval) -> list[Caveat]:
-    """The answers cannot show an atom smaller than their noise: what the interval says about round values is all."""
-    if settings.dither:
-        return []
-    value, (low, high) = round_value_inside(*interval), interval
-    if value is not None:
+        yield Caveat("unbounded", text)
+    elif settings.dither:
+        return
+    elif value is not None:
         text = (
             f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
             "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: then estimate "
             "with --dither, as wide as the values are apart."
         )
+        yield Caveat("atom", text)
     elif high - low < 1.0 and min(abs(low), abs(high)) > 1.0:
         text = (
             "The interval is narrower than 1. If the values are whole numbers (ages, counts, scores) the quantile is "
             "one of them and no interval of this kind covers it: then estimate with --dither 1."
         )
-    else:
-        return []
-    return [Caveat("atom", text)]
+        yield Caveat("atom", text)
 
 
 def round_value_inside(low: float, high: float) -> float | None:

@@ -23,7 +23,6 @@ from privatile.estimator.question_policy import information
 from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, CurveFit
 from privatile.inference.plug_in import Curve
 from privatile.inference.trajectory import Trajectory
-from privatile.laws.linear_model import relaxations
 from privatile.result.result import Caveat, Row, finite
 
 FEW_RELAXATIONS = 12.0
@@ -147,7 +146,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[
     density = slope / at if at else math.nan
     facts = {"estimate": density, "relative_error": slope_error}
     yield Row("density", "density there", facts, f"{density:.3g} a unit {percent}")
-    reached = relaxations(trajectory.steps, slope)
+    reached = slope * float(trajectory.steps.sum())
     yield Row("relaxations", "relaxations", reached, f"{reached:.0f}")
     text = f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error"
     yield Row("bend", "bend", {"estimate": bend, "share": bend_share}, text)

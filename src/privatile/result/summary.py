@@ -8,7 +8,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
 from privatile.inference.inference import Inference
 from privatile.inference.trajectory import Trajectory
-from privatile.result.caveats import caveats, heaped, most_important_first, reachable, unbounded
+from privatile.result.caveats import caveats, interval_caveats, most_important_first
 from privatile.result.client_facts import client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
@@ -47,8 +47,7 @@ def summarize(
         clients=client_facts(plan, state, settings.confidence_level),
         caveats=most_important_first(
             *warnings,
-            *reachable(settings, plan, state, interval),
-            *(unbounded(plan, interval) or heaped(settings, interval)),
+            *interval_caveats(settings, plan, state, interval),
             *caveats(settings, plan, state, alone),
         ),
         run=run,
