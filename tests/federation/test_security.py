@@ -313,7 +313,7 @@ def test_hostile_questions_cost_no_record(tmp_path: Path, caplog: pytest.LogCapt
     assert client.metrics.value("refused") > 2_000
     assert client._failure is None
     # A changed but well-formed question, signed by the coordinator, may be answered; every record still answers once.
-    with federation.ledger("site0") if published else federation.client("site0")._responder.ledger as ledger:
+    with federation.ledger("site0") if published else federation.client("site0").responder.ledger as ledger:
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert sum(stop - start for start, stop in spans) <= 20
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
