@@ -84,8 +84,8 @@ def test_an_interrupted_study_goes_on_without_repeating(
 ) -> None:
     real, evaluated = runner.evaluate, []
 
-    def counted(*args: Any) -> tuple[Summary, float]:
-        evaluated.append(args[0].key)
+    def counted(*args: Any) -> tuple[int, Summary, float]:
+        evaluated.append(args[1].key)
         if len(evaluated) == 6:
             raise KeyboardInterrupt
         return real(*args)

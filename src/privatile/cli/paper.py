@@ -50,12 +50,7 @@ def paper(
     """
     from privatile.paper.reproduce import reproduce
 
-    with rounds_bar("paper", quiet, unit="million updates") as progress:
-
-        def show(done: int, total: int) -> None:
-            if progress is not None:
-                progress(done // 1_000_000, total // 1_000_000)
-
+    with rounds_bar("paper", quiet, "million updates", each=1_000_000) as progress:
         files = reproduce(
             part,
             out,
@@ -64,7 +59,7 @@ def paper(
             data=data,
             threads=threads,
             device=device,
-            progress=show,
+            progress=progress,
             say=click.echo,
         )
     click.echo("Written: " + ", ".join(str(file) for file in files))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from privatile.core.words import duration
 
@@ -14,15 +14,15 @@ QUIET_SECONDS = 10.0
 
 
 @contextmanager
-def rounds_bar(label: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None] | None]:
-    """Gives a function of (rounds done, rounds planned), or of another unit counted."""
+def rounds_bar(
+    label: str, quiet: bool = False, unit: str = "rounds", each: int = 1
+) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function of (rounds done, rounds planned), or of another unit, shown by the `each`."""
     if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        with _bar(label, unit) as update:
-            yield update
-    else:
-        yield _lines(label, unit)
+        yield lambda done, planned: None
+        return
+    with _bar(label, unit) if sys.stderr.isatty() else nullcontext(_lines(label, unit)) as update:
+        yield lambda done, planned: update(done // each, planned // each)
 
 
 @contextmanager

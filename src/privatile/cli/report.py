@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -93,14 +92,11 @@ def find(source: Path) -> tuple[Kind, Path]:
         if is_paper_folder(source):
             return "paper", source
         raise StoreError(f"{source} is a folder without a run.db and without the paper's tables.")
-    from privatile.server.store import missing_run, no_run
+    from privatile.server.store import missing_run, no_run, table_names
 
     if not source.is_file():
         raise missing_run(source)
-    try:
-        connection = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        connection.close()
-    except sqlite3.DatabaseError:
-        raise no_run(source) from None
+    tables = table_names(source)
+    if tables is None:
+        raise no_run(source)
     return ("experiment", source) if "study" in tables else ("run", source)

@@ -56,14 +56,9 @@ def run(
         have = len(kept.finished())
         if have and not quiet:
             click.echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
-        with rounds_bar("experiment", quiet, unit="million updates") as progress:
-
-            def show(done: int, total: int) -> None:
-                if progress is not None:
-                    progress(done // 1_000_000, total // 1_000_000)
-
+        with rounds_bar("experiment", quiet, "million updates", each=1_000_000) as progress:
             run_experiment(
-                planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=show
+                planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=progress
             )
         if out is not None:
             write_rows(kept.rows(), out)
@@ -96,17 +91,17 @@ def show(store: Path, out: Path | None) -> None:
         table.add_column(name)
     for name in ("coverage", "± MC", "MAE", "± MC", "bias", "mean width", "error / bound"):
         table.add_column(name, justify="right")
+    forms = {
+        "coverage": ".3f",
+        "coverage_error": ".3f",
+        "mae": ".5f",
+        "mae_error": ".5f",
+        "bias": "+.5f",
+        "width": ".4f",
+    }
     for row in rows:
-        table.add_row(
-            *(row[name] for name in labels),
-            plain(row["coverage"], 3),
-            plain(row["coverage_error"], 3),
-            plain(row["mae"], 5),
-            plain(row["mae_error"], 5),
-            f"{row['bias']:+.5f}",
-            plain(row["width"], 4),
-            plain(row["rmse"] / row["bound"], 3),
-        )
+        numbers = [plain(row[name], form) for name, form in forms.items()]
+        table.add_row(*(row[name] for name in labels), *numbers, plain(row["rmse"] / row["bound"], ".3f"))
     # A table in a pipe keeps its full width: nothing is cut.
     console = Console() if Console().is_terminal else Console(width=200)
     console.print(table)

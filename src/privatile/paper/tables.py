@@ -109,7 +109,7 @@ def blocks_of(cells: Sequence[Comparison]) -> Blocks:
 
 
 def _pair(coverage: float, mae: float, coverage_mark: str = "", mae_mark: str = "") -> str:
-    return f"{plain(coverage, 3)}{coverage_mark} ({plain(mae, 4)}{mae_mark})"
+    return f"{plain(coverage, '.3f')}{coverage_mark} ({plain(mae, '.4f')}{mae_mark})"
 
 
 def _lines(level: str, rate: str, row: dict[str, Comparison], protocol: Protocol) -> list[list[str]]:
@@ -123,7 +123,7 @@ def _lines(level: str, rate: str, row: dict[str, Comparison], protocol: Protocol
         ["", "", "published", *(_pair(cell.theirs.coverage, cell.theirs.mae) for cell in cells)],
     ]
     if protocol == "independent":
-        lines.insert(2, ["", "", "ours, v of the paper", *(plain(cell.coverage_like_theirs, 3) for cell in cells)])
+        lines.insert(2, ["", "", "ours, v of the paper", *(plain(cell.coverage_like_theirs, ".3f") for cell in cells)])
     return lines
 
 

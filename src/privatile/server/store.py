@@ -138,12 +138,7 @@ class RunStore:
     @staticmethod
     def is_blank(path: str | Path) -> bool:
         """Whether the run was killed before anything was written: a database without a table."""
-        try:
-            with closing(_connect(path, durable=False, read_only=True)) as look:
-                found: int = look.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-                return found == 0
-        except (sqlite3.DatabaseError, StoreError):
-            return False
+        return table_names(path) == set()
 
     def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
         """Write one round of every level, and what the caller keeps with it, in one transaction."""
@@ -230,6 +225,15 @@ class RunStore:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def table_names(path: str | Path) -> set[str] | None:
+    """What an SQLite file holds, tables above all; it is only read. None where it is no database."""
+    try:
+        with closing(_connect(path, durable=False, read_only=True)) as look:
+            return {name for (name,) in look.execute("SELECT name FROM sqlite_master")}
+    except (sqlite3.DatabaseError, StoreError):
+        return None
 
 
 def missing_run(path: str | Path) -> StoreError:

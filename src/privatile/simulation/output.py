@@ -37,10 +37,10 @@ def write_rows(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
         raise InputError(f"{file} cannot be written: {error.strerror}. Choose a folder you may write to.") from None
 
 
-def plain(value: float, digits: int) -> str:
-    """A number with fixed digits; a dash where there is none.
+def plain(value: float, form: str) -> str:
+    """A number in a format; a dash where there is none.
 
-    >>> plain(0.9471, 3), plain(float("nan"), 3)
+    >>> plain(0.9471, ".3f"), plain(float("nan"), ".3f")
     ('0.947', '–')
     """
-    return "–" if value != value else f"{value:.{digits}f}"
+    return "–" if value != value else f"{value:{form}}"

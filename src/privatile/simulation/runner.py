@@ -33,11 +33,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def evaluate(cell: Cell, replications: int, seed: int, threads: int = 1) -> tuple[Summary, float]:
-    """A cell's summary and the seconds it took."""
+def evaluate(place: int, cell: Cell, replications: int, seed: int, threads: int = 1) -> tuple[int, Summary, float]:
+    """The place of a cell, its summary and the seconds it took."""
     begun = time.perf_counter()
     summary = summarize(cell, run_cell(cell, replications, seed, threads=threads))
-    return summary, time.perf_counter() - begun
+    return place, summary, time.perf_counter() - begun
 
 
 def run_experiment(
@@ -57,10 +57,8 @@ def run_experiment(
     """
     done = store.finished()
     missing = [(place, entry) for place, entry in enumerate(experiment.entries) if place not in done]
-    total, so_far = (
-        experiment.updates,
-        experiment.replications * sum(experiment.entries[place].cell.updates for place in done),
-    )
+    repeats, seed, total = experiment.replications, experiment.seed, experiment.updates
+    so_far = repeats * sum(experiment.entries[place].cell.updates for place in done)
     progress(so_far, total)
 
     def keep(place: int, summary: Summary, seconds: float) -> None:
@@ -72,27 +70,22 @@ def run_experiment(
     if device is not None:
         if workers != "threads":
             raise InputError(f"a GPU takes the place of workers: leave out --device cuda or --workers {workers}.")
-        for group in _groups(missing, experiment.replications):
+        for group in _groups(missing, repeats):
             begun = time.perf_counter()
-            outcomes = run_cells(
-                [entry.cell for _, entry in group], experiment.replications, experiment.seed, device.launch
-            )
+            outcomes = run_cells([entry.cell for _, entry in group], repeats, seed, device.launch)
             each = (time.perf_counter() - begun) / len(group)
             for (place, entry), outcome in zip(group, outcomes, strict=True):
                 keep(place, summarize(entry.cell, outcome), each)
     elif workers == "threads":
         for place, entry in missing:
-            keep(place, *evaluate(entry.cell, experiment.replications, experiment.seed, threads or cores()))
+            keep(*evaluate(place, entry.cell, repeats, seed, threads or cores()))
     elif missing:
         # The largest cells first: no worker is left alone with one at the end.
         missing.sort(key=lambda item: -item[1].cell.updates)
         with _backend(workers, address, threads) as joblib:
-            jobs = (
-                joblib.delayed(_place_and_evaluate)(place, entry.cell, experiment.replications, experiment.seed)
-                for place, entry in missing
-            )
-            for place, summary, seconds in joblib.Parallel(n_jobs=threads or -1, return_as="generator_unordered")(jobs):
-                keep(place, summary, seconds)
+            jobs = (joblib.delayed(evaluate)(place, entry.cell, repeats, seed) for place, entry in missing)
+            for found in joblib.Parallel(n_jobs=threads or -1, return_as="generator_unordered")(jobs):
+                keep(*found)
     return len(missing)
 
 
@@ -109,10 +102,6 @@ def _groups(missing: Sequence[tuple[int, Entry]], replications: int) -> Iterator
         updates, lanes = updates + more, lanes + replications
     if group:
         yield group
-
-
-def _place_and_evaluate(place: int, cell: Cell, replications: int, seed: int) -> tuple[int, Summary, float]:
-    return place, *evaluate(cell, replications, seed)
 
 
 @contextmanager

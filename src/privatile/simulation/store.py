@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from privatile.errors import InputError, StoreError
+from privatile.server.store import table_names
 from privatile.simulation.engine import Summary
 from privatile.simulation.experiment import Entry, Experiment
 
@@ -35,16 +35,6 @@ CREATE TABLE result (place INTEGER PRIMARY KEY, labels TEXT NOT NULL, summary TE
 
 def _no_store(path: str) -> StoreError:
     return StoreError(f"{path} is not the store of an experiment. Give another file for --store.")
-
-
-def _blank_or_study(path: Path) -> bool:
-    """Whether a file is an experiment's store, or one that is being made this moment."""
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)) as look:
-            tables = {name for (name,) in look.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            return not tables or "study" in tables
-    except sqlite3.DatabaseError:
-        return False
 
 
 class ExperimentStore:
@@ -70,7 +60,7 @@ class ExperimentStore:
     def open_for(cls, path: str | Path, experiment: Experiment) -> Self:
         """The store of this experiment, made when there is none; the store of another design is refused."""
         name = str(path)
-        if Path(path).is_file() and not _blank_or_study(Path(path)):
+        if Path(path).is_file() and (found := table_names(path)) != set() and "study" not in (found or ()):
             raise _no_store(name)  # another program's file is left as it is
         try:
             connection = sqlite3.connect(name, timeout=30.0, isolation_level=None)
@@ -80,18 +70,10 @@ class ExperimentStore:
             if not tables:
                 for statement in SCHEMA.split(";"):
                     connection.execute(statement)
-                facts = (
-                    experiment.title,
-                    experiment.digest,
-                    experiment.protocol,
-                    experiment.replications,
-                    experiment.seed,
-                    len(experiment.entries),
-                )
-                connection.execute(
-                    "INSERT INTO study VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (FORMAT, *facts, time.time(), experiment.confidence_level),
-                )
+                names = ("title", "digest", "protocol", "replications", "seed")
+                facts = (*(getattr(experiment, name) for name in names), len(experiment.entries), time.time())
+                values = (FORMAT, *facts, experiment.confidence_level)
+                connection.execute("INSERT INTO study VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             raise StoreError(
