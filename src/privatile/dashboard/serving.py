@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from privatile import web
 from privatile.errors import InputError, require
+from privatile.server import web
 from privatile.server.web import is_loopback
 
 TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
@@ -54,15 +54,13 @@ def listen(address: DashboardAddress, patience: float = 0.0) -> socket.socket:
     return bound
 
 
-def run_server(
-    path: Path, bound: socket.socket, address: DashboardAddress, token: str | None, interval: float | None = None
-) -> None:
+def run_server(path: Path, bound: socket.socket, address: DashboardAddress, token: str | None) -> None:
     """Serve until the process is told to end. No access log: addresses may hold a token."""
     require("starlette", "dashboard")
-    from privatile.dashboard.app import INTERVAL, make_app
+    from privatile.dashboard.app import make_app
 
     server = web.make_server(
-        make_app(path, token=token, hosts=frozenset({address.host}), interval=interval or INTERVAL),
+        make_app(path, token=token, hosts=frozenset({address.host})),
         "dashboard",
         ssl_certfile=None if address.certificate is None else str(address.certificate),
         ssl_keyfile=None if address.key is None else str(address.key),
