@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from privatile.client.sources.names import ClientNames, person_bytes
-from privatile.client.sources.numbers import number
-from privatile.client.sources.source import ONLY_CLIENT, Batch, TableColumns
+from privatile.client.sources.source import Batch, Source
 from privatile.errors import DataError, InputError
 
 FETCH = 10_000
 """Rows fetched at once: a few megabytes of Python objects."""
 
 
-class DatabaseSource(TableColumns):
+class DatabaseSource(Source):
     """A query over a DB-API connection."""
 
     def __init__(
@@ -43,18 +39,12 @@ class DatabaseSource(TableColumns):
             if not available:
                 raise DataError("the query returns no rows by its nature. Give a SELECT.")
             self.check(available)
-            value, client, person = (
+            places = [
                 None if name is None else available.index(name) for name in (self.column, self.client, self.person)
-            )
-            if client is None:
-                self.clients.append(ONLY_CLIENT)
-            names = ClientNames(self.clients)
+            ]
             while rows := _safely(cursor.fetchmany, FETCH):
-                yield Batch(
-                    np.array([number(self.column, row[value]) for row in rows], dtype=np.float64),
-                    None if client is None else np.array([names.code(row[client]) for row in rows], dtype=np.uint16),
-                    None if person is None else person_bytes([row[person] for row in rows]),
-                )
+                columns = list(zip(*rows, strict=True))
+                yield self.batch(*(None if place is None else columns[place] for place in places))
         finally:
             cursor.close()
 

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.names import MOST_CLIENTS, ClientNames, check_client, person_bytes
+from privatile.client.sources.names import check_client
 from privatile.client.sources.numbers import not_numeric
-from privatile.client.sources.source import ONLY_CLIENT, Batch, TableColumns, unknown_column
+from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, unknown_column
 from privatile.errors import DataError
 
 MISSING_MARKS = ("", "na", "n/a", "nan", "null", "none")
@@ -50,15 +50,7 @@ LINE = re.compile(
 )
 
 
-class _Table(NamedTuple):
-    """A file as SQL: what to read from, and each column's name, expression and type."""
-
-    sql: str
-    parameters: dict[str, object]
-    columns: dict[str, tuple[str, str]]
-
-
-class FileSource(TableColumns):
+class FileSource(Source):
     """A column of a file. Rows keep the order of the file."""
 
     def __init__(self, path: Path, value: str, client: str | None = None, person: str | None = None) -> None:
@@ -67,23 +59,52 @@ class FileSource(TableColumns):
         kind = kind_of(path)
         self._connection = _connect()
         self._is_csv = kind == "csv"
-        self._table = _csv_table(path, self.wanted) if self._is_csv else self._described(kind)
-        self.check(list(self._table.columns))
-        if not self._is_csv and not NUMERIC.fullmatch(self._table.columns[value][1]):
-            raise not_numeric(value, self._table.columns[value][1])
+        # What to read from, as SQL with its parameters, and each column's expression and type.
+        self._parameters: dict[str, object] = {"path": _literal(path)}
+        self._columns: dict[str, tuple[str, str]] = {}
+        self._sql = self._csv_table() if self._is_csv else self._described_table(kind)
+        self.check(list(self._columns))
+        if not self._is_csv and not NUMERIC.fullmatch(self._columns[value][1]):
+            raise not_numeric(value, self._columns[value][1])
 
-    def _described(self, kind: str) -> _Table:
+    def _described_table(self, kind: str) -> str:
         sql = f"read_{kind}($path)"
-        parameters: dict[str, object] = {"path": _literal(self._path)}
-        relation = self._run(f"SELECT * FROM {sql}", parameters)
-        names, types = list(relation.columns), [str(each) for each in relation.types]
-        columns = {name: (_quoted(name), each) for name, each in zip(names, types, strict=True)}
-        return _Table(sql, parameters, columns)
+        relation = self._run(f"SELECT * FROM {sql}")
+        for name, column_type in zip(relation.columns, relation.types, strict=True):
+            self._columns[name] = (_quoted(name), str(column_type))
+        return sql
+
+    def _csv_table(self) -> str:
+        """A CSV file, its delimiter being the one that shows the wanted names in the first line.
+
+        duckdb's sniffer would rather change its mind about the delimiter than call a line broken.
+        """
+        header = _header(self._path)
+        readings = {
+            mark: [name.strip() for name in next(csv.reader(io.StringIO(header), delimiter=mark, strict=False), [])]
+            for mark in DELIMITERS
+        }
+        fitting = [mark for mark, names in readings.items() if set(self.wanted) <= set(names)]
+        if not fitting:
+            names = max(readings.values(), key=len)
+            _refuse_headless(self._path, names)
+            raise unknown_column(next(name for name in self.wanted if name not in names), names)
+        delimiter = max(fitting, key=lambda mark: len(readings[mark]))
+        names = readings[delimiter]
+        for name in self.wanted:
+            if names.count(name) > 1:
+                raise DataError(f"{self._path} has {names.count(name)} columns named {name!r}. Rename all but one.")
+        self._parameters["delimiter"] = delimiter
+        self._columns = {name: (f"c{place}", "VARCHAR") for place, name in enumerate(names)}
+        kinds = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(names)))
+        return (
+            "read_csv($path, auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"',"
+            f" nullstr = '', columns = {{{kinds}}})"
+        )
 
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
-        parameters = dict(self._table.parameters)
-        expression, _ = self._table.columns[self.column]
+        expression, _ = self._columns[self.column]
         if self._is_csv:
             marks = ", ".join(f"'{mark}'" for mark in MISSING_MARKS)
             number = f"TRY_CAST({expression} AS DOUBLE)"
@@ -93,26 +114,20 @@ class FileSource(TableColumns):
             selected = [number, f"CAST({bad} AS INTEGER)"]
         else:
             selected = [f"CAST({expression} AS DOUBLE)", "0"]
-        if self.client is None:
-            self.clients.append(ONLY_CLIENT)
-        else:
-            parameters["clients"] = self._find_clients()
-            selected.append(f"CAST(coalesce(list_position($clients, {self._text(self.client)}), 0) AS INTEGER)")
-        if self.person is not None:
-            selected.append(self._text(self.person))
+        if self.client is not None:
+            self._find_clients()
+        selected += [self._text(name) for name in self.wanted[1:]]
         rows = 0
-        for columns in self._stream(f"SELECT {', '.join(selected)} FROM {self._table.sql}", parameters):
-            values, bad, *rest = columns
+        for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
             self._refuse_bad(bad.to_numpy(), rows)
             rows += len(values)
-            codes = people = None
+            batch = self.batch(values, people=None if self.person is None else names.pop())
             if self.client is not None:
-                codes = rest.pop(0).to_numpy() - 1
-                if (codes < 0).any():
-                    raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
-            if self.person is not None:
-                people = person_bytes(rest.pop(0).to_pylist())
-            yield Batch(values.to_numpy(zero_copy_only=False), codes, people)
+                # Each name is looked up once per batch, not once per row.
+                clients = names[0].dictionary_encode(null_encoding="encode")
+                codes = np.array([self.code(name) for name in clients.dictionary.to_pylist()], dtype=np.uint16)
+                batch = batch._replace(codes=codes[clients.indices.to_numpy()])
+            yield batch
 
     def _refuse_bad(self, bad: np.ndarray[Any, Any], rows: int) -> None:
         if bad.any():
@@ -122,34 +137,30 @@ class FileSource(TableColumns):
                 f"something else. Missing values may be left empty or written NA, NaN or null."
             )
 
-    def _find_clients(self) -> list[str]:
+    def _find_clients(self) -> None:
+        """Number the clients in the order of their names: digests of earlier runs rely on it."""
         text = self._text(self.client or "")
-        relation = self._run(
-            f"SELECT DISTINCT {text} FROM {self._table.sql} LIMIT {MOST_CLIENTS + 1}", self._table.parameters
-        )
-        names = ClientNames(self.clients)
-        found: list[Any] = self._safely(relation.fetchall)
-        for name in sorted(check_client(row[0]) for row in found):
-            names.code(name)
-        return self.clients
+        relation = self._run(f"SELECT DISTINCT {text} FROM {self._sql} LIMIT {MOST_CLIENTS + 1}")
+        for name in sorted(check_client(row[0]) for row in self._safely(relation.fetchall)):
+            self.code(name)
 
     def _text(self, name: str) -> str:
         """A client's or a person's column as text; whole floats read as integers, as everywhere."""
-        expression, kind = self._table.columns[name]
+        expression, kind = self._columns[name]
         if kind in ("FLOAT", "DOUBLE"):
             whole = f"{expression} = floor({expression}) AND abs({expression}) < 1e18"
             integer = f"CAST(CAST({expression} AS BIGINT) AS VARCHAR)"
             expression = f"CASE WHEN {whole} THEN {integer} ELSE CAST({expression} AS VARCHAR) END"
         return f"trim(CAST({expression} AS VARCHAR))"
 
-    def _run(self, sql: str, parameters: dict[str, object]) -> Any:
-        return self._safely(lambda: self._connection.sql(sql, params=parameters))
+    def _run(self, sql: str) -> Any:
+        return self._safely(lambda: self._connection.sql(sql, params=self._parameters))
 
-    def _stream(self, sql: str, parameters: dict[str, object]) -> Iterator[list[Any]]:
+    def _stream(self, sql: str) -> Iterator[list[Any]]:
         """The columns of each piece of a result, as arrays of Arrow."""
         import pyarrow  # type: ignore[import-untyped]
 
-        relation = self._run(sql, parameters)
+        relation = self._run(sql)
         stream = self._safely(lambda: pyarrow.RecordBatchReader.from_stream(relation))
         while (batch := self._safely(lambda: next(stream, None))) is not None:
             yield batch.columns
@@ -229,33 +240,6 @@ def _quoted(name: str) -> str:
 def _literal(path: Path) -> str:
     """A path without its glob characters: each becomes a class of one."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _csv_table(path: Path, wanted: Sequence[str]) -> _Table:
-    """A CSV file, its delimiter being the one that shows the wanted names in the first line.
-
-    duckdb's sniffer would rather change its mind about the delimiter than call a line broken.
-    """
-    header = _header(path)
-    readings = {mark: next(csv.reader(io.StringIO(header), delimiter=mark, strict=False), []) for mark in DELIMITERS}
-    readings = {mark: [name.strip() for name in names] for mark, names in readings.items()}
-    fitting = [mark for mark, names in readings.items() if set(wanted) <= set(names)]
-    if not fitting:
-        names = max(readings.values(), key=len)
-        _refuse_headless(path, names)
-        raise unknown_column(next(name for name in wanted if name not in names), names)
-    delimiter = max(fitting, key=lambda mark: len(readings[mark]))
-    names = readings[delimiter]
-    for name in wanted:
-        if names.count(name) > 1:
-            raise DataError(f"{path} has {names.count(name)} columns named {name!r}. Rename all but one.")
-    kinds = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(names)))
-    sql = (
-        "read_csv($path, auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"',"
-        f" nullstr = '', columns = {{{kinds}}})"
-    )
-    columns = {name: (f"c{place}", "VARCHAR") for place, name in reversed(list(enumerate(names)))}
-    return _Table(sql, {"path": _literal(path), "delimiter": delimiter}, columns)
 
 
 def _header(path: Path) -> str:

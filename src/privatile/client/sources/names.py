@@ -10,35 +10,8 @@ import numpy as np
 from privatile.core.messages import LONGEST_NAME
 from privatile.errors import DataError
 
-MOST_CLIENTS = 10_000
-"""More distinct names than this are not holders of data: some other column was named."""
-
 WHOLE = re.compile(r"([-+]?[0-9]+)\.0*")
 LARGE = re.compile(r"-?[0-9](\.[0-9]+)?e\+[0-9]{2,3}")
-
-
-class ClientNames:
-    """The names of clients, numbered in the order in which they appear."""
-
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        self._codes: dict[object, int] = {}
-        self._known: dict[str, int] = {}
-
-    def code(self, value: object) -> int:
-        """The number of a client; new names are checked."""
-        code = self._codes.get(value)
-        if code is None:
-            name = check_client(value)
-            code = self._codes[value] = self._known.setdefault(name, len(self._names))
-            if code == len(self._names):
-                if code >= MOST_CLIENTS:
-                    raise DataError(
-                        f"the client column has more than {MOST_CLIENTS} different names. A client column names the "
-                        "holders of the data; name another column, or leave it out."
-                    )
-                self._names.append(name)
-        return code
 
 
 def check_client(value: object) -> str:
@@ -100,12 +73,8 @@ def person_bytes(values: Sequence[object]) -> list[bytes]:
     """The texts of a person column as bytes; a missing person is refused."""
     texts = [person_text(value) for value in values]
     if not all(texts):
-        raise missing_person()
+        raise DataError(
+            "the person column is missing in some rows: whose budget would they spend? Fill it in, or leave the rows "
+            "out."
+        )
     return [text.encode("utf-8", "surrogateescape") for text in texts if text is not None]
-
-
-def missing_person() -> DataError:
-    """The error for a record without a person."""
-    return DataError(
-        "the person column is missing in some rows: whose budget would they spend? Fill it in, or leave the rows out."
-    )

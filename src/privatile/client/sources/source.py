@@ -7,16 +7,21 @@ and, where a person column is named, the text by which each record's person is k
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.sources.names import check_client, person_bytes
+from privatile.client.sources.numbers import entries, numbers
 from privatile.core.arrays import Floats
 from privatile.errors import DataError
 
 ONLY_CLIENT = "all"
 """The name of the one client where no client column is named."""
+
+MOST_CLIENTS = 10_000
+"""More distinct names than this are not holders of data: some other column was named."""
 
 
 class Batch(NamedTuple):
@@ -35,29 +40,46 @@ class Batch(NamedTuple):
         )
 
 
-class Source(Protocol):
-    """A column with its clients, read once from beginning to end, always in the same order."""
+class Source:
+    """A column with its clients, read once from beginning to end, always in the same order.
 
-    column: str
-    person: str | None
-    """The name of the person column."""
-    clients: list[str]
-    """Complete once `batches` has ended; grows while it runs."""
-
-    def batches(self) -> Iterator[Batch]:
-        """All rows."""
-        ...
-
-
-class TableColumns:
-    """The named columns of a table: values, and where they are named who holds a record and whose it is."""
+    `clients` is complete once `batches` has ended; it grows while that runs.
+    """
 
     def __init__(self, value: str, client: str | None = None, person: str | None = None) -> None:
         self.column = value
         self.client = client
         self.person = person
-        self.clients: list[str] = []
         self.wanted = [name for name in (value, client, person) if name is not None]
+        self.clients = [ONLY_CLIENT] if client is None else []
+        self._codes: dict[object, int] = {}
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows."""
+        raise NotImplementedError
+
+    def batch(self, values: object, clients: object = None, people: object = None) -> Batch:
+        """Rows from columns of any library: values and, where such columns are named, who holds them and whose."""
+        return Batch(
+            numbers(self.column, values),
+            None if clients is None else np.array([self.code(entry) for entry in entries(clients)], dtype=np.uint16),
+            None if people is None else person_bytes(entries(people)),
+        )
+
+    def code(self, value: object) -> int:
+        """The number of a client, in the order in which they appear; new names are checked."""
+        code = self._codes.get(value)
+        if code is None:
+            name = check_client(value)
+            code = self._codes[value] = self._codes.setdefault(name, len(self.clients))
+            if code == len(self.clients):
+                if code >= MOST_CLIENTS:
+                    raise DataError(
+                        f"the client column has more than {MOST_CLIENTS} different names. A client column names the "
+                        "holders of the data; name another column, or leave it out."
+                    )
+                self.clients.append(name)
+        return code
 
     def check(self, available: Sequence[str]) -> None:
         """Refuse a column that is not there."""
