@@ -183,15 +183,12 @@ class CoordinatorService:
             await asyncio.gather(*(read(client) for client in missing[start : start + 100]))
 
     async def _collect(self, port: CoordinatorPort) -> None:
-        """Wait until the round may be closed, then close it."""
+        """Wait until the round may be closed, then close it; less when the connection is lost or the service stops."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         deadline = began + self.study.deadline
         while not self._may_close(late=loop.time() >= deadline):
-            if port.lost.is_set():
-                return
-            if self._stop.is_set():
-                await self._say_goodbye(port)
+            if port.lost.is_set() or self._stop.is_set():
                 return
             self._changed.clear()
             # Timers that set the event are far cheaper, round for round, than a wait with a timeout.
@@ -203,18 +200,14 @@ class CoordinatorService:
             self._check_requests()
         self._close_round()
         self.metrics.set("round_seconds", loop.time() - began)
-        if self._stop.is_set():
-            await self._say_goodbye(port)
 
     def _may_close(self, *, late: bool) -> bool:
         closing = may_close(self._intake, self.study, self.coordinator.tracks, late=late)
-        if closing.pause:
+        if closing.pause and closing.pause != self._paused_for:
             self._pause(closing.pause)
         return closing.allowed
 
     def _pause(self, reason: str) -> None:
-        if reason == self._paused_for:
-            return
         self._paused_for = reason
         self.metrics.set("paused", 1)
         self._record_event("paused", f"{reason}. The run continues by itself when the missing answers come.")
