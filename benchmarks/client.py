@@ -2,7 +2,7 @@
 
     python benchmarks/client.py [--rows 20000000] [--records 5000000]
 
-1. Cohort answers from memory: records a second of one core (processor time, so that a busy machine does not matter;
+1. Cohort answers from memory: records per second of one core (processor time, so that a busy machine does not matter;
    elapsed time beside it), against a bare numpy loop over the same operating-system coins in the same run (the floor
    that no ledger could beat).
 2. A Parquet column of 20 million rows, made in a temporary folder, streamed in random order through a responder in a
@@ -118,7 +118,7 @@ def main() -> None:
         folder = Path(name)
         rate, elapsed, bare = cohort_rate(options.records, folder)
         print(
-            f"cohort answers from memory: {rate / 1e6:.1f} million records a second a core "
+            f"cohort answers from memory: {rate / 1e6:.1f} million records per second per core "
             f"({elapsed / 1e6:.1f} elapsed; {rate / bare:.2f} of bare numpy, {bare / 1e6:.1f}); "
             f"target 5: {'met' if rate >= TARGET_RATE else 'MISSED'}"
         )

@@ -4,7 +4,7 @@
 
 TLS, nkeys, a broker that syncs every message, a durable ledger a client and a durable store are all on. The echo is the
 same exchange by JetStream alone: a question of the same size published to a synced stream and acknowledged, a push
-consumer in one process a client, which publishes an answer of the same size to a synced stream and waits for its
+consumer in one process per client, which publishes an answer of the same size to a synced stream and waits for its
 acknowledgement, and one process that consumes the answers. The ratio compares the federation with that. The core echo
 is the fastest exchange over the same synced streams: delivered while it is being stored, acknowledged to nobody; it is
 how the federation's own messages travel, without signatures, ledgers and store.
@@ -108,7 +108,7 @@ async def echo_client(directory: Directory, folder: Path, name: str, size: int, 
 
 
 async def echo_coordinator(directory: Directory, rounds: int, size: int, plain: bool) -> float:
-    """Ask, wait for every client's echo, ask again; rounds a second."""
+    """Ask, wait for every client's echo, ask again; rounds per second."""
     study, settings = directory.study(), directory.settings()
     got = asyncio.Event()
     waiting: set[str] = set()

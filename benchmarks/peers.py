@@ -4,7 +4,7 @@ python -m benchmarks.peers [--replications 400] [--out benchmarks/results/peers.
 
 n people in all; every record is asked once, with the whole ε. Methods that need clients get ten of n/10 people, the
 others all of them at once. All know that the quantile lies in [−4, 4] and start in the middle or use that range. The
-bound is that of one randomized bit a record (`theory.efficiency_bound`): a method that reports more than a bit may
+bound is that of one randomized bit per record (`theory.efficiency_bound`): a method that reports more than a bit may
 in principle pass below it. Time is processor time of one run on this machine, the people's side included.
 """
 

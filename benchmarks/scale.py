@@ -1,4 +1,4 @@
-"""How a federation grows: rounds a second by number of clients, and a fleet of devices that answer one bit each.
+"""How a federation grows: rounds per second by number of clients, and a fleet of devices that answer one bit each.
 
     python benchmarks/scale.py                             # all of it: 3, 10, 100, 1000 clients and 100,000 devices
     python benchmarks/scale.py --clients 3 10 100 1000     # one part, or other sizes
@@ -7,7 +7,7 @@
 One line of JSON a measurement, as it is ready.
 
 Clients: TLS, nkeys, a synced broker, ledgers on disk, the store on disk; many clients share a process here, which on
-one machine costs less than a process each. Devices: one signed answer of one bit a device, each device in one round
+one machine costs less than a process each. Devices: one signed answer of one bit per device, each device in one round
 of a cohort, over the same synced broker; the counts are a real run's and give its estimate.
 """
 

@@ -39,7 +39,7 @@ def one_bit() -> Figure:
 
 
 def _walk(rounds: int, seed: int, size: int = 14) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The questions of a small run, one a round."""
+    """The questions of a small run, one per round."""
     rng = np.random.default_rng(seed)
     site = RandomizedResponse.from_epsilon(1.0)
     online = privatile.OnlineQuantile(q=0.5, epsilon={"all": 1.0}, range=(0, 100), burn_in=0)

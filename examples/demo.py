@@ -27,7 +27,7 @@ REGIONS = {  # name: (people, median income, spread of the logarithm)
 
 
 def write_incomes(path: Path) -> float:
-    """One row a person; returns the true median of the equal-weight mixture the incomes are drawn from."""
+    """One row per person; returns the true median of the equal-weight mixture the incomes are drawn from."""
     rng = np.random.default_rng(2026)
     rows = [
         f"{name},{income:.2f}"

@@ -79,7 +79,7 @@ def furnish(folder: Path) -> None:
     (folder / "salaries.csv").write_text("region,person,salary\n" + "\n".join(rows) + "\n")
     sites = np.random.default_rng(2)
     for region, median in medians.items():
-        # As many as the federation's page promises: two sites at ε = 1 are vouched for from 23,420 each on.
+        # As many as the federation's page promises: two sites at ε = 1 are validated from 23,420 each on.
         salaries = median * np.exp(0.6 * sites.standard_normal(24_100))
         (folder / f"{region}.csv").write_text("salary\n" + "\n".join(f"{salary:.2f}" for salary in salaries) + "\n")
     stays = [f"{hospital},{rng.gamma(2, 20):.1f}" for hospital in ("st-mary", "county") for _ in range(2000)]

@@ -66,7 +66,7 @@ def test_the_anytime_interval_is_wider_and_stops_a_run(result: QuantileResult) -
     far = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, until_width=1e-3)
     assert far.records == 18_000
     assert "out-of-reach" in codes(far)
-    # Information is of those who were asked, all of them in a complete run; what vouches for the run is what it had.
+    # Information is of those who were asked, all of them in a complete run; what counts for the run is what it had.
     whole = fact(result, "information")
     assert fact(far, "information").value == whole.value
     assert fact(far, "information").text == whole.text

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Commands live one a file and are imported only when called."""
+"""The command line: parse, call, print. One file per command, imported when it is called."""
 
 from __future__ import annotations
 

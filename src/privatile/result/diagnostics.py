@@ -90,7 +90,7 @@ def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | N
     if enough:
         return Support(row, ())
     text = (
-        f"Too little information for this level: {planned:,.0f} where the coverage study vouches from "
+        f"Too little information for this level: {planned:,.0f} where intervals are validated from "
         f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure(SUPPORTED / planned, clients)}."
     )
     return Support(row, (Caveat("support", text),))

@@ -20,8 +20,8 @@ def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve 
     error = math.sqrt(plan.policy.noise)
     lines = [
         f"All records together leave a standard error of {error:.4f} in rank. The information, "
-        f"(τ(1 − τ)/{error:.4f})² = {plan.information:,.0f}, must reach {SUPPORTED:,.0f} for the coverage study to "
-        "vouch for the interval.",
+        f"(τ(1 − τ)/{error:.4f})² = {plan.information:,.0f}, must reach {SUPPORTED:,.0f} for the interval to be "
+        "validated.",
         _rounds(plan, smallest),
         f"Search: {int(tuning.searched[0])} rounds, {100 * float(tuning.spent[0]):.2g}% of the records, until the "
         f"quantile was placed within {LOCATED:g} local spreads"
