@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from privatile.core.arrays import Floats
-from privatile.inference.anytime import RATE, REACHED, log_mixture
+from privatile.inference.anytime import RATE, REACHED, THRESHOLDS, log_mixture
 
 TIMES = np.geomspace(1e-3, 1.0, 2000)
 """Shares of the records at which a path is looked at; before the first, log M ≥ 1 has a chance below 1e-3."""
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=71)
     chosen = parser.parse_args()
     best = reached(chosen.paths, chosen.seed)
-    for threshold, share in REACHED:
+    for threshold, share in zip(THRESHOLDS, REACHED, strict=True):
         found = float((best >= threshold).mean())
         error = math.sqrt(found * (1.0 - found) / chosen.paths)
         print(f"{threshold:5g}  {found:.5f} ± {error:.5f}   in use {share:.5f}")

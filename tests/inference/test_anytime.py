@@ -5,7 +5,7 @@ import pytest
 from studies.coverage.sequence import reached
 
 from privatile.errors import InputError
-from privatile.inference.anytime import REACHED, AnytimeLaw, mixture_bound
+from privatile.inference.anytime import REACHED, THRESHOLDS, AnytimeLaw, mixture_bound
 
 
 def test_the_mixture_bound_holds_at_all_looks_and_the_fixed_one_does_not() -> None:
@@ -38,7 +38,7 @@ def test_the_table_of_thresholds_is_rederived() -> None:
     """Drifts from the mixture itself: how many paths have log M ≥ x by the end. The table may only err upwards."""
     paths = 20_000
     best = reached(paths, seed=2, times=np.geomspace(2e-3, 1.0, 300))
-    for threshold, share in REACHED:
+    for threshold, share in zip(THRESHOLDS, REACHED, strict=True):
         found, error = float((best >= threshold).mean()), math.sqrt(share * (1 - share) / paths)
         assert found <= share + 4 * error
         if 1.0 <= threshold <= 8.0:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privatile.api.estimate import estimate
-from privatile.inference.inference import Inference, IntervalInference, hull, simultaneous
+from privatile.inference.inference import Inference, from_ends, hull, simultaneous
 from privatile.result.diagnostics import two_digits
 from privatile.result.result import QuantileResult
 
@@ -114,7 +114,7 @@ def test_named_quantiles_keep_their_names_for_any_number_of_clients(q: float, cl
 
 
 def test_ends_without_a_unit_are_certain_of_nothing_but_their_centre() -> None:
-    still = IntervalInference.of("still", 2.0, 0.0, lambda level: (2.0, 2.0))
+    still = from_ends("still", 2.0, 0.0, lambda level: (2.0, 2.0))
     assert still.test(2.0) == (0.0, 1.0)
     assert still.test(3.0) == (-math.inf, 0.0)
 

@@ -6,15 +6,15 @@ spread (`self_normalized`), the questions that bracket the quantile (`bracket`) 
 """
 
 from privatile.inference.choice import Evidence, as_displayed, choose_interval, gather_evidence
-from privatile.inference.inference import Inference, IntervalInference
+from privatile.inference.inference import Inference, from_ends
 from privatile.inference.trajectory import Trajectory
 
 __all__ = [
     "Evidence",
     "Inference",
-    "IntervalInference",
     "Trajectory",
     "as_displayed",
     "choose_interval",
+    "from_ends",
     "gather_evidence",
 ]

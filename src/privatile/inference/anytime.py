@@ -29,23 +29,10 @@ from privatile.laws.fieller import fieller_reach, fieller_score
 RATE = 8.0
 """ρ²: tightest near the end of a run at 95%, where −2·log α + log(1 − 2·log α) = 7.9."""
 
-REACHED = (
-    (0.0, 1.0),
-    (0.5, 0.753),
-    (1.0, 0.622),
-    (2.0, 0.471),
-    (3.0, 0.375),
-    (4.0, 0.306),
-    (6.0, 0.2115),
-    (8.0, 0.1505),
-    (12.0, 0.0795),
-    (16.0, 0.0435),
-    (24.0, 0.0139),
-)
+THRESHOLDS = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0])
+REACHED = np.array([1.0, 0.753, 0.622, 0.471, 0.375, 0.306, 0.2115, 0.1505, 0.0795, 0.0435, 0.0139])
 """x and R(x), from `studies/coverage/sequence.py`, two standard errors on top. Between them log R is taken as linear,
 beyond the last as constant, which errs on the wide side (it is convex and decreasing)."""
-
-_X, _LOG_R = np.array([x for x, _ in REACHED]), np.log([share for _, share in REACHED])
 
 
 def ever_reached(threshold: float) -> float:
@@ -54,7 +41,7 @@ def ever_reached(threshold: float) -> float:
     >>> round(ever_reached(2.0), 3)  # e^-2 = 0.135 without an end
     0.064
     """
-    return math.exp(float(np.interp(threshold, _X, _LOG_R)) - max(threshold, 0.0))
+    return math.exp(float(np.interp(threshold, THRESHOLDS, np.log(REACHED))) - max(threshold, 0.0))
 
 
 def threshold(alpha: float) -> float:
@@ -63,8 +50,8 @@ def threshold(alpha: float) -> float:
     >>> round(ever_reached(threshold(0.05)), 9)
     0.05
     """
-    wanted, known = -math.log(alpha), _X - _LOG_R
-    return float(np.interp(wanted, known, _X)) + max(0.0, wanted - float(known[-1]))
+    wanted, known = -math.log(alpha), THRESHOLDS - np.log(REACHED)
+    return float(np.interp(wanted, known, THRESHOLDS)) + max(0.0, wanted - float(known[-1]))
 
 
 def log_mixture(z: Any, time: float) -> Any:

@@ -26,67 +26,58 @@ class Inference:
     """Confidence level -> how many error scales each way."""
     tail: Callable[[float], float] = field(repr=False)
     """Distance in error scales -> two-sided p-value."""
+    ends: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False)
+    """Confidence level -> both ends, where the centre need not be their middle; see `from_ends`."""
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
-        """centre ± quantile·scale."""
+        """Both ends: centre ± quantile·scale, unless they are known by themselves."""
         checked_level(confidence_level)
+        if self.ends is not None:
+            return self.ends(confidence_level)
         reach = self.quantile(confidence_level) * self.error_scale
         return self.center - reach, self.center + reach
 
     def test(self, value: float) -> tuple[float, float]:
-        """Statistic and two-sided p-value of "Q* is `value`"."""
-        if self.error_scale == 0.0:
-            return (0.0, 1.0) if value == self.center else (math.copysign(math.inf, self.center - value), 0.0)
-        statistic = (self.center - value) / self.error_scale
-        return statistic, self.tail(abs(statistic))
+        """Statistic and two-sided p-value of "Q* is `value`": the level at which the value leaves the interval."""
+        off, ends = self.center - value, self.ends
+        if off == 0.0:
+            return 0.0, 1.0
+        statistic = off / self.error_scale if self.error_scale else math.copysign(math.inf, off)
+        if ends is not None:
+
+            def inside(level: float) -> bool:
+                low, high = ends(level)
+                return low <= value <= high
+
+            return statistic, p_value_of(inside)
+        return statistic, self.tail(abs(statistic)) if self.error_scale else 0.0
 
     def unbounded(self) -> Inference:
         """The same estimate with nothing known about its error."""
-        return replace(self, quantile=lambda level: math.inf, tail=lambda distance: 1.0)
+        return replace(self, quantile=lambda level: math.inf, tail=lambda distance: 1.0, ends=None)
 
 
 SMALLEST_P = 1e-9
 """p-values found by inverting an interval go no lower: the laws' own tails are not more certain than that."""
 
 
-@dataclass(frozen=True)
-class IntervalInference(Inference):
-    """An inference known by its two ends at every confidence; its centre need not be their middle."""
+def from_ends(
+    method: str, center: float, error_scale: float, ends: Callable[[float], tuple[float, float]]
+) -> Inference:
+    """An inference known by its two ends at every confidence; they widen with it and always hold the centre.
 
-    ends: Callable[[float], tuple[float, float]] = field(repr=False, kw_only=True)
-    """Confidence level -> both ends; they widen with the level and always hold the centre."""
+    Quantile and tail are those of the end that is further from the centre.
+    """
 
-    @classmethod
-    def of(
-        cls, method: str, center: float, error_scale: float, ends: Callable[[float], tuple[float, float]]
-    ) -> IntervalInference:
-        """Quantile and tail are those of the end that is further from the centre."""
+    def quantile(level: float) -> float:
+        low, high = ends(level)
+        reach = max(center - low, high - center)
+        return reach / error_scale if error_scale else (math.inf if reach else 0.0)
 
-        def quantile(level: float) -> float:
-            low, high = ends(level)
-            reach = max(center - low, high - center)
-            return reach / error_scale if error_scale else (math.inf if reach else 0.0)
+    def tail(statistic: float) -> float:
+        return p_value_of(lambda level: quantile(level) >= statistic)
 
-        def tail(statistic: float) -> float:
-            return p_value_of(lambda level: quantile(level) >= statistic)
-
-        return cls(method, center, error_scale, quantile, tail, ends=ends)
-
-    def interval(self, confidence_level: float) -> tuple[float, float]:
-        """Both ends."""
-        checked_level(confidence_level)
-        return self.ends(confidence_level)
-
-    def test(self, value: float) -> tuple[float, float]:
-        """Statistic, and the p-value at which the value leaves the interval."""
-        off = self.center - value
-        statistic = off / self.error_scale if self.error_scale else math.copysign(math.inf, off) if off else 0.0
-
-        def inside(level: float) -> bool:
-            low, high = self.ends(level)
-            return low <= value <= high
-
-        return statistic, 1.0 if off == 0.0 else p_value_of(inside)
+    return Inference(method, center, error_scale, quantile, tail, ends)
 
 
 def p_value_of(inside: Callable[[float], bool], smallest: float = SMALLEST_P) -> float:
@@ -113,7 +104,7 @@ def hull(center: float, inferences: Sequence[Inference], method: str) -> Inferen
         pairs = [inference.interval(level) for inference in inferences]
         return min(center, *(low for low, _ in pairs)), max(center, *(high for _, high in pairs))
 
-    return IntervalInference.of(method, center, max(inference.error_scale for inference in inferences), ends)
+    return from_ends(method, center, max(inference.error_scale for inference in inferences), ends)
 
 
 def simultaneous(inference: Inference, members: int) -> Inference:
@@ -130,16 +121,11 @@ def simultaneous(inference: Inference, members: int) -> Inference:
         p_value = inference.tail(statistic)
         return 1.0 if p_value >= 1.0 else -math.expm1(members * math.log1p(-p_value))
 
-    method = f"{inference.method}, simultaneous over {members} levels"
-    if isinstance(inference, IntervalInference):
-        return IntervalInference.of(
-            method, inference.center, inference.error_scale, lambda level: inference.ends(level ** (1.0 / members))
-        )
+    method, ends = f"{inference.method}, simultaneous over {members} levels", inference.ends
+    if ends is not None:
+        return from_ends(method, inference.center, inference.error_scale, lambda level: ends(level ** (1.0 / members)))
     return replace(
-        inference,
-        method=method,
-        quantile=lambda level: inference.quantile(level ** (1.0 / members)),
-        tail=tail,
+        inference, method=method, quantile=lambda level: inference.quantile(level ** (1.0 / members)), tail=tail
     )
 
 
@@ -152,14 +138,12 @@ def clip_to_range(inference: Inference, scale: Scale) -> Inference:
     center = clip(scale, inference.center)
     if inference.error_scale == 0.0 and center in working_range(scale):
         return replace(inference, center=center, error_scale=1.0).unbounded()
-    if center == inference.center:
-        return inference
-    if isinstance(inference, IntervalInference):
-        ends, shift = inference.ends, center - inference.center
+    ends, shift = inference.ends, center - inference.center
+    if ends is None or shift == 0.0:
+        return replace(inference, center=center)
 
-        def moved(level: float) -> tuple[float, float]:
-            first, last = ends(level)
-            return first + shift, last + shift
+    def moved(level: float) -> tuple[float, float]:
+        first, last = ends(level)
+        return first + shift, last + shift
 
-        return IntervalInference.of(inference.method, center, inference.error_scale, moved)
-    return replace(inference, center=center)
+    return from_ends(inference.method, center, inference.error_scale, moved)

@@ -22,7 +22,7 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import probe_reach
 from privatile.inference.bracket import Bracket
 from privatile.inference.curve import NEAR, CurveFit, fit_curve
-from privatile.inference.inference import Inference, IntervalInference
+from privatile.inference.inference import Inference, from_ends
 from privatile.inference.trajectory import Trajectory, slope
 from privatile.inference.variance import file_share, variance_share
 from privatile.laws.fieller import FiellerLaw
@@ -49,7 +49,7 @@ class Curve:
         reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), float(self.fit.slope))
         center, error_scale = self.inference.center, self.inference.error_scale
         ends = Bracket(queries, drifts, noise, center, reach).ends
-        return IntervalInference.of("bracketing questions", center, error_scale, ends)
+        return from_ends("bracketing questions", center, error_scale, ends)
 
 
 def curve_of(fit: CurveFit, answers: Floats, level: float, *, repeated: float = 1.0, file_share: float = 1.0) -> Curve:

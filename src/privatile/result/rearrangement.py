@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from privatile.inference.inference import Inference, IntervalInference
+from privatile.inference.inference import Inference, from_ends
 from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
 
 
@@ -52,4 +52,4 @@ def rearranged_inference(results: Sequence[QuantileResult], place: int, center: 
         return min(low, center), max(high, center)
 
     own = sorted(results, key=lambda result: result.level)[place].inference
-    return IntervalInference.of(own.method, center, own.error_scale, ends)
+    return from_ends(own.method, center, own.error_scale, ends)
