@@ -12,11 +12,10 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from privatile.core.messages import Answer, Question
-from privatile.errors import RunPaused, SiteRefusal, StoreError
+from privatile.errors import RunPaused, SiteRefusal
 from privatile.federation.coordinator.round_rules import cannot_replace
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
-from privatile.server.writer import claim
+from privatile.server.writer import begin_or_continue
 from privatile_flower.study import RECORD, Settings, read_study, read_text
 
 log = logging.getLogger("privatile_flower.server")
@@ -173,17 +172,8 @@ def study_server_app(settings: Callable[[Context], Settings] = lambda context: c
 
 def open_run(settings: Settings) -> Coordinator:
     """Begin or continue the study's run; a file of another study is refused."""
-    study, path = read_study(settings), Path(read_text(settings, "store"))
-    if path.exists():
-        store = RunStore.open(path, durable=True)
-    else:
-        store = RunStore.create(path, study.run, study.spec, durable=True)
-    if store.run != study.run or store.spec.digest != study.spec.digest:
-        store.close()
-        raise StoreError(f"{path} holds another run than the study's. Name another file, or move it away.")
-    if store.finished is None:
-        claim(store)
-    return Coordinator(store)
+    study = read_study(settings)
+    return Coordinator(begin_or_continue(Path(read_text(settings, "store")), study.run, study.spec))
 
 
 app = study_server_app()

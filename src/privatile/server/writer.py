@@ -8,8 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
+from privatile.errors import StoreError
+from privatile.estimator.spec import RunSpec
 from privatile.server.store import RunStore
 
 
@@ -31,6 +34,20 @@ def claim(store: RunStore) -> None:
             ("INSERT INTO writer VALUES (?, ?)", (this_machine(), os.getpid())),
         ]
     )
+
+
+def begin_or_continue(path: Path, run: str, spec: RunSpec) -> RunStore:
+    """The file of a study's run, made where there is none and written by this process; another study's is refused."""
+    store = RunStore.open(path, durable=True) if path.exists() else RunStore.create(path, run, spec, durable=True)
+    if store.run != run or store.spec.digest != spec.digest:
+        store.close()
+        raise StoreError(
+            f"{path} holds another run than the study's: the study was edited after the run began, or the file is "
+            "that of another study. Undo the edit, or move the file away and begin again."
+        )
+    if store.finished is None:
+        claim(store)
+    return store
 
 
 def writer_lives(rows: list[tuple[Any, ...]]) -> bool | None:

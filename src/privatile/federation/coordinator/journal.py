@@ -49,18 +49,13 @@ class Journal:
 
     @classmethod
     def open(cls, store: RunStore, study_text: str, digest: str) -> Journal:
-        """Prepare the tables, or refuse a file that belongs to another study."""
+        """Prepare the tables of a run's file, or refuse the file of another study."""
         journal = cls(store)
         store.execute([(statement, ()) for statement in SCHEMA])
-        kept = store.query("SELECT digest FROM federation")
-        if not kept:
+        if not store.query("SELECT digest FROM federation"):
             store.execute([("INSERT INTO federation VALUES (?, ?)", (study_text, digest))])
-        elif kept[0][0] != digest:
-            raise StoreError(
-                f"{store.path} holds a run of another study (hash {kept[0][0][:16]}…, now {digest[:16]}…): the study "
-                "was edited after the run began, or this is another folder's file. Undo the edit, or begin a new "
-                "federation."
-            )
+        elif journal.study_digest != digest:
+            raise StoreError(f"{store.path} holds a run of another study. Move the file away and begin again.")
         return journal
 
     @property

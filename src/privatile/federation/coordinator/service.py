@@ -129,7 +129,7 @@ class CoordinatorService:
 
     async def _recover(self) -> None:
         self.metrics.add("reconnects")
-        if self.broker is not None and not self.broker.alive():
+        if self.broker is not None and self.broker.process_id is None:
             log.warning("the embedded broker is gone; starting it again")
             try:
                 await asyncio.to_thread(self.broker.start)

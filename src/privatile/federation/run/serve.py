@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from privatile.errors import InputError, StoreError
+from privatile.errors import InputError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.service import CoordinatorService
@@ -18,7 +18,7 @@ from privatile.federation.setup.certificates import broken_validity, read_certif
 from privatile.federation.setup.directory import Directory
 from privatile.server.coordinator import Coordinator
 from privatile.server.store import RunStore
-from privatile.server.writer import claim
+from privatile.server.writer import begin_or_continue
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,8 @@ class OpenRun:
 def open_run(directory: Directory) -> OpenRun:
     """Begin the run of a folder's study, or continue it; a file of another study is refused."""
     study = directory.study()
-    path = directory.store_file
-    if path.exists():
-        store = RunStore.open(path, durable=True)
-    else:
-        store = RunStore.create(path, study.run, study.spec, durable=True)
-    journal = Journal.open(store, study.canonical, study.digest)
-    if store.run != study.run or store.spec.digest != study.spec.digest:
-        raise StoreError(f"{path} holds another run than the study's. Move it away, or begin a new federation.")
-    if store.finished is None:
-        claim(store)
-    return OpenRun(store, journal, Coordinator(store))
+    store = begin_or_continue(directory.store_file, study.run, study.spec)
+    return OpenRun(store, Journal.open(store, study.canonical, study.digest), Coordinator(store))
 
 
 def roster_signers(directory: Directory) -> Callable[[], Mapping[str, str]]:

@@ -92,10 +92,10 @@ def read_status(directory: Directory) -> Status:
         silent = {
             client.name: used - 1 for client, used in zip(track.plan.clients, track.state.used, strict=True) if used > 1
         }
-        last = next((event.kind for event in reversed(events) if event.kind in _STATES), "")
-        state = "finished" if store.finished else _STATES.get(last, "running" if process else "stopped")
-        if state == "running" and not process:
-            state = "stopped"
+        kinds = [event.kind for event in events if event.kind in ("paused", "resumed", "aborted", "finished")]
+        state = "finished" if store.finished else (kinds or ["resumed"])[-1]
+        if state == "resumed":
+            state = "running" if process else "stopped"
         return Status(
             store.run,
             state,
@@ -109,9 +109,6 @@ def read_status(directory: Directory) -> Status:
             {client.name: heard.get(client.name) for client in store.spec.clients},
             events,
         )
-
-
-_STATES = {"paused": "paused", "resumed": "running", "aborted": "aborted", "finished": "finished"}
 
 
 def run_results(directory: Directory) -> tuple[QuantileResult, ...]:

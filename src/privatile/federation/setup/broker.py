@@ -113,10 +113,6 @@ class EmbeddedBroker:
         except OSError:
             return "(no log)"
 
-    def alive(self) -> bool:
-        """Whether a server runs with our configuration."""
-        return self.process_id is not None
-
     def stop(self, patience: float = 10.0) -> None:
         """End the server we started, or the one we adopted."""
         pid = self.process_id
@@ -124,16 +120,12 @@ class EmbeddedBroker:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + patience
+        while self.process_id is not None and time.monotonic() < until:
+            time.sleep(0.02)
         if self._process is not None:
-            try:
-                self._process.wait(patience)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        else:
-            until = time.monotonic() + patience
-            while running_broker(self.files) is not None and time.monotonic() < until:
-                time.sleep(0.05)
+            self._process.kill()
+            self._process.wait()
 
 
 def free_port() -> int:

@@ -166,6 +166,7 @@ def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
     return f"no connection with {where} ({type(causes[-1]).__name__})."
 
 
+@dataclass
 class Backoff:
     """Waiting times between attempts: doubling, with jitter so that a thousand clients do not return at once.
 
@@ -174,18 +175,16 @@ class Backoff:
     ([0.1, 0.2, 0.4], 30.0)
     """
 
-    def __init__(
-        self, shortest: float = SHORTEST_WAIT, longest: float = LONGEST_WAIT, draw: Callable[[], float] = random.random
-    ) -> None:
-        self._shortest, self._longest, self._draw = shortest, longest, draw
-        self._wait = shortest
+    longest: float = LONGEST_WAIT
+    draw: Callable[[], float] = random.random
+    _wait: float = SHORTEST_WAIT
 
     def next(self) -> float:
         """How long to wait now."""
         wait = self._wait
-        self._wait = min(2.0 * wait, self._longest)
-        return wait * (0.5 + self._draw())
+        self._wait = min(2.0 * wait, self.longest)
+        return wait * (0.5 + self.draw())
 
     def reset(self) -> None:
         """It worked: start from the shortest again."""
-        self._wait = self._shortest
+        self._wait = SHORTEST_WAIT

@@ -18,14 +18,13 @@ import base64
 import binascii
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from privatile.core.messages import LARGEST_LENGTH, LONGEST_NAME, Answer, Question
+from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.wire.keys import KeyPair, verify
 from privatile.federation.wire.subjects import NAME
@@ -50,8 +49,8 @@ _Text = Annotated[str, Meta(max_length=500)]
 _Count = Annotated[int, Meta(ge=0, le=LARGEST_LENGTH)]
 _Positive = Annotated[int, Meta(ge=1, le=LARGEST_LENGTH)]
 _Level = Annotated[float, Meta(gt=0, lt=1)]
-_Step = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
-_Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_Step = Annotated[float, Meta(gt=0, le=LARGEST_REAL)]
+_Finite = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]
 _NotEmpty = Meta(min_length=1)
 _PerLevel = Meta(min_length=1, max_length=MOST_LEVELS)
 
