@@ -89,10 +89,6 @@ class AutoPlan(Plan):
         low, high = working_range(self.scale)
         return QuestionPolicy(self.level, low, high, self.rounds, pooled_noise(self.clients))
 
-    @cached_property
-    def _records(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.array([client.records for client in self.clients], dtype=np.int64)
-
     @property
     def start(self) -> float:
         """The first question: the middle of the range, where a flat belief asks first."""
@@ -112,8 +108,8 @@ class AutoPlan(Plan):
         if state.round >= self.rounds:
             return None
         tuning, left = memory_of(state)
-        rows = np.array([left], dtype=np.int64)
-        lengths = self.policy.lengths(tuning, self._records, rows)[0]
+        records = np.array([client.records for client in self.clients])
+        lengths = self.policy.lengths(tuning, records, np.array([left]))[0]
         averaged = bool(tuning.stage[0] == AVERAGE)
         return Ask(
             query=float(tuning.query[0]),
@@ -123,13 +119,11 @@ class AutoPlan(Plan):
             stage=STAGES[int(tuning.stage[0])],
         )
 
-    def learn(self, memory: object, ask: Ask, state: RoundState) -> Memory:
+    def learn(self, ask: Ask, state: RoundState) -> Memory:
         """The belief and the records left after a round."""
-        if not isinstance(memory, Memory):
-            raise TypeError("a run of design auto remembers a Memory")
-        tuning = self.policy.learn(memory.tuning, np.array([drift(state, self)]), np.array([round_weight(state)]))
-        left = tuple(have - asked for have, asked in zip(memory.left, ask.lengths, strict=True))
-        return Memory(tuning, left)
+        tuning, left = memory_of(state)
+        tuning = self.policy.learn(tuning, np.array([drift(state, self)]), np.array([round_weight(state)]))
+        return Memory(tuning, tuple(have - asked for have, asked in zip(left, ask.lengths, strict=True)))
 
 
 def memory_of(state: RoundState) -> Memory:

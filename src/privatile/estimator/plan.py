@@ -95,8 +95,8 @@ class Plan(ABC):
         """The memory before the first round; a fixed plan has none."""
         return None
 
-    def learn(self, memory: object, ask: Ask, state: RoundState) -> object:
-        """The memory after a round: a pure function of the round and what was known before."""
+    def learn(self, ask: Ask, state: RoundState) -> object:
+        """The memory after a round: a pure function of the round and what was known before, `state.memory`."""
         return None
 
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from privatile.core.messages import MISSING, Missing
+from privatile.core.messages import Missing
 from privatile.errors import InputError
-from privatile.laws.critical import NORMALIZERS, Normalizer, checked_level
+from privatile.laws.critical import Normalizer, checked_level
 
 Target = Literal["population", "file"]
 IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
-CHOICES: dict[str, tuple[str, ...]] = {
-    "interval": ("default", "plug-in", "self-normalized", "paper"),
-    "normalizer": NORMALIZERS,
-    "target": ("population", "file"),
-    "missing": MISSING,
-}
+CHOICES = {"interval": IntervalName, "normalizer": Normalizer, "target": Target, "missing": Missing}
 REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "target")
 """Fields that change how a run is reported, but no question that it asks."""
 
 
-def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of those allowed."""
-    if given not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(allowed)}; got {given!r}.")
+def check_choice(name: str, given: object, allowed: object) -> None:
+    """Refuse a value that is not one of those of a `Literal`."""
+    if given not in get_args(allowed):
+        raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}; got {given!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)

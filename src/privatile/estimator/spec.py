@@ -68,8 +68,8 @@ class RunSpec(ReportSettings):
         if self.design not in ("auto", "rounds"):
             parse_design(self.design)
         if self.mode is not None:
-            check_choice("mode", self.mode, ("cohort", "local"))
-        check_choice("local_level", self.local_level, ("global", "own"))
+            check_choice("mode", self.mode, Mode)
+        check_choice("local_level", self.local_level, LocalLevel)
         if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
             raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
         # Checked now: once everybody has answered it is too late.

@@ -107,7 +107,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
     # Averaging starts where the burn-in ends: centre its sums there.
     averages = add(state.averages, query, round_weight(after)) if ask.averaged else Averages(center=query)
     after = after._replace(query=query, averages=averages)
-    return after._replace(memory=plan.learn(state.memory, ask, after))
+    return after._replace(memory=plan.learn(ask, after))
 
 
 def drift(state: RoundState, plan: Plan) -> float:

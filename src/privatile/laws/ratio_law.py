@@ -80,7 +80,7 @@ class RatioLaw:
             if high > math.log(FARTHEST):
                 return 0.0
             high += 2.0 * (high - low)
-        return self.tail_at_tilt(math.exp(find_root(gap, low, high)))
+        return self.tail_and_value(math.exp(find_root(gap, low, high)))[0]
 
     def quantile(self, level: float) -> float:
         """The v with P(|Z|/√V ≤ v) = level."""
@@ -88,23 +88,20 @@ class RatioLaw:
 
         @cache
         def gap(log_tilt: float) -> float:
-            return target - math.log(max(self.tail_at_tilt(math.exp(log_tilt)), 1e-300))
+            return target - math.log(max(self.tail_and_value(math.exp(log_tilt))[0], 1e-300))
 
         low, high = bracket(gap, math.log(START), 0.25)
-        return self._tail_and_value(math.exp(find_root(gap, low, high)))[1]
+        return self.tail_and_value(math.exp(find_root(gap, low, high)))[1]
 
-    def tail_at_tilt(self, tilt: float) -> float:
-        """P(|Z|/√V ≥ v) where v² = k(tilt): the integral of the module's text, no root to find."""
-        return self._tail_and_value(tilt)[0]
-
-    def _tail_and_value(self, tilt: float) -> tuple[float, float]:
-        """The tail, and v, of one tilt; the first chunk of nodes carries the tilt itself along."""
+    def tail_and_value(self, tilt: float) -> tuple[float, float]:
+        """P(|Z|/√V ≥ v), and v, where v² = k(tilt): the integral of the module's text, no root to find."""
         total, start = 0.0, math.nan
         for first in range(0, 100 * CHUNK, CHUNK):
             # Midpoints: the same accuracy on an even integrand, and no 0/0 at t = 0.
             nodes = (np.arange(first, first + CHUNK) + 0.5) * STEP
             y = tilt * np.cosh(nodes) ** 2
             if first == 0:
+                # The first chunk of nodes carries the tilt itself along.
                 log_det, variance = self.transform(np.append(y, tilt))
                 start = tilt * float(variance[-1])
                 log_det, variance = log_det[:-1], variance[:-1]

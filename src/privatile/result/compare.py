@@ -109,15 +109,14 @@ def compare(
         )
     if first.run == second.run and first.level == second.level:
         raise InputError(f"both results are of run {first.run}: a run is not compared with itself.")
+
+    def inside(level: float) -> bool:
+        low, high = difference_interval(first, second, level)
+        return low <= 0.0 <= high
+
     interval = difference_interval(first, second, confidence_level)
-    return Comparison(
-        first,
-        second,
-        first.estimate - second.estimate,
-        interval,
-        confidence_level,
-        p_value(first, second, 0.0),
-    )
+    p_value = max(p_value_of(inside, SMALLEST_P), SMALLEST_P)
+    return Comparison(first, second, first.estimate - second.estimate, interval, confidence_level, p_value)
 
 
 def difference_interval(first: QuantileResult, second: QuantileResult, confidence_level: float) -> ConfidenceInterval:
@@ -135,13 +134,3 @@ def difference_ends(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -
     """
     (x1, low1, high1), (x2, low2, high2) = first, second
     return x1 - x2 - np.hypot(x1 - low1, high2 - x2), x1 - x2 + np.hypot(high1 - x1, x2 - low2)
-
-
-def p_value(first: QuantileResult, second: QuantileResult, value: float) -> float:
-    """Two-sided p-value of "the difference is `value`": one less the confidence at which the interval just holds it."""
-
-    def inside(level: float) -> bool:
-        low, high = difference_interval(first, second, level)
-        return low <= value <= high
-
-    return max(p_value_of(inside, SMALLEST_P), SMALLEST_P)

@@ -17,29 +17,29 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
     """
     order = sorted(range(len(results)), key=lambda i: results[i].level)
     estimates = sorted(result.estimate for result in results)
-    lows = sorted(result.confidence_interval.low for result in results)
-    highs = sorted(result.confidence_interval.high for result in results)
+    intervals = in_order([result.confidence_interval for result in results])
     anytimes = [result.anytime for result in results if result.anytime is not None]
-    first, last = sorted(interval.low for interval in anytimes), sorted(interval.high for interval in anytimes)
+    sequences = in_order(anytimes) if len(anytimes) == len(results) else [results[i].anytime for i in order]
     put = list(results)
-    for place, i in enumerate(order):
+    for place, (i, estimate, interval, anytime) in enumerate(zip(order, estimates, intervals, sequences, strict=True)):
         result = results[i]
-        interval, anytime = ConfidenceInterval(lows[place], highs[place]), result.anytime
-        if len(anytimes) == len(results):
-            anytime = ConfidenceInterval(first[place], last[place])
-        in_order = (estimates[place], interval, anytime)
-        if (result.estimate, result.confidence_interval, result.anytime) == in_order:
+        if (result.estimate, result.confidence_interval, result.anytime) == (estimate, interval, anytime):
             continue
         note = Caveat("crossing", "Quantiles of neighbouring levels crossed by chance and were put in order.")
         put[i] = replace(
             result,
-            estimate=estimates[place],
+            estimate=estimate,
             confidence_interval=interval,
             anytime=anytime,
-            inference=rearranged_inference(results, place, result.scale.to_working(estimates[place])),
+            inference=rearranged_inference(results, place, result.scale.to_working(estimate)),
             caveats=(*result.caveats, note),
         )
     return tuple(put)
+
+
+def in_order(intervals: Sequence[tuple[float, float]]) -> list[ConfidenceInterval]:
+    """Both ends sorted, each by itself."""
+    return [ConfidenceInterval(*ends) for ends in zip(*map(sorted, zip(*intervals, strict=True)), strict=True)]
 
 
 def rearranged_inference(results: Sequence[QuantileResult], place: int, center: float) -> Inference:
@@ -47,8 +47,7 @@ def rearranged_inference(results: Sequence[QuantileResult], place: int, center: 
     inferences = [result.inference for result in results]
 
     def ends(level: float) -> tuple[float, float]:
-        pairs = [inference.interval(level) for inference in inferences]
-        low, high = sorted(low for low, _ in pairs)[place], sorted(high for _, high in pairs)[place]
+        low, high = in_order([inference.interval(level) for inference in inferences])[place]
         return min(low, center), max(high, center)
 
     own = sorted(results, key=lambda result: result.level)[place].inference

@@ -6,7 +6,6 @@ from privatile.core.scale import Scale
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
-from privatile.inference.inference import Inference
 from privatile.inference.trajectory import Trajectory
 from privatile.result.caveats import caveats, interval_caveats, most_important_first
 from privatile.result.client_facts import client_facts
@@ -31,13 +30,14 @@ def summarize(
     if curve is not None:
         sequence = as_displayed(anytime_inference(curve, evidence), settings, plan.scale)
         anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
+    usual = settings.normalizer == "l2"
     return QuantileResult(
         estimand=estimand_in_words(settings, plan),
         level=common_level(plan),
         estimate=in_units(plan.scale, inference.center),
         confidence_interval=interval,
         confidence_level=settings.confidence_level,
-        method=method_in_words(settings, inference),
+        method=inference.method if usual else f"{inference.method} ({settings.normalizer} normaliser)",
         target=settings.target,
         rounds=state.round,
         averaged_rounds=state.averages.rounds,
@@ -97,8 +97,3 @@ def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     if any(client.level != plan.clients[0].level for client in plan.clients):
         words += f" (clients' own levels average to {plan.level:.6g})"
     return words
-
-
-def method_in_words(settings: ReportSettings, inference: Inference) -> str:
-    """The interval's name, with its normaliser when that is not the usual one."""
-    return inference.method if settings.normalizer == "l2" else f"{inference.method} ({settings.normalizer} normaliser)"
