@@ -12,7 +12,11 @@ import errno
 import os
 import secrets
 import tempfile
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,61 +36,34 @@ HEAD_BITS = 16
 HEADS = 1 << HEAD_BITS
 
 
-def heads_of(keys: Words) -> NDArray[np.uint16]:
-    """The first 16 bits of each key."""
-    return (keys >> np.uint64(64 - HEAD_BITS)).astype(np.uint16)
-
-
-def by_head(columns: Columns) -> Columns:
-    """Rows sorted by the head of their key, ties in their order."""
-    order = np.argsort(heads_of(columns[0]), kind="stable")
-    return tuple(column[order] for column in columns)
-
-
-def joined(pieces: list[Columns]) -> Columns:
-    """All rows of several pieces, in sequence."""
-    return pieces[0] if len(pieces) == 1 else tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
-
-
-class MemoryPart:
-    """Rows sorted by the head of their key, in memory."""
+class Part:
+    """Rows sorted by the head of their key, ties in their order: in memory, or column after column in a spill file."""
 
     def __init__(self, columns: Columns) -> None:
-        self.columns = columns
+        order = np.argsort((columns[0] >> np.uint64(64 - HEAD_BITS)).astype(np.uint16), kind="stable")
+        self.rows, self._width = len(order), len(columns)
+        self._columns = tuple(column[order] for column in columns)
+        self._file: SpillFile | None = None
+
+    def spill(self, file: SpillFile) -> None:
+        """Move the rows from memory into a file."""
+        self._offset = file.write(self._columns)
+        self._file, self._columns = file, ()
 
     def find(self, head: int) -> int:
         """How many rows have a head below `head`."""
-        keys = self.columns[0]
-        return int(np.searchsorted(keys >> np.uint64(64 - HEAD_BITS), np.uint64(head))) if head < HEADS else len(keys)
-
-    def read(self, start: int, stop: int) -> Columns:
-        """The rows from `start` up to `stop`."""
-        return tuple(column[start:stop] for column in self.columns)
-
-
-class SpilledPart:
-    """Rows sorted by the head of their key, in a spill file, column after column."""
-
-    def __init__(self, file: SpillFile, offset: int, rows: int, width: int) -> None:
-        self._file, self._offset, self._rows, self._width = file, offset, rows, width
-
-    def find(self, head: int) -> int:
-        """How many rows have a head below `head`, by bisection."""
-        low, high = 0, self._rows
-        while low < high:
-            middle = (low + high) // 2
-            if int(self._file.read(self._offset + 8 * middle, 1, hidden=False)[0]) >> (64 - HEAD_BITS) < head:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def read(self, start: int, stop: int) -> Columns:
-        """The rows from `start` up to `stop`."""
-        return tuple(
-            self._file.read(self._offset + 8 * (self._rows * column + start), stop - start, hidden=column > 0)
-            for column in range(self._width)
+        return bisect_left(
+            range(self.rows), head, key=lambda row: int(self._read(0, row, row + 1)[0]) >> (64 - HEAD_BITS)
         )
+
+    def read(self, start: int, stop: int) -> Columns:
+        """The rows from `start` up to `stop`."""
+        return tuple(self._read(column, start, stop) for column in range(self._width))
+
+    def _read(self, column: int, start: int, stop: int) -> Words:
+        if self._file is None:
+            return self._columns[column][start:stop]
+        return self._file.read(self._offset + 8 * (self.rows * column + start), stop - start, hidden=column > 0)
 
 
 def spill_folder() -> Path:
@@ -104,19 +81,21 @@ class SpillFile:
         self._end = 0
         self._key = secrets.token_bytes(KEY_BYTES)
         self._where = folder or spill_folder()
-        problem: OSError
-        try:
-            self._file = tempfile.TemporaryFile(buffering=0, dir=self._where)  # noqa: SIM115  closed by `close`
-            return
-        except OSError as error:
-            problem = error
-        raise self._failure(problem)
+        self._file = self._call(lambda: tempfile.TemporaryFile(buffering=0, dir=self._where))  # noqa: SIM115  see `close`
 
-    def _failure(self, error: OSError) -> DataError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    def _call(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Call the operating system; its failures become errors that say how to fix it."""
+        try:
+            return call(*arguments)
+        except OSError as error:
+            number = error.errno
+        raise self._failure(number)
+
+    def _failure(self, number: int | None) -> DataError:
+        why = os.strerror(number).lower() if number else "it cannot be used"
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             why = "the disk is full"
-        else:
-            why = os.strerror(error.errno).lower() if error.errno else "it cannot be used"
+            self.close()
         return DataError(
             f"the column is shuffled through a temporary file in {self._where}, and {why}. Nothing was answered. "
             "Free some space (16 bytes per record, 80 with a person column), or set TMPDIR to a folder with more."
@@ -125,39 +104,28 @@ class SpillFile:
     def write(self, columns: Columns) -> int:
         """Append columns, all but the first hidden; the offset of the first."""
         start = self._end
-        problem: OSError
-        try:
-            for place, column in enumerate(columns):
-                if place:
-                    column = column ^ words_at(self._key, self._end // 8, len(column))
-                view = np.ascontiguousarray(column).view(np.uint8).data
-                while view:
-                    written = os.pwrite(self._file.fileno(), view, self._end)
-                    self._end += written
-                    view = view[written:]
-            return start
-        except OSError as error:
-            problem = error
-        self.close()
-        raise self._failure(problem)
+        for place, column in enumerate(columns):
+            if place:
+                column = column ^ words_at(self._key, self._end // 8, len(column))
+            view = np.ascontiguousarray(column).view(np.uint8).data
+            while view:
+                written = self._call(os.pwrite, self._file.fileno(), view, self._end)
+                self._end += written
+                view = view[written:]
+        return start
 
     def read(self, offset: int, count: int, *, hidden: bool) -> Words:
         """`count` words from `offset`, which were hidden or not."""
         first = offset // 8
         words = np.empty(count, dtype=np.uint64)
         view = words.view(np.uint8).data
-        problem: OSError
-        try:
-            while view:
-                got = os.preadv(self._file.fileno(), [view], offset)
-                if got == 0:
-                    raise OSError(errno.EIO, "short read")
-                offset += got
-                view = view[got:]
-            return words ^ words_at(self._key, first, count) if hidden else words
-        except OSError as error:
-            problem = error
-        raise self._failure(problem)
+        while view:
+            count_read = self._call(os.preadv, self._file.fileno(), [view], offset)
+            if count_read == 0:
+                raise self._failure(errno.EIO)
+            offset += count_read
+            view = view[count_read:]
+        return words ^ words_at(self._key, first, count) if hidden else words
 
     def close(self) -> None:
         """Give the space back."""
@@ -166,9 +134,6 @@ class SpillFile:
 
     def __del__(self) -> None:
         self.close()
-
-
-Part = MemoryPart | SpilledPart
 
 
 class Shelf:
@@ -183,18 +148,15 @@ class Shelf:
 
     def add(self, label: str, columns: Columns) -> None:
         """Keep these rows under `label`."""
-        self._rows += len(columns[0])
-        if self._file is None and self._rows > self._memory_rows:
+        part = Part(columns)
+        self._parts.setdefault(label, []).append(part)
+        self._rows += part.rows
+        if self._file is not None:
+            part.spill(self._file)
+        elif self._rows > self._memory_rows:
             self._file = SpillFile(self._folder)
-            for name, parts in self._parts.items():
-                self._parts[name] = [self._store(part) for part in parts]
-        self._parts.setdefault(label, []).append(self._store(MemoryPart(by_head(columns))))
-
-    def _store(self, part: Part) -> Part:
-        if self._file is None or not isinstance(part, MemoryPart):
-            return part
-        columns = part.columns
-        return SpilledPart(self._file, self._file.write(columns), len(columns[0]), len(columns))
+            for each in chain.from_iterable(self._parts.values()):
+                each.spill(self._file)
 
     def take(self, label: str) -> Buckets:
         """The parts under `label`, which leave the shelf."""
@@ -209,14 +171,10 @@ class Buckets:
         self._in_memory = in_memory
         self._edges: list[list[int]] = []
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return sum(part.find(HEADS) for part in self._parts)
-
     def divide(self, bucket_rows: int) -> list[int]:
         """Choose the buckets; the number of rows in each. What is in memory stays in one piece."""
-        wanted = 1 if self._in_memory else min(HEADS, -(-self.rows // bucket_rows))
+        rows = sum(part.rows for part in self._parts)
+        wanted = 1 if self._in_memory else min(HEADS, -(-rows // bucket_rows))
         count = 1 << max(0, wanted - 1).bit_length()
         heads = [HEADS // count * edge for edge in range(count + 1)]
         self._edges = [[part.find(head) for head in heads] for part in self._parts]
@@ -225,4 +183,5 @@ class Buckets:
     def load(self, bucket: int) -> Columns:
         """All rows of a bucket, each part's in their order."""
         pairs = zip(self._parts, self._edges, strict=True)
-        return joined([part.read(edges[bucket], edges[bucket + 1]) for part, edges in pairs])
+        pieces = [part.read(edges[bucket], edges[bucket + 1]) for part, edges in pairs]
+        return pieces[0] if len(pieces) == 1 else tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
