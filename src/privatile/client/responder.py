@@ -96,13 +96,13 @@ class Responder:
     def _available(self) -> Iterator[int]:
         """The numbers of records that may still answer, piece by piece."""
         start, limit = self._account.window()
-        if self._drop or self._column.content.person_key is not None:
+        if self._drop or self._column.content.by_person:
             return (len(stretch.values) for stretch in self._walk(start, limit, CHUNK))
         return iter([limit - start])
 
     def _most_spent(self) -> float | None:
         """The most that one of this column's people has spent; None where no people are known."""
-        if self._column.content.person_key is None:
+        if not self._column.content.by_person:
             return None
         spent = self.ledger.lifetime_budgets.spent
         blocks = self._column.blocks(0, self._column.records)
@@ -120,7 +120,8 @@ class Responder:
             wanted = records - account.asked()
             if wanted <= 0 or (state.reserved is not None and state.reserved > state.cursor):
                 return
-            window = account.window(account.after_all())
+            # Behind everything that is answered or reserved.
+            window = account.window(state._replace(cursor=state.end, reserved=None))
             stop, _, _ = self._take(window, wanted)
             account.reserve(window[0], stop)
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from privatile.client.ledger.admission import admit, price
 from privatile.client.ledger.datasets import Content, dataset_id
 from privatile.client.ledger.ledger import Ledger, Position
-from privatile.client.ledger.overlap import Identity, most_spent, spent_elsewhere
-from privatile.client.ledger.reservations import release, reserve, reserved_by_others
+from privatile.client.ledger.overlap import most_spent, spent_elsewhere
+from privatile.client.ledger.reservations import release, reserved_by_others
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
@@ -45,6 +45,7 @@ class AccountState(NamedTuple):
     """The ledger's entry for an account: data set, next position, the run's first position (None: it has not begun).
 
     `reserved` is where the run's reserved span ends; None where it has none, and walks at the data set's cursor.
+    `end` is that cursor: everything answered or reserved, by whichever run, lies before it.
     """
 
     dataset: int | None
@@ -52,8 +53,7 @@ class AccountState(NamedTuple):
     first: int | None = None
     lost_through: int = 0
     reserved: int | None = None
-    last: bool = True
-    """Nobody has answered or reserved behind this run's span."""
+    end: int = 0
 
 
 class Account:
@@ -113,8 +113,8 @@ class Account:
         """The ledger's entry for this run and its data set, as it is now."""
         content = self.content
         row = self.ledger.execute(
-            "SELECT d.id, coalesce(r.next, d.cursor), r.first, coalesce(r.lost_through, 0), r.reserved,"
-            " coalesce(d.cursor <= r.reserved, TRUE) FROM datasets d"
+            "SELECT d.id, coalesce(r.next, d.cursor), r.first, coalesce(r.lost_through, 0), r.reserved, d.cursor"
+            " FROM datasets d"
             " LEFT JOIN runs r ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
             " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
             (self.run, content.client, content.column, content.digest),
@@ -125,7 +125,7 @@ class Account:
         """The positions this run may still walk: up to where a record would answer again, or another run's begin."""
         state = state or self.state()
         start = state.cursor
-        if state.reserved is not None and not state.last:
+        if state.reserved is not None and state.end > state.reserved:
             return start, max(start, state.reserved)
         # Within one run a record answers once, whatever may be spent again.
         origin = (start if state.first is None else state.first) if self.rules.spend_again else 0
@@ -136,7 +136,7 @@ class Account:
         spent = self.ledger.lifetime_budgets.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self.rules.spend_again else spent == 0.0
         if self.rules.max_epsilon is not None:
-            total = spent + spent_elsewhere(self.ledger, Identity.of(self.content)) + self.epsilon
+            total = spent + spent_elsewhere(self.ledger, self.content) + self.epsilon
             allowed &= total <= self.rules.lifetime_limit
         return allowed
 
@@ -244,21 +244,23 @@ class Account:
         if content.person_key is not None:
             # The key must be safe before the ledger holds a person known by it.
             content.person_key.save()
-            self.ledger.keep_person_key(content.person_key.fingerprint)
+            self.ledger.execute(
+                "INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)", (content.person_key.fingerprint,)
+            )
 
     # -- reserving -----------------------------------------------------------------------------------------------
-
-    def after_all(self) -> AccountState:
-        """Where a new span of this run would begin: behind everything answered or reserved."""
-        state = self.state()
-        row = self.ledger.execute("SELECT cursor FROM datasets WHERE id = ?", (state.dataset,)).fetchone()
-        return state if row is None else state._replace(cursor=row[0], last=True)
 
     def reserve(self, start: int, stop: int) -> None:
         """Keep the positions from `start` up to `stop` for this run. Call inside the ledger's transaction."""
         if self.state().first is None:
             self._enter(start)
-        reserve(self.ledger, self.run, self.content.client, start, stop)
+        self.ledger.execute(
+            "UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?",
+            (start, stop, self.run, self.content.client),
+        )
+        self.ledger.execute(
+            "UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, dataset_id(self.ledger, self.content))
+        )
 
     def release(self) -> None:
         """Release what this run has reserved and not asked, unless a later run already stands behind it."""
@@ -273,8 +275,8 @@ class Account:
         if spent is None and dataset is not None:
             spent = most_spent(self.ledger, dataset)
         elif spent is None:
-            spent = spent_elsewhere(self.ledger, Identity.of(self.content))
-        whose = "people" if self.content.person_key is not None else "records"
+            spent = spent_elsewhere(self.ledger, self.content)
+        whose = "people" if self.content.by_person else "records"
         wanted = "" if asked is None else f", {asked} were asked"
         if spent == 0:
             history = f"Ask fewer {whose} (shorter rounds, or fewer of them)."

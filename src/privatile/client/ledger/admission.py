@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from privatile.client.ledger.datasets import Content, dataset_id, own_spent
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import Identity, most_spent, overlapping_datasets, spent_elsewhere
+from privatile.client.ledger.overlap import most_spent, overlapping_datasets, spent_elsewhere
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
@@ -47,19 +47,18 @@ def _refuse_other_person_column(ledger: Ledger, content: Content, rules: Spendin
 
 
 def _refuse_answered_records(ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules) -> None:
-    this = Identity.of(content)
-    shared = overlapping_datasets(ledger, this)
-    identical = [dataset for dataset, other in shared.items() if other.values_digest == this.values_digest]
+    shared = overlapping_datasets(ledger, content)
+    identical = [dataset for dataset, other in shared.items() if other.values_digest == content.values_digest]
     known = identical if rules.new_people else list(shared)
     if rules.spend_again or not known:
         return
     client, column = ledger.execute("SELECT client, column FROM datasets WHERE id = ?", known[:1]).fetchone()
     same = "the same values" if identical else "the same column, split among other clients,"
-    person = "" if content.person_key is None else " (a person column counts from the first run on)"
+    person = " (a person column counts from the first run on)" if content.by_person else ""
     other_people = "" if identical else " If these are other people, say so with new_people=True."
     raise AlreadyAnswered(
         f"{content} holds records that have answered before: {same} as client {client!r}, column {column!r}{person}. "
-        f"{price(spent_elsewhere(ledger, this), epsilon)}. Accept that with spend_again=True.{other_people}"
+        f"{price(spent_elsewhere(ledger, content), epsilon)}. Accept that with spend_again=True.{other_people}"
     )
 
 
@@ -69,11 +68,9 @@ def _refuse_other_content(ledger: Ledger, content: Content, rules: SpendingRules
     rows = ledger.execute(
         "SELECT id, person IS NOT NULL FROM datasets WHERE client = ? AND column = ?", (content.client, content.column)
     ).fetchall()
-    added_up = overlapping_datasets(ledger, Identity.of(content)) if rows else {}
+    added_up = overlapping_datasets(ledger, content) if rows else {}
     strangers = [
-        dataset
-        for dataset, by_person in rows
-        if not (by_person and content.person_key is not None) and dataset not in added_up
+        dataset for dataset, by_person in rows if not (by_person and content.by_person) and dataset not in added_up
     ]
     if strangers:
         spent = max(most_spent(ledger, dataset) for dataset in strangers)
@@ -94,8 +91,8 @@ def _refuse_over_limit(ledger: Ledger, content: Content, epsilon: float, rules: 
             f"{allowed} (max_epsilon={rules.max_epsilon:.6g}), and one answer at epsilon {epsilon:.6g} is more. Ask "
             "with a smaller epsilon, or allow more."
         )
-    spent = spent_elsewhere(ledger, Identity.of(content))
-    if content.person_key is None and rules.spend_again:
+    spent = spent_elsewhere(ledger, content)
+    if not content.by_person and rules.spend_again:
         dataset = dataset_id(ledger, content)
         spent += 0.0 if dataset is None else own_spent(ledger, dataset)
     if spent + epsilon > rules.lifetime_limit:

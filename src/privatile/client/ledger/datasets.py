@@ -13,17 +13,32 @@ SplitId = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True)
-class Content:
-    """What the ledger needs to know of a client's column."""
+class Identity:
+    """By what a data set is compared with others."""
 
-    client: str
     column: str
-    digest: bytes
-    """Keyed digest of the content, in its order."""
+    by_person: bool
     values_digest: bytes
     """Keyed digest of its values alone, before reduction to one per person."""
     splits: tuple[SplitId, ...]
     """The whole column that it is a part of, and how that is split; and itself as a whole."""
+
+    def same_split(self, other: Identity) -> bool:
+        """Whether both are the same data set, or parts of one split."""
+        return self.column == other.column and not set(self.splits).isdisjoint(other.splits)
+
+    def overlaps(self, other: Identity) -> bool:
+        """Whether the two, which share a digest, hold the same records under other names."""
+        return not (self.by_person and other.by_person) and not self.same_split(other)
+
+
+@dataclass(frozen=True)
+class Content(Identity):
+    """What the ledger needs to know of a client's column that was read."""
+
+    client: str
+    digest: bytes
+    """Keyed digest of the content, in its order."""
     records: int
     """How many, after reduction to one per person."""
     person_column: str | None
@@ -46,18 +61,13 @@ def dataset_id(ledger: Ledger, content: Content) -> int | None:
 def own_spent(ledger: Ledger, dataset: int) -> float:
     """The largest ε spent by one record in a data set alone: a sweep over the ends of all answered spans, modulo n."""
     (records,) = ledger.execute("SELECT records FROM datasets WHERE id = ?", (dataset,)).fetchone()
-    spans: list[tuple[int, int, float]] = []
-    runs = ledger.execute(
-        "SELECT a.run, a.client, min(a.start), max(a.stop), sum(a.stop - a.start), r.epsilon FROM answers a"
-        " JOIN runs r ON r.run = a.run AND r.client = a.client WHERE r.dataset = ? GROUP BY a.run, a.client",
+    # Answers of a run that follow each other are one span: between them, length so far minus stop stays the same.
+    spans = ledger.execute(
+        "SELECT min(start), max(stop), epsilon FROM (SELECT a.run, a.client, a.start, a.stop, r.epsilon,"
+        " sum(a.stop - a.start) OVER (PARTITION BY a.run, a.client ORDER BY a.start) - a.stop AS span FROM answers a"
+        " JOIN runs r ON r.run = a.run AND r.client = a.client WHERE r.dataset = ?) GROUP BY run, client, span",
         (dataset,),
     ).fetchall()
-    for run, client, start, stop, total, epsilon in runs:
-        if total == stop - start:
-            spans.append((start, stop, epsilon))
-        else:
-            rows = ledger.execute("SELECT start, stop FROM answers WHERE run = ? AND client = ?", (run, client))
-            spans.extend((begin, end, epsilon) for begin, end in rows)
     ends: list[tuple[int, int, float]] = []
     for start, stop, epsilon in spans:
         low, high = start % records, start % records + (stop - start)

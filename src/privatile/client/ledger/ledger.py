@@ -24,8 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from privatile.client.ledger.keys import KEY_BYTES, derive
 from privatile.client.ledger.ledger_file import connect, explain, fresh
@@ -98,9 +97,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -180,17 +177,9 @@ class Ledger:
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
-    def order_key(self, client: str, column: str) -> bytes:
-        """The key of the random order of a client's column."""
-        return derive(self._master, "order", client, column)
-
-    def digest_key(self) -> bytes:
-        """The key under which contents are digested."""
-        return derive(self._master, "digest")
-
-    def choice_key(self, column: str) -> bytes:
-        """The key that decides which of a person's records is used."""
-        return derive(self._master, "choice", column)
+    def key(self, purpose: Literal["order", "digest", "choice"], *names: str) -> bytes:
+        """A key: of the order of a client's column, of digests of contents, of the choice of a person's record."""
+        return derive(self._master, purpose, *names)
 
     def check_person_key(self, fingerprint: bytes) -> None:
         """Refuse a person key other than the one under which people are already known."""
@@ -200,11 +189,6 @@ class Ledger:
                 f"the person key is not the one with which the ledger {self.path} knows its people; with another key "
                 "everybody would look new and answer again. Restore the person-key file that belongs to this ledger."
             )
-
-    def keep_person_key(self, fingerprint: bytes) -> None:
-        """Remember which person key this ledger's people are known by."""
-        self.check_person_key(fingerprint)
-        self.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)", (fingerprint,))
 
     # -- the chain -----------------------------------------------------------------------------------------------
 

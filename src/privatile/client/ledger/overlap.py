@@ -13,9 +13,8 @@ splits the sum, within a split the maximum. What differs in one value, one row o
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
-from privatile.client.ledger.datasets import Content, SplitId, own_spent
+from privatile.client.ledger.datasets import Identity, SplitId, own_spent
 from privatile.client.ledger.ledger import Ledger
 
 OTHER_PARTS = ("split < ?", "split > ?", "split = ? AND column < ?", "split = ? AND column > ?")
@@ -25,34 +24,12 @@ OTHER_PARTS = ("split < ?", "split > ?", "split = ? AND column < ?", "split = ? 
 """
 
 
-class Identity(NamedTuple):
-    """By what a data set is compared with others."""
-
-    splits: tuple[SplitId, ...]
-    column: str
-    by_person: bool
-    values_digest: bytes
-
-    @classmethod
-    def of(cls, content: Content) -> Identity:
-        """The identity of a column that was read."""
-        return cls(content.splits, content.column, content.person_key is not None, content.values_digest)
-
-    @classmethod
-    def stored(cls, ledger: Ledger, dataset: int) -> Identity:
-        """The identity of a data set of the ledger."""
-        splits = ledger.execute("SELECT source, split FROM splits WHERE dataset = ?", (dataset,)).fetchall()
-        row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,))
-        column, by_person, values_digest = row.fetchone()
-        return cls(tuple(splits), column, bool(by_person), values_digest)
-
-    def same_split(self, other: Identity) -> bool:
-        """Whether both are the same data set, or parts of one split."""
-        return self.column == other.column and not set(self.splits).isdisjoint(other.splits)
-
-    def overlaps(self, other: Identity) -> bool:
-        """Whether the two, which share a digest, hold the same records under other names."""
-        return not (self.by_person and other.by_person) and not self.same_split(other)
+def stored_identity(ledger: Ledger, dataset: int) -> Identity:
+    """The identity of a data set of the ledger."""
+    splits = ledger.execute("SELECT source, split FROM splits WHERE dataset = ?", (dataset,)).fetchall()
+    row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,))
+    column, by_person, values_digest = row.fetchone()
+    return Identity(column, bool(by_person), values_digest, tuple(splits))
 
 
 def overlapping_datasets(ledger: Ledger, this: Identity) -> dict[int, Identity]:
@@ -63,7 +40,7 @@ def overlapping_datasets(ledger: Ledger, this: Identity) -> dict[int, Identity]:
             values = (source, split, this.column)[: 1 + part.count("?")]
             rows = ledger.execute(f"SELECT dataset FROM splits WHERE source = ? AND {part}", values)
             found |= {dataset for (dataset,) in rows}
-    others = {dataset: Identity.stored(ledger, dataset) for dataset in sorted(found)}
+    others = {dataset: stored_identity(ledger, dataset) for dataset in sorted(found)}
     return {dataset: other for dataset, other in others.items() if this.overlaps(other)}
 
 
@@ -87,4 +64,4 @@ def spent_elsewhere(ledger: Ledger, this: Identity) -> float:
 
 def most_spent(ledger: Ledger, dataset: int) -> float:
     """The largest ε spent by one record of a data set, there and under other names."""
-    return own_spent(ledger, dataset) + spent_elsewhere(ledger, Identity.stored(ledger, dataset))
+    return own_spent(ledger, dataset) + spent_elsewhere(ledger, stored_identity(ledger, dataset))

@@ -10,16 +10,6 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.errors import InputError
 
 
-def reserve(ledger: Ledger, run: str, client: str, start: int, stop: int) -> None:
-    """Keep the positions from `start` up to `stop` for a run that has been entered; call inside a transaction."""
-    ledger.execute("UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?", (start, stop, run, client))
-    ledger.execute(
-        "UPDATE datasets SET cursor = max(cursor, ?)"
-        " WHERE id = (SELECT dataset FROM runs WHERE run = ? AND client = ?)",
-        (stop, run, client),
-    )
-
-
 def release(ledger: Ledger, run: str, client: str) -> None:
     """Release a run's reserved records that were not asked; call inside a transaction.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import Identity, most_spent, spent_elsewhere
+from privatile.client.ledger.overlap import most_spent, spent_elsewhere, stored_identity
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def statement(ledger: Ledger) -> Statement:
     ).fetchall()
     people, most = ledger.lifetime_budgets.totals()
     # What people have spent as nameless records of the same column is theirs too.
-    named = [Identity.stored(ledger, dataset) for dataset, _, _, by_person, *_ in rows if by_person]
+    named = [stored_identity(ledger, dataset) for dataset, _, _, by_person, *_ in rows if by_person]
     most += max((spent_elsewhere(ledger, this) for this in named), default=0.0)
     lines = tuple(
         DatasetLine(

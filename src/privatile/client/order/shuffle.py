@@ -90,7 +90,7 @@ class _Shuffle:
         self._spill_folder = spill_folder
         self._shelf = self._new_shelf()
         self._clients: list[_ClientRows] = []
-        self._choice = KeyStream(ledger.choice_key(source.column))
+        self._choice = KeyStream(ledger.key("choice", source.column))
         self._whole = self._hash()
         self._source_values = self._hash()
         self._holders = self._hash()
@@ -100,7 +100,7 @@ class _Shuffle:
         return Shelf(self._memory_rows, self._spill_folder)
 
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
-        return hashlib.blake2b(text, key=self._ledger.digest_key(), digest_size=DIGEST_BYTES)
+        return hashlib.blake2b(text, key=self._ledger.key("digest"), digest_size=DIGEST_BYTES)
 
     def columns(self, missing: Missing, minimum_records: int) -> dict[str, ShuffledColumn]:
         for batch in _regrouped(self._source.batches(), BATCH_ROWS):
@@ -116,11 +116,12 @@ class _Shuffle:
         columns = {}
         for name, client in zip(names, self._clients, strict=True):
             content = Content(
-                client=name,
                 column=self._source.column,
-                digest=self._hash(client.values.digest() + client.people.digest() + whole).digest(),
+                by_person=self._person_key is not None,
                 values_digest=client.values.digest(),
                 splits=self._splits(name, client),
+                client=name,
+                digest=self._hash(client.values.digest() + client.people.digest() + whole).digest(),
                 records=client.records,
                 person_column=self._source.person,
                 person_key=self._person_key,
@@ -132,7 +133,7 @@ class _Shuffle:
     def _add_new_clients(self) -> None:
         column = self._source.column
         for name in self._source.clients[len(self._clients) :]:
-            tags = KeyStream(self._ledger.order_key(name, column))
+            tags = KeyStream(self._ledger.key("order", name, column))
             self._clients.append(_ClientRows(tags, self._hash(), self._hash()))
             word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
             self._name_words = np.append(self._name_words, word)
