@@ -12,10 +12,10 @@ import polars as pl
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from privatile.client.sources.database import FETCH
 from privatile.client.sources.numbers import numbers
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
+from privatile.client.sources.tables import FETCH
 from privatile.errors import DataError, InputError
 
 SECRET = 47114711

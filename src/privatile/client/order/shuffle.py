@@ -20,8 +20,7 @@ from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
-from privatile.client.order.people import one_row_each
-from privatile.client.order.spill import Shelf, Words
+from privatile.client.order.spill import Columns, Shelf, Words
 from privatile.client.sources.source import Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
@@ -163,13 +162,18 @@ class _Shuffle:
 
     def _keep_one_row_each(self) -> None:
         """Reduce the rows to one per person, counted anew."""
-        rows_of_people, self._shelf = self._shelf.take("people"), self._new_shelf()
+        buckets, self._shelf = self._shelf.take("people"), self._new_shelf()
         for client in self._clients:
             client.records = client.missing = 0
-        for high, low, tags, values, codes in one_row_each(rows_of_people, max(1 << 14, self._memory_rows // 4)):
-            for code, rows in _by_client(codes, len(self._clients)):
-                self._clients[code].count(values[rows].view(np.float64))
-                self._shelf.add(self._source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
+        # All rows of a person share a head, hence a bucket.
+        for bucket, count in enumerate(buckets.divide(max(1 << 14, self._memory_rows // 4))):
+            if count:
+                high, low, choice, *rest = buckets.load(bucket)
+                kept = one_each((high, low), choice)
+                high, low, tags, values, codes = (column[kept] for column in (high, low, *rest))
+                for code, rows in _by_client(codes, len(self._clients)):
+                    self._clients[code].count(values[rows].view(np.float64))
+                    self._shelf.add(self._source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
 
     def _whole_digest(self) -> bytes:
         """Which records stand for their people depends on the whole file, so every client's digest does."""
@@ -185,6 +189,24 @@ class _Shuffle:
         if len(self._clients) == 1:
             return (itself,)
         return (self._source_values.digest(), self._hash(people + self._holders.digest()).digest()), itself
+
+
+def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:
+    """One row per person, the one with the smallest tag of a keyed stream over the rows, in the order of the rows.
+
+    Each of a person's rows, across all clients, is equally likely, whatever the values are, and the same key chooses
+    the same again.
+
+    >>> import numpy as np
+    >>> words = lambda *numbers: np.array(numbers, dtype=np.uint64)
+    >>> one_each((words(5, 7, 5, 7), words(0, 0, 0, 1)), words(9, 1, 3, 2)).tolist()
+    [1, 2, 3]
+    """
+    high, low = people
+    order = np.lexsort((choice, low, high))
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (high[order][1:] != high[order][:-1]) | (low[order][1:] != low[order][:-1])
+    return np.sort(order[first])
 
 
 def _check(content: Content, client: _ClientRows, missing: Missing, minimum: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -31,14 +32,9 @@ DELIMITERS = (",", ";", "\t", "|")
 LONGEST_HEADER = 1 << 20
 
 KINDS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".json": "json",
-    ".ndjson": "json",
-    ".jsonl": "json",
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".json", ".ndjson", ".jsonl"), "json"),
 }
 
 NUMERIC = re.compile(r'U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(.*\)|"?NULL"?')
@@ -197,19 +193,13 @@ def kind_of(path: Path) -> str:
         raise missing_file(path, "does not exist")
     if not path.is_file():
         raise missing_file(path, "is not a file")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    zipped = bool(suffixes) and suffixes[-1] == ".gz"
-    kind = KINDS.get(suffixes[-2] if zipped and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
+    *_, inner, last = ("", "", *(suffix.lower() for suffix in path.suffixes))
+    zipped = last == ".gz"
+    kind = KINDS.get(inner if zipped else last)
     if kind is None or (zipped and kind == "parquet"):
         raise missing_file(path, f"must end in {', '.join(KINDS)} (also .gz, except Parquet)")
-    readable = True
-    try:
-        with path.open("rb") as stream:
-            stream.read(1)
-    except OSError:
-        readable = False
-    if not readable:
-        raise missing_file(path, "cannot be read: you may not, or the disk failed")
+    if not os.access(path, os.R_OK):
+        raise missing_file(path, "cannot be read: you may not")
     return kind
 
 

@@ -6,12 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from privatile.client.sources.database import DatabaseSource
 from privatile.client.sources.files import FileSource
-from privatile.client.sources.memory import MappingSource, TableSource
 from privatile.client.sources.source import ONLY_CLIENT, Source
+from privatile.client.sources.tables import DatabaseSource, MappingSource, TableSource, table_columns
 from privatile.errors import InputError
 
 
@@ -38,10 +35,7 @@ def open_source(
             f"a {type(data).__name__} is a query that has not run yet, and might give its rows in another order next "
             "time. Run it (.collect() or .compute()) and give the table, or give the path of the file it reads."
         )
-    is_table = hasattr(data, "columns") or hasattr(data, "column_names")
-    if isinstance(data, np.ndarray) and data.dtype.names:
-        is_table = True
-    if is_table:
+    if table_columns(data) is not None:
         return TableSource(data, _named(value), client, person)
     if client is not None or person is not None:
         raise InputError("client and person name columns of a table or a file; this data has no named columns.")

@@ -1,0 +1,106 @@
+"""Columns and tables in memory, and the rows of a database's query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from privatile.client.sources.source import Batch, Source
+from privatile.errors import DataError, InputError
+
+FETCH = 10_000
+"""Rows fetched at once: a few megabytes of Python objects."""
+
+
+class MappingSource(Source):
+    """Client name -> column."""
+
+    def __init__(self, data: Mapping[str, object], column: str = "value") -> None:
+        super().__init__(column)
+        self.clients.clear()  # they are named by the mapping
+        self._data = data
+        for name in data:
+            self.code(name)
+        if len(self.clients) != len(data):
+            raise DataError("two clients have the same name once written as text.")
+
+    def batches(self) -> Iterator[Batch]:
+        """One batch per client."""
+        for name, values in self._data.items():
+            batch = self.batch(values)
+            yield batch._replace(codes=np.full(len(batch.values), self.code(name), dtype=np.uint16))
+
+
+class TableSource(Source):
+    """A table in memory: pandas, polars, pyarrow, or a numpy structured array."""
+
+    def __init__(self, table: Any, value: str, client: str | None = None, person: str | None = None) -> None:
+        super().__init__(value, client, person)
+        self._table = table
+        self.check(table_columns(table) or [])
+
+    def batches(self) -> Iterator[Batch]:
+        """One batch: the table is in memory already."""
+        columns = (self.column, self.client, self.person)
+        yield self.batch(*(None if name is None else self._table[name] for name in columns))
+
+
+def table_columns(data: Any) -> list[str] | None:
+    """The names of a table's columns; None for what is no table."""
+    if isinstance(data, np.ndarray):
+        return list(data.dtype.names) if data.dtype.names else None
+    names = getattr(data, "column_names", None)
+    names = getattr(data, "columns", None) if names is None else names
+    return None if names is None else [str(name) for name in names]
+
+
+class DatabaseSource(Source):
+    """Any database with a DB-API connection: the rows of a query, in the order in which it gives them.
+
+    The order must be the same every time (ORDER BY a key): a run that is resumed compares a digest, and refuses where
+    rows came in another order. Drivers that fetch everything at once hold it in memory; name a server-side cursor's
+    connection where that matters.
+    """
+
+    def __init__(
+        self, connection: Any, query: str, value: str, client: str | None = None, person: str | None = None
+    ) -> None:
+        if not hasattr(connection, "cursor"):
+            raise InputError(
+                f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor()."
+            )
+        super().__init__(value, client, person)
+        self._connection, self._query = connection, query
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows of the query."""
+        cursor = _safely(self._connection.cursor)
+        try:
+            _safely(cursor.execute, self._query)
+            available = [str(entry[0]) for entry in cursor.description or ()]
+            if not available:
+                raise DataError("the query returns no rows by its nature. Give a SELECT.")
+            self.check(available)
+            places = [
+                None if name is None else available.index(name) for name in (self.column, self.client, self.person)
+            ]
+            while rows := _safely(cursor.fetchmany, FETCH):
+                columns = list(zip(*rows, strict=True))
+                yield self.batch(*(None if place is None else columns[place] for place in places))
+        finally:
+            cursor.close()
+
+
+def _safely(call: Any, *arguments: object) -> Any:
+    """Call the driver; its own texts may quote rows, so only the kind of failure is passed on."""
+    kind: str
+    try:
+        return call(*arguments)
+    except Exception as error:
+        kind = type(error).__name__
+    raise DataError(
+        f"the database refused or broke off ({kind}). Its own words are withheld, since they may quote records; run "
+        "the query by hand to see them."
+    )
