@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.options import file
+
 
 @click.command()
 @click.argument("invitation", type=click.Path(path_type=Path))
-@click.option(
-    "--site",
-    type=click.Path(path_type=Path),
-    help="Folder of key, policy and ledger; beside the invitation unless given.",
-)
+@file("--site", "DIR", "Folder of key, policy and ledger; beside the invitation unless given.")
 @click.option("--new-key", is_flag=True, help="Replace this site's key; the organizer must admit the new one.")
 def enroll(invitation: Path, site: Path | None, new_key: bool) -> None:
     """Make this site's key and policy, and the enrolment file to send back. The key never leaves this machine."""

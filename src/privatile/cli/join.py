@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from privatile.cli.options import file, text
 from privatile.errors import InputError
 
 
@@ -17,11 +18,9 @@ from privatile.errors import InputError
     "--source", required=True, metavar="FILE", help="CSV, Parquet or JSON (also .gz) with this site's records."
 )
 @click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
-@click.option(
-    "--person", metavar="COLUMN", help="Column with the person of each record: the budget is then per person."
-)
-@click.option("--site", type=click.Path(path_type=Path), help="Folder that `privatile enroll` made.")
-@click.option("--policy", type=click.Path(path_type=Path), help="Policy file instead of the one in the site's folder.")
+@text("--person", "COLUMN", "Column with the person of each record: the budget is then per person.")
+@file("--site", "DIR", "Folder that `privatile enroll` made.")
+@file("--policy", "FILE", "Policy file instead of the one in the site's folder.")
 @click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
 @click.option(
     "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
@@ -71,8 +70,8 @@ def join(
         path.write_text(systemd_unit(invited.client, arguments), encoding="utf-8")
         click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
         return
-    for label, text in invited.rows():
-        click.echo(f"{label:>18}  {text}", err=True)
+    for label, words in invited.rows():
+        click.echo(f"{label:>18}  {words}", err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise InputError(
