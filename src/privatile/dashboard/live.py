@@ -143,27 +143,16 @@ def _rate(times: Floats, now: float) -> float | None:
 
 def _level(level: LevelView) -> dict[str, Any]:
     result = level.result
-    shown: dict[str, Any] = {
-        "level": level.level,
-        "burn_in": level.history.burn_in,
-        "averaged": 0,
-        "path": level.path(POINTS).to_dict(),
-        "estimate": None,
-        "fixed": None,
-        "anytime": None,
-        "estimand": None,
-        "caveats": [],
+    shown: dict[str, Any] = {"level": level.level, "path": level.path(POINTS).to_dict()}
+    if result is None:
+        return shown | dict.fromkeys(("estimate", "fixed", "anytime", "estimand")) | {"caveats": []}
+    return shown | {
+        "estimate": result.estimate,
+        "fixed": {**result.confidence_interval._asdict(), "method": result.method},
+        "anytime": None if result.anytime is None else result.anytime._asdict(),
+        "estimand": result.estimand,
+        "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
     }
-    if result is not None:
-        shown |= {
-            "averaged": result.averaged_rounds,
-            "estimate": result.estimate,
-            "fixed": {**result.confidence_interval._asdict(), "method": result.method},
-            "anytime": None if result.anytime is None else result.anytime._asdict(),
-            "estimand": result.estimand,
-            "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
-        }
-    return shown
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privatile.errors import require
 from privatile.paper.page import comparisons
 from privatile.paper.tables import Comparison
-from privatile.report.print_style import BLUE, GREY, VERMILION, figure_path, print_style, save_figure
+from privatile.report.print_style import BLUE, GREY, VERMILION, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +20,6 @@ GAP = 1.0
 
 def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Figure:
     """Coverage (ours less printed) and error (ours over printed): a row per protocol, a column per table and method."""
-    require("matplotlib", "report")
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -50,12 +48,11 @@ def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Fig
 
 def write_differences(folder: Path, path: str | Path) -> Path:
     """Draw the tables of a folder of `privatile paper` to a .svg, .pdf or .png file."""
-    target = figure_path(path)
     by_protocol: dict[str, list[Comparison]] = {}
     for table in comparisons(folder):
         by_protocol.setdefault(table.protocol, []).extend(table.cells)
-    with print_style():
-        return save_figure(differences_figure([(name, cells) for name, cells in by_protocol.items() if cells]), target)
+    found = [(name, cells) for name, cells in by_protocol.items() if cells]
+    return write_figure(path, lambda: differences_figure(found))
 
 
 def _columns(cells: Sequence[Comparison]) -> dict[tuple[str, str], float]:

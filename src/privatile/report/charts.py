@@ -173,9 +173,3 @@ def dots_axis(ends: tuple[float, float]) -> Chart:
     values = [(x.at(value), f"{value:.3g}") for value in ticks(*ends, 5)]
     labels = [Label(at, 12, text, "start" if at < 14 else "end" if at > 286 else "middle") for at, text in values]
     return Chart("dots", 300, 20, [_line("tick", at, 15, at, 20) for at, _ in values], labels)
-
-
-def bar_chart(share: float) -> Chart:
-    """A bar as long as its share of the longest."""
-    end = round(60 * max(share, 0.02), 1)
-    return Chart("weights", 60, 14, [Shape("solid", f"0,2 {end},2 {end},12 0,12", closed=True)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privatile.errors import InputError, require
+from privatile.errors import InputError
 from privatile.report.experiment_series import ExperimentSeries, Measure, Panel, Row
-from privatile.report.print_style import GREY, LINES, figure_path, print_style, save_figure
+from privatile.report.print_style import GREY, LINES, write_figure
 from privatile.simulation.store import ExperimentStore
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ COLUMNS = 3
 
 def experiment_figure(rows: Sequence[Row], confidence_level: float) -> Figure:
     """Panels over the sizes; an experiment of one size lists its settings instead."""
-    require("matplotlib", "report")
+    if not rows:
+        raise InputError("there is no finished cell to draw yet.")
     series = ExperimentSeries.of(rows, confidence_level)
     several = len(series.sizes) > 1
     figure = _over_sizes(series) if several else _by_setting(series)
@@ -34,13 +36,9 @@ def experiment_figure(rows: Sequence[Row], confidence_level: float) -> Figure:
 
 def write_experiment_figure(store: Path, path: str | Path, confidence_level: float | None = None) -> Path:
     """Draw an experiment's store to a .svg, .pdf or .png file; the same experiment gives the same file."""
-    target = figure_path(path)
     with ExperimentStore.open_existing(store) as kept:
         rows, level = kept.rows(), kept.level(confidence_level)
-    if not rows:
-        raise InputError("there is no finished cell to draw yet.")
-    with print_style():
-        return save_figure(experiment_figure(rows, level), target)
+    return write_figure(path, lambda: experiment_figure(rows, level))
 
 
 def _over_sizes(series: ExperimentSeries) -> Figure:
@@ -52,6 +50,8 @@ def _over_sizes(series: ExperimentSeries) -> Figure:
     bands = math.ceil(count / columns)
     figure = Figure(figsize=(max(4.2, 2.5 * columns), 0.7 + 3.6 * bands), layout="constrained")
     axes = figure.subplots(2 * bands, columns, squeeze=False, sharex=True)
+    # Three sizes fit beside each other under a small panel, the ends among them.
+    ends = sorted({series.sizes[0], series.sizes[len(series.sizes) // 2], series.sizes[-1]})
     for place in range(columns * bands):
         band, column = divmod(place, columns)
         for row, measure in enumerate(series.measures):
@@ -61,14 +61,14 @@ def _over_sizes(series: ExperimentSeries) -> Figure:
                 continue
             _panel(axis, measure.panels[place], measure)
             axis.set_xscale("log")
-            axis.xaxis.set_major_locator(FixedLocator(_ticks(series.sizes)))
+            axis.xaxis.set_major_locator(FixedLocator(ends))
             axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axis.xaxis.set_minor_locator(NullLocator())
             axis.tick_params(labelbottom=row == 1)
             if column == 0:
                 axis.set_ylabel(measure.name)
             if row == 0:
-                axis.set_title(_wrapped(measure.panels[place].setting), fontsize=8.5, loc="left")
+                axis.set_title(textwrap.fill(measure.panels[place].setting, 34), fontsize=8.5, loc="left")
     return figure
 
 
@@ -121,17 +121,3 @@ def _legend(figure: Figure, names: Sequence[str]) -> None:
         entries.append(Line2D([], [], color=color, marker=marker, linestyle=dash, markersize=4, label=name))
     entries.append(Line2D([], [], color=GREY, linestyle=(0, (4, 3)), linewidth=1.0, label="where it should be"))
     figure.legend(handles=entries, loc="outside upper center", ncols=min(len(entries), 4), frameon=False)
-
-
-def _ticks(found: Sequence[float]) -> list[float]:
-    """Sizes that fit beside each other under a small panel: three at most, the ends among them."""
-    return list(found) if len(found) <= 3 else [found[0], found[len(found) // 2], found[-1]]
-
-
-def _wrapped(setting: str) -> str:
-    """A long title in two lines."""
-    parts = setting.split(", ")
-    if len(setting) <= 34 or len(parts) < 2:
-        return setting
-    middle = math.ceil(len(parts) / 2)
-    return ", ".join(parts[:middle]) + ",\n" + ", ".join(parts[middle:])

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, Self
 
 Row = dict[str, Any]
 
-SIZES = ("records", "rounds")
+SIZES = {"records": "records per client", "rounds": "rounds"}
+"""Labels of sizes, and what they count."""
+
 HIGHEST_ERROR = 6.0
 """Multiples of the bound that are drawn; a larger error is drawn at the edge, and its number is in the table."""
 
@@ -76,7 +78,7 @@ class ExperimentSeries(NamedTuple):
         >>> series.shared, [panel.setting for panel in series.measures[0].panels]
         ('level 0.5', ['population normal', 'population cauchy'])
         """
-        methods = list(dict.fromkeys(_method(row) for row in rows))
+        methods = list(dict.fromkeys(row["method"] for row in rows))
         labels = [name for name, value in rows[0].items() if isinstance(value, str) and name not in (*SIZES, "method")]
         varying = [name for name in labels if len({row[name] for row in rows}) > 1]
         settings: dict[str, list[Row]] = {}
@@ -85,7 +87,10 @@ class ExperimentSeries(NamedTuple):
 
         def panels(point: Callable[[Row], Point]) -> tuple[Panel, ...]:
             return tuple(
-                Panel(setting, tuple(tuple(sorted(map(point, _of(cells, method)))) for method in methods))
+                Panel(
+                    setting,
+                    tuple(tuple(sorted(point(row) for row in cells if row["method"] == name)) for name in methods),
+                )
                 for setting, cells in settings.items()
             )
 
@@ -95,7 +100,7 @@ class ExperimentSeries(NamedTuple):
         error_title = "Error, as a multiple of the least that any method can reach"
         return cls(
             sorted({_size(row) for row in rows}),
-            {"records": "records per client"}.get(name := _size_label(rows[0]), name),
+            next(words for name, words in SIZES.items() if name in rows[0]),
             methods,
             _setting(rows[0], [name for name in labels if name not in varying]),
             (
@@ -105,24 +110,12 @@ class ExperimentSeries(NamedTuple):
         )
 
 
-def _method(row: Row) -> str:
-    return str(row.get("method", "all"))
-
-
-def _of(rows: Sequence[Row], method: str) -> list[Row]:
-    return [row for row in rows if _method(row) == method]
-
-
 def _setting(row: Row, labels: Sequence[str]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in labels)
 
 
-def _size_label(row: Row) -> str:
-    return next((name for name in SIZES if name in row), "size")
-
-
 def _size(row: Row) -> float:
-    return float(row.get(_size_label(row), 1.0))
+    return next(float(row[name]) for name in SIZES if name in row)
 
 
 def _coverage(row: Row) -> Point:

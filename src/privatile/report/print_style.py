@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -47,17 +47,16 @@ def print_style() -> Iterator[None]:
         yield
 
 
-def figure_path(path: str | Path) -> Path:
-    """The path, if it names a figure; asked before any work."""
-    target = Path(path)
-    if target.suffix.lower() not in FIGURE_FORMATS:
+def write_figure(path: str | Path, draw: Callable[[], Figure]) -> Path:
+    """Draw to a .svg, .pdf or .png file; a name that is no figure's is refused before any work."""
+    if (target := Path(path)).suffix.lower() not in FIGURE_FORMATS:
         raise InputError(f"a figure must end in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
-    return target
+    with print_style():
+        return save_figure(draw(), target)
 
 
-def save_figure(figure: Figure, path: str | Path) -> Path:
+def save_figure(figure: Figure, target: Path) -> Path:
     """Write it without a date: the same numbers give the same file."""
-    target = figure_path(path)
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower())
     try:
         figure.savefig(target, metadata=metadata)

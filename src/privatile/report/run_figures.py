@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privatile.errors import require
-from privatile.report.print_style import BLUE, GREY, figure_path, print_style, save_figure
+from privatile.report.print_style import BLUE, GREY, write_figure
 from privatile.report.view import RunView
 
 if TYPE_CHECKING:
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 
 
 def trajectory_figure(view: RunView) -> Figure:
-    """The estimate and its interval over the rounds, one panel a level."""
-    require("matplotlib", "report")
+    """The estimate and its interval over the rounds, one panel per level."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 0.6 + 2.9 * len(view.levels)), layout="constrained")
@@ -40,6 +38,4 @@ def trajectory_figure(view: RunView) -> Figure:
 
 def write_trajectory(view: RunView, path: str | Path) -> Path:
     """Draw the trajectory to a .svg, .pdf or .png file, without a date: the same run gives the same file."""
-    target = figure_path(path)
-    with print_style():
-        return save_figure(trajectory_figure(view), target)
+    return write_figure(path, lambda: trajectory_figure(view))

@@ -7,18 +7,17 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from privatile import __version__
 from privatile.core.words import duration
 from privatile.errors import InputError
-from privatile.report.charts import Chart, bar_chart, dots_chart, trajectory_chart
+from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.findings import findings
 from privatile.report.method_words import how_read, looking, short_title, way_there
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
-from privatile.result.client_facts import ClientFacts
 from privatile.result.result import QuantileResult, significant
 from privatile.server.store import RunStore
 
@@ -130,25 +129,12 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-class _Answer(NamedTuple):
-    estimate: str
-    low: str
-    high: str
-
-
-class _ClientRow(NamedTuple):
-    facts: ClientFacts
-    weight_chart: Chart
-    answered: float
-    rank_chart: Chart
-    rank_text: str
-
-
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
     result, answer, method = level.result, None, ""
     if result is not None:
         low, high = result.confidence_interval
-        answer = _Answer(*(significant(value, high - low) for value in (result.estimate, low, high)))
+        values = {"estimate": result.estimate, "low": low, "high": high}
+        answer = {name: significant(value, high - low) for name, value in values.items()}
         method = f"{way_there(level.history.burn_in, result)}{how_read(result)}"
     return {
         "name": short_title(level.level, "").removesuffix(" of "),
@@ -164,7 +150,7 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
     }
 
 
-def _client_rows(level: LevelView, most: int) -> list[_ClientRow]:
+def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
     """The first clients: weight, share of answers, and the rank with the result's own interval."""
     if level.result is None:
         return []
@@ -175,13 +161,13 @@ def _client_rows(level: LevelView, most: int) -> list[_ClientRow]:
         rank, interval = client.local_rank, client.local_rank_interval
         known = all(math.isfinite(value) for value in (rank, *interval))
         rows.append(
-            _ClientRow(
-                client,
-                bar_chart(client.weight / heaviest),
-                answered / max(len(level.history), 1),
-                dots_chart([[(rank, *interval)] if known else []], (0.0, 1.0), client.level, width=228),
-                f"{rank:.3f}" if math.isfinite(rank) else "–",
-            )
+            {
+                "facts": client,
+                "bar": round(60 * max(client.weight / heaviest, 0.02), 1),
+                "answered": answered / max(len(level.history), 1),
+                "rank_chart": dots_chart([[(rank, *interval)] if known else []], (0.0, 1.0), client.level, width=228),
+                "rank_text": f"{rank:.3f}" if math.isfinite(rank) else "–",
+            }
         )
     return rows
 

@@ -161,35 +161,33 @@ class RunRecord:
         self.finished = store.finished
         return sum(history.refresh(store) for history in self.histories)
 
-    @property
-    def planned(self) -> int:
-        """Rounds planned at most."""
-        return max(history.plan.rounds for history in self.histories)
-
-    def _result(self, history: LevelHistory) -> QuantileResult | None:
-        enough = history.state.averages.rounds >= 2
-        return self._summary(history, history.state, history.trajectory) if enough else None
-
-    def _summary(self, history: LevelHistory, state: RoundState, trajectory: Trajectory) -> QuantileResult:
+    def _summary(self, history: LevelHistory, state: RoundState, trajectory: Trajectory) -> QuantileResult | None:
+        """The result at a state; none before two averaged rounds."""
+        if state.averages.rounds < 2:
+            return None
         return summarize(self.spec, history.plan, state, trajectory, self.run)
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
-        found = [self._result(history) for history in self.histories] if results is None else results
+        found: Sequence[QuantileResult | None] = results or [
+            self._summary(history, history.state, history.trajectory) for history in self.histories
+        ]
         known = [result for result in found if result is not None]
         if len(known) == len(found):
             found = rearranged(known)  # as the run itself reports them: quantiles that cross by chance are put in order
         levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
-        return RunView(self.run, self.created, self.finished, self.spec, levels, self.planned)
+        planned = max(history.plan.rounds for history in self.histories)
+        return RunView(self.run, self.created, self.finished, self.spec, levels, planned)
 
     def _level(self, history: LevelHistory, result: QuantileResult | None) -> LevelView:
         """One level as it is now, and as it was at its marks."""
         scale, snapshots = history.plan.scale, history.snapshots
         if result is not None:
             for mark in history.marks:
-                if mark.averaged >= 2 and mark.round not in snapshots:
+                if mark.round not in snapshots:
                     before = history.trajectory.until(mark.round, mark.averaged)
-                    snapshots[mark.round] = snapshot_of(self._summary(history, mark.state, before), scale)
+                    if (then := self._summary(history, mark.state, before)) is not None:
+                        snapshots[mark.round] = snapshot_of(then, scale)
             snapshots = {**snapshots, len(history): snapshot_of(result, scale)}
         shown = () if result is None else tuple(sorted(snapshots.items()))
         return LevelView(self.spec.levels[history.level_index], result, history, shown, scale)
