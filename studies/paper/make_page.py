@@ -7,65 +7,58 @@ python studies/paper/make_page.py RESULTS 2026-11-15
 
 from __future__ import annotations
 
-import csv
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from string import Template
+
+from privatile.paper.page import comparisons
+from privatile.paper.published import TABLES
+from privatile.paper.tables import Comparison, agreeing
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
-TABLES = ("table1", "table2", "table3", "table4")
 METHODS = ("C1", "C5", "Log", "DP-SGD (C1)", "DC")
+Cells = Sequence[Comparison]
 
 
-def rows_of(results: Path, protocol: str) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
-    for table in TABLES:
-        with (results / f"{table}-{protocol}.csv").open(encoding="utf-8", newline="") as stream:
-            found += csv.DictReader(stream)
-    return found
+def share(cells: Cells, method: str) -> str:
+    own = [cell for cell in cells if cell.method == method]
+    return f"{len(own) - agreeing(own)} of {len(own)}"
 
 
-def share(rows: list[dict[str, str]], method: str) -> str:
-    own = [row for row in rows if row["method"] == method]
-    marked = sum(row["coverage_differs"] == "1" or row["mae_differs"] == "1" for row in own)
-    return f"{marked} of {len(own)}"
+def by_rate(cells: Cells, rate: str) -> tuple[float, float]:
+    """Mean ratio published/ours of MAE, and mean published coverage minus ours (same v), C1 cells of one truth rate."""
+    own = [cell for cell in cells if cell.truth_rate == rate and cell.method == "C1"]
+    gap = fmean(cell.theirs.coverage - cell.coverage_like_theirs for cell in own)
+    return fmean(cell.theirs.mae / cell.ours["mae"] for cell in own), gap
 
 
-def by_rate(rows: list[dict[str, str]], rate: str) -> tuple[float, float]:
-    """Mean ratio published/ours of MAE, and mean published coverage minus ours (same v), C1 rows of one truth rate."""
-    own = [row for row in rows if row["truth_rate"] == rate and row["method"] == "C1"]
-    ratio = sum(float(row["published_mae"]) / float(row["mae"]) for row in own) / len(own)
-    gap = sum(float(row["published_coverage"]) - float(row["coverage_paper_v"]) for row in own) / len(own)
-    return ratio, gap
-
-
-def within(rows: list[dict[str, str]]) -> str:
-    own = [row for row in rows if row["method"] in METHODS[:3]]
+def within(cells: Cells) -> str:
+    own = [cell for cell in cells if cell.method in METHODS[:3]]
     good = sum(
-        abs(float(row["mae"]) / float(row["published_mae"]) - 1) <= 0.12
-        and abs(float(row["coverage"]) - float(row["published_coverage"])) <= 0.025
-        for row in own
+        abs(cell.ours["mae"] / cell.theirs.mae - 1) <= 0.12
+        and abs(cell.ours["coverage"] - cell.theirs.coverage) <= 0.025
+        for cell in own
     )
     return f"{good} of {len(own)} ({100 * good / len(own):.1f}%)"
 
 
-def mean_coverage(rows: list[dict[str, str]], method: str, column: str) -> float:
-    own = [float(row[column]) for row in rows if row["method"] == method]
-    return sum(own) / len(own)
+def coverage_line(cells: Cells, method: str) -> str:
+    """Mean coverage of a method: ours, ours with the paper's critical value, the printed one."""
+    own = [(c.ours["coverage"], c.coverage_like_theirs, c.theirs.coverage) for c in cells if c.method == method]
+    return f"| {method} | {' | '.join(f'{fmean(column):.3f}' for column in zip(*own, strict=True))} |"
 
 
 def page(results: Path, date: str) -> str:
-    fresh, fixed = rows_of(results, "independent"), rows_of(results, "published")
-    replications = fresh[0]["replications"]
-    high, low = by_rate(fresh, "0.9"), by_rate(fresh, "0.25")
-    marks = "\n".join(f"| {name} | {share(fresh, name)} | {share(fixed, name)} |" for name in METHODS)
-    columns = ("coverage", "coverage_paper_v", "published_coverage")
-    covers = "\n".join(
-        f"| {name} | {' | '.join(f'{mean_coverage(fresh, name, column):.3f}' for column in columns)} |"
-        for name in METHODS
+    found = comparisons(results)
+    fresh, fixed = (
+        [cell for table in found if table.protocol == protocol for cell in table.cells]
+        for protocol in ("independent", "published")
     )
+    high, low = by_rate(fresh, "0.9"), by_rate(fresh, "0.25")
 
     def part(name: str) -> str:
         return (results / f"{name}.md").read_text(encoding="utf-8").strip()
@@ -75,14 +68,14 @@ def page(results: Path, date: str) -> str:
         return part(name).split("\n", 2)[2]
 
     return Template((HERE / "page.md").read_text(encoding="utf-8")).substitute(
-        replications=replications,
+        replications=found[0].replications,
         date=date,
         low_ratio=f"{low[0]:.2f}",
         low_gap=f"{low[1]:+.3f}",
         high_ratio=f"{high[0]:.2f}",
         high_gap=f"{high[1]:+.3f}",
-        covers=covers,
-        marks=marks,
+        covers="\n".join(coverage_line(fresh, name) for name in METHODS),
+        marks="\n".join(f"| {name} | {share(fresh, name)} | {share(fixed, name)} |" for name in METHODS),
         within=within(fixed),
         independent="\n\n".join(part(f"{table}-independent") for table in TABLES),
         published="\n\n".join(part(f"{table}-published") for table in TABLES),

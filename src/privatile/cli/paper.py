@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,16 +35,7 @@ PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", 
     help="cuda: one GPU runs the tables; figures and the salary data stay on the CPU.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
-def paper(
-    part: str,
-    protocol: str,
-    replications: int,
-    data: Path | None,
-    out: Path,
-    threads: int | None,
-    device: str,
-    quiet: bool,
-) -> None:
+def paper(part: str, quiet: bool, **options: Any) -> None:
     """Reproduce a table or figure: Markdown, CSV and LaTeX, or SVG and PNG, in a folder.
 
     Finished cells are kept in the folder: the same command goes on after Ctrl-C.
@@ -51,15 +43,5 @@ def paper(
     from privatile.paper.reproduce import reproduce
 
     with rounds_bar("paper", quiet, "million updates", each=1_000_000) as progress:
-        files = reproduce(
-            part,
-            out,
-            protocol=protocol,  # type: ignore[arg-type]
-            replications=replications,
-            data=data,
-            threads=threads,
-            device=device,
-            progress=progress,
-            say=click.echo,
-        )
+        files = reproduce(part, **options, progress=progress, say=click.echo)
     click.echo("Written: " + ", ".join(str(file) for file in files))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -65,21 +66,21 @@ def _writers(kind: Kind, path: Path, confidence_level: float | None) -> tuple[Wr
         from privatile.paper.differences import write_differences
         from privatile.paper.page import write_paper_page
 
-        return lambda target: write_paper_page(path, target), lambda target: write_differences(path, target)
+        return partial(write_paper_page, path), partial(write_differences, path)
     if kind == "experiment":
         from privatile.report.experiment_figures import write_experiment_figure
         from privatile.report.experiment_page import write_experiment_page
 
         return (
-            lambda target: write_experiment_page(path, target, confidence_level),
-            lambda target: write_experiment_figure(path, target, confidence_level),
+            partial(write_experiment_page, path, stated_level=confidence_level),
+            partial(write_experiment_figure, path, stated_level=confidence_level),
         )
     from privatile.report.run_figures import write_trajectory
     from privatile.report.run_page import write_run_page
     from privatile.report.view import read_view
 
     view = read_view(path)
-    return lambda target: write_run_page(view, target), lambda target: write_trajectory(view, target)
+    return partial(write_run_page, view), partial(write_trajectory, view)
 
 
 def find(source: Path) -> tuple[Kind, Path]:

@@ -47,7 +47,6 @@ class Mark(NamedTuple):
     """The state after a round, kept now and then, so that the interval at that time can be computed."""
 
     round: int
-    averaged: int
     state: RoundState
 
 
@@ -92,8 +91,8 @@ class LevelHistory:
             self._replay(stored, store.path)
             self._add(stored)
             if len(self) in self._mark_rounds:
-                if averaged := self.state.averages.rounds:
-                    self.marks.append(Mark(len(self), averaged, self.state))
+                if self.state.averages.rounds:
+                    self.marks.append(Mark(len(self), self.state))
                 else:
                     self.marks.clear()  # averaging starts anew: the intervals before belong to the burn-in
                     self.snapshots.clear()

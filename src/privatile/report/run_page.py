@@ -59,15 +59,11 @@ def run_page(view: RunView) -> str:
         clients=len(clients),
         epsilon=max(client.mechanism.epsilon for client in clients),
         unit="person" if view.spec.person else "record",
-        done=view.done,
-        planned=view.planned,
         duration=duration(float(times[-1] - view.created) if len(times) else 0.0),
         looking=looking(view.spec),
         own_levels=result is not None and len({client.level for client in result.clients}) > 1,
         budgets=_budgets(view),
         fact_rows=_fact_rows(view),
-        run=view.run,
-        specification=view.spec.digest,
         from_paper=view.spec.design.startswith("paper-"),
     )
 

@@ -6,8 +6,6 @@ that zooming in on the first hundred rounds shows rounds and zooming out loses n
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,20 +30,13 @@ def bucket_ends(rounds: int, most: int) -> Whole:
     return np.unique(np.ceil(np.concatenate([even, early]) - 1e-9).astype(np.int64))
 
 
-class Envelope(NamedTuple):
-    """Lowest and highest value in each bucket."""
-
-    low: Floats
-    high: Floats
-
-
-def envelope(values: Floats, ends: Whole) -> Envelope:
-    """Extremes by bucket.
+def envelope(values: Floats, ends: Whole) -> tuple[Floats, Floats]:
+    """Lowest and highest value in each bucket.
 
     >>> envelope(np.array([3.0, 1.0, 2.0, 9.0]), np.array([1, 4]))
-    Envelope(low=array([3., 1.]), high=array([3., 9.]))
+    (array([3., 1.]), array([3., 9.]))
     """
     if not len(values):
-        return Envelope(values, values)
+        return values, values
     starts = np.concatenate([[0], ends[:-1]])
-    return Envelope(np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts))
+    return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)

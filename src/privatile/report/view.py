@@ -94,7 +94,6 @@ class LevelView:
         """At most `most` points; between two snapshots the interval is drawn straight along the running mean."""
         history = self.history
         ends = bucket_ends(len(history), most)
-        questions = envelope(history.after, ends)
         mean = history.mean
         center = mean[ends - 1]
         reach = {name: np.full(len(ends), np.nan) for name in Snapshot._fields}
@@ -108,9 +107,7 @@ class LevelView:
         return ThinPath(
             ends,
             history.records[ends - 1],
-            _in_units(questions.low, self.scale),
-            _in_units(questions.high, self.scale),
-            *(_in_units(reach[name], self.scale) for name in Snapshot._fields),
+            *(_in_units(values, self.scale) for values in (*envelope(history.after, ends), *reach.values())),
         )
 
 
@@ -185,7 +182,7 @@ class RunRecord:
         if result is not None:
             for mark in history.marks:
                 if mark.round not in snapshots:
-                    before = history.trajectory.until(mark.round, mark.averaged)
+                    before = history.trajectory.until(mark.round, mark.state.averages.rounds)
                     if (then := self._summary(history, mark.state, before)) is not None:
                         snapshots[mark.round] = snapshot_of(then, scale)
             snapshots = {**snapshots, len(history): snapshot_of(result, scale)}
