@@ -12,6 +12,8 @@ from privatile import __version__
 from privatile.cli.printing import in_options, said_by_the_system, show_any_text
 from privatile.errors import PrivatileError
 
+__all__ = ["main"]
+
 COMMANDS = {
     "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
     "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),

@@ -7,3 +7,5 @@ journal         what the run's file keeps beside the counts
 control         requests of other commands
 service         puts these together: connection, clock, journal and run file
 """
+
+__all__ = ["answer_intake", "control", "journal", "port", "round_rules", "service"]

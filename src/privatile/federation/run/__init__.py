@@ -8,3 +8,5 @@ status     how far a run is
 requests   stop, abort, readmit
 derive     a new study from an old one, without some of its clients
 """
+
+__all__ = ["derive", "hosting", "join", "lock", "requests", "serve", "status"]

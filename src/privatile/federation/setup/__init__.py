@@ -8,3 +8,5 @@ broker_configuration   what each party may publish and subscribe to
 broker                 the embedded broker
 files                  small files, written in one piece
 """
+
+__all__ = ["broker", "broker_configuration", "certificates", "check", "directory", "files", "invitation"]

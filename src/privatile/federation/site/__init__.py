@@ -5,3 +5,5 @@ responder   questions in, counts out: the responder and its ledger as the servic
 folder      the site's folder with key, limits and ledger
 service     connects to the broker, says hello and answers, for as long as the study lasts
 """
+
+__all__ = ["folder", "limits", "responder", "service"]

@@ -5,3 +5,5 @@ keys         one secret per party, signatures, fingerprints
 subjects     the broker's subjects and streams
 connection   one TLS connection to a broker
 """
+
+__all__ = ["connection", "keys", "messages", "subjects"]
