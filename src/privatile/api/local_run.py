@@ -19,12 +19,13 @@ from privatile.api.in_process import Progress, run
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.opening import open_source
-from privatile.errors import InputError, LedgerError, StoreError
+from privatile.errors import InputError, StoreError
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
@@ -123,15 +124,12 @@ class LocalRun:
 
     @cached_property
     def _responders(self) -> list[Responder]:
-        return self._open_responders(self._name)
-
-    def _open_responders(self, name: str) -> list[Responder]:
-        """One per client, in the specification's order, for the run of that name."""
+        """One per client, in the specification's order."""
         options, spec = self._options, self.spec
         rules = SpendingRules(options.spend_again, options.new_people, options.max_epsilon)
         return [
             Responder(
-                name,
+                self._name,
                 self._columns[client.name],
                 client.mechanism,
                 self._ledger,
@@ -182,12 +180,8 @@ class LocalRun:
 
     def _give_up(self, path: Path) -> None:
         """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
-        old = RunStore.open(path)
-        old.close()
-        # A file that has changed since holds other records than the run had reserved: there is nothing to release.
-        with suppress(LedgerError):
-            for responder in self._open_responders(old.run):
-                responder.release()
+        with RunStore.open(path) as old, suppress(InputError):  # the ledger knows nothing of a run that never asked
+            release_run(self._ledger, old.run)
         _forget(path)
 
     def open_store(self) -> RunStore:
@@ -215,8 +209,7 @@ class LocalRun:
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
                     responder.reserve(client.records)
             run(coordinator, self._responders, progress)
-            for responder in self._responders:
-                responder.release()
+            release_run(self._ledger, self._name)
         results = coordinator.results()
         reporter = RunReporter(store.to_bytes(), results)
         store.close()

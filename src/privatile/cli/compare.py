@@ -44,14 +44,11 @@ def _result(path: Path, level: float | None) -> QuantileResult:
     from privatile.server.coordinator import Coordinator
     from privatile.server.store import RunStore
 
-    store = RunStore.open(path, read_only=True)
-    results = Coordinator(store).results()
-    store.close()
-    if level is None:
-        if len(results) > 1:
-            raise InputError(f"{path} holds {len(results)} levels; say which with --q.")
-        return results[0]
+    with RunStore.open(path, read_only=True) as store:
+        results = Coordinator(store).results()
+    if level is None and len(results) > 1:
+        raise InputError(f"{path} holds {len(results)} levels; say which with --q.")
     for result in results:
-        if abs(result.level - level) < 1e-12:
+        if level is None or abs(result.level - level) < 1e-12:
             return result
     raise InputError(f"{path} holds no level {level:g}.")

@@ -68,24 +68,21 @@ class DashboardOptions:
 def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--dashboard, --dashboard-at and --dashboard-tls; the command gets one argument, `dashboard`."""
 
+    @click.option(
+        "--dashboard", is_flag=True, help="Watch the run in a browser while it goes on; the page changes nothing."
+    )
+    @click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port).")
+    @click.option(
+        "--dashboard-tls",
+        nargs=2,
+        type=click.Path(path_type=Path),
+        metavar="CERT KEY",
+        help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+    )
     @wraps(command)
     def with_options(
         *args: Any, dashboard: bool, dashboard_at: str | None, dashboard_tls: tuple[Path, Path] | None, **values: Any
     ) -> Any:
         return command(*args, dashboard=DashboardOptions(dashboard, dashboard_at, dashboard_tls), **values)
 
-    for option in (
-        click.option(
-            "--dashboard-tls",
-            nargs=2,
-            type=click.Path(path_type=Path),
-            metavar="CERT KEY",
-            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
-        ),
-        click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."),
-        click.option(
-            "--dashboard", is_flag=True, help="Watch the run in a browser while it goes on; the page changes nothing."
-        ),
-    ):
-        with_options = option(with_options)
     return with_options

@@ -54,13 +54,6 @@ def parse_number(option: str, given: str) -> float:
         raise InputError(f"--{option} takes a number; got {given!r}.") from None
 
 
-def check_once(option: str, names: Sequence[str]) -> None:
-    """Refuse a client that an option names more than once."""
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"--{option} names client {name!r} more than once.")
-
-
 def numbers_by_client(option: str, given: Sequence[str]) -> tuple[float, ...] | dict[str, float]:
     """All values of a repeated option: `NUMBER`, or `CLIENT=NUMBER` for each client.
 
@@ -73,5 +66,7 @@ def numbers_by_client(option: str, given: Sequence[str]) -> tuple[float, ...] | 
         return tuple(parse_number(option, entry) for entry in given)
     if len(names) < len(pairs):
         raise InputError(f"--{option} takes one number for all or CLIENT=NUMBER for each, not both.")
-    check_once(option, names)
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--{option} names client {name!r} more than once.")
     return {name: parse_number(option, entry) for name, _, entry in pairs}
