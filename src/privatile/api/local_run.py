@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -89,25 +89,21 @@ def _specification(options: Options, columns: Mapping[str, ShuffledColumn], simu
     )
 
 
+@dataclass(eq=False, repr=False)
 class LocalRun:
     """Data read, budgets known, nothing asked yet.
 
     `store` is the file of a run of the same specification, to be continued or shown again; None for a new run.
     """
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        options: Options,
-        columns: Mapping[str, ShuffledColumn],
-        ledger: Ledger,
-        coins: Coins,
-    ) -> None:
-        self.spec = spec
-        self._options = options
-        self._columns = columns
-        self._ledger = ledger
-        self.coins = coins
+    spec: RunSpec
+    options: Options
+    columns: Mapping[str, ShuffledColumn]
+    ledger: Ledger
+    coins: Coins
+
+    def __post_init__(self) -> None:
+        spec = self.spec
         self.store = self._find_store()
         self._name = new_run_name() if self.store is None else self.store.run
         if self.store is not None:
@@ -125,14 +121,14 @@ class LocalRun:
     @cached_property
     def _responders(self) -> list[Responder]:
         """One per client, in the specification's order."""
-        options, spec = self._options, self.spec
+        options, spec = self.options, self.spec
         rules = SpendingRules(options.spend_again, options.new_people, options.max_epsilon)
         return [
             Responder(
                 self._name,
-                self._columns[client.name],
+                self.columns[client.name],
                 client.mechanism,
-                self._ledger,
+                self.ledger,
                 self.coins,
                 scale=spec.working_scale,
                 missing=spec.missing,
@@ -147,16 +143,16 @@ class LocalRun:
     @cached_property
     def _path(self) -> Path | None:
         """Where the run is stored; None for a simulation that is not saved, which stays in memory."""
-        if self._options.save is not None:
-            return Path(self._options.save)
+        if self.options.save is not None:
+            return Path(self.options.save)
         if self.spec.simulated:
             return None
-        folder = self._ledger.path.parent if self._ledger.path else state_folder()
+        folder = self.ledger.path.parent if self.ledger.path else state_folder()
         return folder / "runs" / f"{self.spec.questions.digest[:24]}.db"
 
     def _find_store(self) -> RunStore | None:
         """The file of this run, finished or not; files that are in the way of a new run are removed or refused."""
-        path, options = self._path, self._options
+        path, options = self._path, self.options
         if path is None or not path.exists():
             return None
         if RunStore.is_blank(path):
@@ -181,14 +177,14 @@ class LocalRun:
     def _give_up(self, path: Path) -> None:
         """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
         with RunStore.open(path) as old, suppress(InputError):  # the ledger knows nothing of a run that never asked
-            release_run(self._ledger, old.run)
+            release_run(self.ledger, old.run)
         _forget(path)
 
     def open_store(self) -> RunStore:
         """The run's file: the one that was found, or a new one."""
         if self.store is None:
             path = self._path
-            if path is not None and self._options.save is None:
+            if path is not None and self.options.save is None:
                 _prepare_folder(path)
             self.store = RunStore.create(path or ":memory:", self._name, self.spec)
         return self.store
@@ -205,22 +201,22 @@ class LocalRun:
         coordinator = Coordinator(store, self.spec)
         if store.finished is None:
             claim(store)
-            with self._ledger.transaction():  # all clients or none
+            with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
                     responder.reserve(client.records)
             run(coordinator, self._responders, progress)
-            release_run(self._ledger, self._name)
+            release_run(self.ledger, self._name)
         results = coordinator.results()
         reporter = RunReporter(store.to_bytes(), results)
         store.close()
-        self._ledger.close()
+        self.ledger.close()
         if not keep:
             self.discard()
         return tuple(replace(result, reporter=reporter) for result in results)
 
     def discard(self) -> None:
         """Remove the run's file unless it is to be saved: what remains of the run is the ledger's account."""
-        if self._options.save is None and self._path is not None:
+        if self.options.save is None and self._path is not None:
             _forget(self._path)
 
 

@@ -69,7 +69,7 @@ class Responder:
         self._column = column
         self._randomizer = Randomizer(mechanism, coins, scale, dither)
         self._drop = missing == "drop" and column.missing > 0
-        self._account = Account(ledger, run, column.content, mechanism, rules)
+        self._account = Account(ledger, run, column.content, mechanism, rules or SpendingRules())
         if self._account.state().first is None and not any(self._available()):
             raise self._account.refusal(None, 0, self._most_spent())
 

@@ -56,23 +56,19 @@ class AccountState(NamedTuple):
     end: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Account:
     """One run at one client: what it may ask, what it has asked."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        run: str,
-        content: Content,
-        mechanism: RandomizedResponse,
-        rules: SpendingRules | None = None,
-    ) -> None:
-        self.ledger = ledger
-        self.run = run
-        self.content = content
-        self.rules = rules or SpendingRules()
-        self.epsilon = mechanism.epsilon
-        self._threshold = str(mechanism.threshold)
+    ledger: Ledger
+    run: str
+    content: Content
+    mechanism: RandomizedResponse
+    rules: SpendingRules
+
+    def __post_init__(self) -> None:
+        self.epsilon = self.mechanism.epsilon
+        self._threshold = str(self.mechanism.threshold)
         self._open()
 
     # -- opening -------------------------------------------------------------------------------------------------

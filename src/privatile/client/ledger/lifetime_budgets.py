@@ -43,16 +43,12 @@ class LifetimeBudgets:
     def spent(self, people: NDArray[np.uint64]) -> Floats:
         """What each of these people has spent up to now."""
         self._catch_up()
-        spent = np.zeros(len(people), dtype=np.float64)
         indexed = self._ledger.execute("SELECT 1 FROM people LIMIT 1").fetchone() is not None
         if not indexed and not self._pending:
-            return spent
+            return np.zeros(len(people))
         names = person_names(np.ascontiguousarray(people).tobytes())
-        for start in range(0, len(names), LOOKUP):
-            part = names[start : start + LOOKUP]
-            known = self._indexed(part) if indexed else {}
-            spent[start : start + len(part)] = [self._pending.get(name, 0.0) + known.get(name, 0.0) for name in part]
-        return spent
+        known = self._indexed(names) if indexed else {}
+        return np.array([self._pending.get(name, 0.0) + known.get(name, 0.0) for name in names])
 
     def charge(self, groups: Sequence[NDArray[np.uint64]], epsilon: float) -> None:
         """Add ε to what these people have spent; call inside a transaction."""
@@ -68,18 +64,18 @@ class LifetimeBudgets:
         """How many people are known, and the most any of them has spent."""
         self._catch_up()
         count, most = self._ledger.execute("SELECT count(*), coalesce(max(epsilon), 0.0) FROM people").fetchone()
-        names = list(self._pending)
-        for start in range(0, len(names), LOOKUP):
-            part = names[start : start + LOOKUP]
-            known = self._indexed(part)
-            count += len(part) - len(known)
-            most = max(most, *(self._pending[name] + known.get(name, 0.0) for name in part))
-        return count, most
+        known = self._indexed(list(self._pending))
+        spent = (epsilon + known.get(name, 0.0) for name, epsilon in self._pending.items())
+        return count + len(self._pending) - len(known), max([most, *spent])
 
     def _indexed(self, names: list[bytes]) -> dict[bytes, float]:
-        marks = ",".join("?" * len(names))
-        rows = self._ledger.execute(f"SELECT person, epsilon FROM people WHERE person IN ({marks})", names)
-        return dict(rows.fetchall())
+        """What these people have spent by the index; those that it does not hold are left out."""
+        found: dict[bytes, float] = {}
+        for start in range(0, len(names), LOOKUP):
+            part = names[start : start + LOOKUP]
+            marks = ",".join("?" * len(part))
+            found.update(self._ledger.execute(f"SELECT person, epsilon FROM people WHERE person IN ({marks})", part))
+        return found
 
     def _catch_up(self) -> None:
         """Read charges added since the last look, by whoever; start over after a fold or a rollback."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -56,83 +57,78 @@ def shuffle(
     return _Shuffle(source, ledger, person_key, memory_rows, spill_folder).columns(missing, minimum_records)
 
 
+@dataclass
 class _ClientRows:
     """What is known of one client while its rows come in."""
 
-    def __init__(self, tags: KeyStream, values: hashlib.blake2b, people: hashlib.blake2b) -> None:
-        self.tags = tags
-        self.values = values
-        self.people = people
-        self.records = 0
-        self.missing = 0
+    tags: KeyStream
+    values: hashlib.blake2b
+    people: hashlib.blake2b
+    records: int = 0
+    missing: int = 0
 
     def count(self, values: Floats) -> None:
         self.records += len(values)
         self.missing += int(np.count_nonzero(np.isnan(values)))
 
 
+@dataclass(eq=False, repr=False)
 class _Shuffle:
     """One pass over a source: rows go to a shelf by the head of their tag, their content into digests."""
 
-    def __init__(
-        self,
-        source: Source,
-        ledger: Ledger,
-        person_key: PersonKey | None,
-        memory_rows: int,
-        spill_folder: Path | None,
-    ) -> None:
-        self._source = source
-        self._ledger = ledger
-        self._person_key = person_key
-        self._memory_rows = memory_rows
-        self._spill_folder = spill_folder
+    source: Source
+    ledger: Ledger
+    person_key: PersonKey | None
+    memory_rows: int
+    spill_folder: Path | None
+
+    def __post_init__(self) -> None:
         self._shelf = self._new_shelf()
         self._clients: list[_ClientRows] = []
-        self._choice = KeyStream(ledger.key("choice", source.column))
+        self._choice = KeyStream(self.ledger.key("choice", self.source.column))
         self._whole = self._hash()
         self._source_values = self._hash()
         self._holders = self._hash()
         self._name_words = np.empty(0, dtype=np.uint64)
 
     def _new_shelf(self) -> Shelf:
-        return Shelf(self._memory_rows, self._spill_folder)
+        return Shelf(self.memory_rows, self.spill_folder)
 
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
-        return hashlib.blake2b(text, key=self._ledger.key("digest"), digest_size=DIGEST_BYTES)
+        return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
     def columns(self, missing: Missing, minimum_records: int) -> dict[str, ShuffledColumn]:
-        for batch in _regrouped(self._source.batches(), BATCH_ROWS):
+        for batch in _regrouped(self.source.batches(), BATCH_ROWS):
             self._scatter(batch)
         self._add_new_clients()
-        names = self._source.clients
+        names = self.source.clients
         if not names:
-            raise DataError(f"column {self._source.column!r} has no records. Give data with at least two.")
-        if self._person_key is not None:
+            raise DataError(f"column {self.source.column!r} has no records. Give data with at least two.")
+        if self.person_key is not None:
             self._keep_one_row_each()
-        whole = self._whole_digest() if self._person_key is not None else b""
-        bucket_rows = max(1 << 14, self._memory_rows // (2 * len(names)))
+        whole = self._whole_digest() if self.person_key is not None else b""
+        bucket_rows = max(1 << 14, self.memory_rows // (2 * len(names)))
         columns = {}
         for name, client in zip(names, self._clients, strict=True):
             content = Content(
-                column=self._source.column,
-                by_person=self._person_key is not None,
+                column=self.source.column,
+                by_person=self.person_key is not None,
                 values_digest=client.values.digest(),
                 splits=self._splits(name, client),
                 client=name,
                 digest=self._hash(client.values.digest() + client.people.digest() + whole).digest(),
                 records=client.records,
-                person_column=self._source.person,
-                person_key=self._person_key,
+                person_column=self.source.person,
+                person_key=self.person_key,
             )
             _check(content, client, missing, minimum_records)
             columns[name] = ShuffledColumn(content, client.missing, self._shelf.take(name), bucket_rows)
         return columns
 
     def _add_new_clients(self) -> None:
-        column = self._source.column
-        for name in self._source.clients[len(self._clients) :]:
-            tags = KeyStream(self._ledger.key("order", name, column))
+        column = self.source.column
+        for name in self.source.clients[len(self._clients) :]:
+            tags = KeyStream(self.ledger.key("order", name, column))
             self._clients.append(_ClientRows(tags, self._hash(), self._hash()))
             word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
             self._name_words = np.append(self._name_words, word)
@@ -141,7 +137,7 @@ class _Shuffle:
         self._add_new_clients()
         values = np.where(np.isnan(batch.values), np.nan, batch.values)  # one kind of NaN: digests compare bytes
         codes = np.zeros(len(values), dtype=np.uint64) if batch.codes is None else batch.codes.astype(np.uint64)
-        people = None if self._person_key is None else self._person_key.hash(batch.people or [])
+        people = None if self.person_key is None else self.person_key.hash(batch.people or [])
         tags = np.empty(len(values), dtype=np.uint64)
         self._source_values.update(values.tobytes())
         # By name, not by number: readers number clients in different orders.
@@ -152,7 +148,7 @@ class _Shuffle:
             client.values.update(own.tobytes())
             tags[rows] = own_tags = client.tags.take(len(own))
             if people is None:
-                self._shelf.add(self._source.clients[code], (own_tags, own.view(np.uint64)))
+                self._shelf.add(self.source.clients[code], (own_tags, own.view(np.uint64)))
             else:
                 client.people.update(people[rows].tobytes())
         if people is not None:
@@ -166,24 +162,24 @@ class _Shuffle:
         for client in self._clients:
             client.records = client.missing = 0
         # All rows of a person share a head, hence a bucket.
-        for bucket, count in enumerate(buckets.divide(max(1 << 14, self._memory_rows // 4))):
+        for bucket, count in enumerate(buckets.divide(max(1 << 14, self.memory_rows // 4))):
             if count:
                 high, low, choice, *rest = buckets.load(bucket)
                 kept = one_each((high, low), choice)
                 high, low, tags, values, codes = (column[kept] for column in (high, low, *rest))
                 for code, rows in _by_client(codes, len(self._clients)):
                     self._clients[code].count(values[rows].view(np.float64))
-                    self._shelf.add(self._source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
+                    self._shelf.add(self.source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
 
     def _whole_digest(self) -> bytes:
         """Which records stand for their people depends on the whole file, so every client's digest does."""
-        for name, client in zip(self._source.clients, self._clients, strict=True):
+        for name, client in zip(self.source.clients, self._clients, strict=True):
             self._whole.update(repr(name).encode() + client.values.digest() + client.people.digest())
         return self._whole.digest()
 
     def _splits(self, name: str, client: _ClientRows) -> tuple[SplitId, ...]:
         """This column as a part of the whole one, and as a whole by itself."""
-        people = b"people" if self._person_key is not None else b"records"
+        people = b"people" if self.person_key is not None else b"records"
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
         itself = (client.values.digest(), alone)
         if len(self._clients) == 1:
