@@ -49,7 +49,7 @@ def within(cells: Cells) -> str:
 def coverage_line(cells: Cells, method: str) -> str:
     """Mean coverage of a method: ours, ours with the paper's critical value, the printed one."""
     own = [(c.ours["coverage"], c.coverage_like_theirs, c.theirs.coverage) for c in cells if c.method == method]
-    return f"| {method} | {' | '.join(f'{fmean(column):.3f}' for column in zip(*own, strict=True))} |"
+    return f"| {method} | {' | '.join(f'{sum(column) / len(column):.3f}' for column in zip(*own, strict=True))} |"
 
 
 def page(results: Path, date: str) -> str:
