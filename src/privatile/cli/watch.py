@@ -150,19 +150,17 @@ def plain(text: object) -> str:
 
 def moment(at: float, now: float) -> str:
     """A time of day; with its date where it was not today."""
-    day = time.strftime("%Y-%m-%d ", time.localtime(at))
-    return f"at {'' if day == time.strftime('%Y-%m-%d ', time.localtime(now)) else day}" + time.strftime(
-        "%H:%M:%S", time.localtime(at)
-    )
+    today = time.localtime(at)[:3] == time.localtime(now)[:3]
+    return time.strftime("at %H:%M:%S" if today else "at %Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def sparkline(values: list[float], most: int = 24) -> str:
+def sparkline(values: list[float]) -> str:
     """A path in one line.
 
     >>> sparkline([1, 2, 3, 4, 5, 6, 7, 8])
     '▁▂▃▄▅▆▇█'
     """
-    values = values[len(values) // 4 :: max(1, len(values) * 3 // 4 // most)] if len(values) > most else values
+    values = values[len(values) // 4 :: max(1, len(values) * 3 // 4 // 24)] if len(values) > 24 else values
     if not values:
         return ""
     low, high = min(values), max(values)

@@ -165,15 +165,15 @@ def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:
     ]
     counts = {state: states.count(state) for state in ("alive", "silent", "awaited", "quarantined")}
     order = sorted(range(len(states)), key=lambda k: (states[k] == "alive", k))[:SHOWN_CLIENTS]
-    plan = history.plan
+    plan, clients = history.plan, view.spec.clients
     return {
         "counts": counts,
         "all": len(states),
         "listed": [
             {
-                "name": view.spec.clients[k].name,
+                "name": clients[k].name,
                 "state": states[k],
-                "reason": quarantined.get(view.spec.clients[k].name),
+                "reason": quarantined.get(clients[k].name),
                 "silent_rounds": int(streaks[k]),
                 "last_answer": None if math.isnan(history.last_answer[k]) else float(history.last_answer[k]),
                 "answered": int(history.answered[k]),

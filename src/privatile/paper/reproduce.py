@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ from privatile.paper.published import TABLES, paper_experiment
 from privatile.paper.salary import read_salaries, salary_table, salary_texts, start_table
 from privatile.paper.tables import compare, latex, markdown, verdict
 from privatile.paper.text_tables import rows_texts
-from privatile.simulation.cuda import Device, open_device
+from privatile.simulation.cuda import open_device
 from privatile.simulation.experiment import Protocol
 from privatile.simulation.output import write_rows
 from privatile.simulation.runner import Progress, cores, run_experiment
 from privatile.simulation.store import ExperimentStore
 
 Say = Callable[[str], None]
+Run = Callable[..., int]
+"""`run_experiment` with the threads and the device of the command."""
+
 NEEDS_DATA = ("salary", "figure1")
 
 
@@ -48,10 +52,11 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"the folder {out} cannot be made: {error.strerror}. Choose another with --out.") from None
+    run = partial(run_experiment, threads=threads, device=gpu)
     files: list[Path] = []
     tables = [name for name in TABLES if part in (name, "tables", "all")]
     if tables:
-        files += _tables(tables, out, protocol, replications, threads, gpu, progress, say)
+        files += _tables(tables, out, protocol, replications, run, progress, say)
     if part in ("salary", "all") and clients is not None:
         files += _salary(clients, out, threads or cores())
     if part in ("figure1", "all") and clients is not None:
@@ -59,21 +64,14 @@ def reproduce(
     if part in ("figure2", "all"):
         files += figure2(out)
     if part in ("beyond", "all"):
-        files += _beyond(out, replications, threads or cores(), gpu)
+        files += _beyond(out, replications, threads or cores(), run)
     if part == "all" and data is None:
         say("Without --data the salary table and Figure 1 are left out.")
     return files
 
 
 def _tables(
-    names: Sequence[str],
-    out: Path,
-    protocol: Protocol,
-    replications: int,
-    threads: int | None,
-    device: Device | None,
-    progress: Progress,
-    say: Say,
+    names: Sequence[str], out: Path, protocol: Protocol, replications: int, run: Run, progress: Progress, say: Say
 ) -> list[Path]:
     experiments = {name: paper_experiment(name, protocol, replications) for name in names}
     total, before = sum(experiment.updates for experiment in experiments.values()), 0
@@ -85,17 +83,12 @@ def _tables(
             for name, experiment in experiments.items()
         }
         for name, experiment in experiments.items():
-            run_experiment(
-                experiment,
-                stores[name],
-                threads=threads,
-                device=device,
-                progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
-            )
+            run(experiment, stores[name], progress=lambda done, _, before=before: progress(before + done, total))
             before += experiment.updates
             found = compare(name, stores[name].rows())
             texts = {
-                form: make(experiment.title, found, protocol) for form, make in ((".md", markdown), (".tex", latex))
+                ".md": markdown(experiment.title, found, protocol),
+                ".tex": latex(experiment.title, found, protocol),
             }
             files += _write(out / f"{name}-{protocol}", texts, [cell.row() for cell in found])
             say(f"{experiment.title}: {len(found)} cells. {verdict(found)}")
@@ -119,10 +112,10 @@ def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
     ]
 
 
-def _beyond(out: Path, replications: int, threads: int, device: Device | None) -> list[Path]:
+def _beyond(out: Path, replications: int, threads: int, run: Run) -> list[Path]:
     experiment = paper_experiment("divide", replications=replications)
     with ExperimentStore.open_for(out / "divide.db", experiment) as store:
-        run_experiment(experiment, store, threads=threads, device=device)
+        run(experiment, store)
         names = ("population", "records", "method", "coverage", "mae", "mae_error", "bias", "width")
         divided = [{name: row[name] for name in names} for row in store.rows()]
     parts = {

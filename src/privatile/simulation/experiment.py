@@ -114,6 +114,7 @@ class _Method:
         return Power(self.lengths["power"])
 
 
+Labels = tuple[tuple[str, str], ...]
 _AXES = ("population", "level", "truth_rate", "method")
 _GRID = dict.fromkeys((*_AXES, "records", "rounds"))
 
@@ -122,7 +123,7 @@ _GRID = dict.fromkeys((*_AXES, "records", "rounds"))
 class Entry:
     """One cell of an experiment with the names it goes by."""
 
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     cell: Cell
 
     @property
@@ -279,9 +280,6 @@ def _numbers(spec: Any, clients: int, kind: str) -> tuple[float, ...]:
         if not 0.0 < value <= 1.0 or (kind == "level" and value == 1.0):
             raise InputError(f"a {kind} must lie {rule}; got {value!r}.")
     return tuple(float(value) for value in values)
-
-
-Labels = tuple[tuple[str, str], ...]
 
 
 def _combinations(

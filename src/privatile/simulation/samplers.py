@@ -37,7 +37,9 @@ def sampler_arrays(populations: Sequence[Population]) -> tuple[np.ndarray[tuple[
     for population in populations:
         parts, weights = _flat(population)
         for part, upto in zip(parts, np.cumsum(weights).tolist(), strict=True):
-            kind = _kind(part)
+            kind = next((code for code, kind in enumerate(KINDS) if isinstance(part, kind)), None)
+            if kind is None:
+                raise InputError(f"records of {type(part).__name__} cannot be drawn one by one.")
             if isinstance(part, Empirical):
                 width = part.width if isinstance(part, Dithered) else 0.0
                 rows.append((kind, upto, 0.0, width, float(held), part.values.size))
@@ -66,10 +68,3 @@ def _flat(population: Population, share: float = 1.0) -> tuple[list[Population],
         parts += inner
         weights += shares
     return parts, weights
-
-
-def _kind(part: Population) -> int:
-    for code, kind in enumerate(KINDS):
-        if isinstance(part, kind):
-            return code
-    raise InputError(f"records of {type(part).__name__} cannot be drawn one by one.")
