@@ -22,7 +22,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 ROUNDS, CLIENTS, TURNS = 4000, 10, 5
 

@@ -35,7 +35,7 @@ from privatile.federation.site.folder import enroll, find_site
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 ASK_BYTES, ANSWER_BYTES = 300, 350
 """Sizes of a federation's own messages; benchmarks/scale.py prints them."""

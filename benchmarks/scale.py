@@ -43,7 +43,7 @@ from privatile.federation.wire.connection import Msg, connected
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 EVERY_SIZE = (3, 10, 100, 1000)
 EVERY_DEVICE = 100_000

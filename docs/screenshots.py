@@ -24,7 +24,7 @@ from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.report.experiment_page import write_experiment_page
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from privatile.simulation.experiment import parse_experiment
 from privatile.simulation.runner import run_experiment
 from privatile.simulation.store import ExperimentStore

@@ -10,7 +10,7 @@ import numpy as np
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore, StoredRound
+from privatile.server.run_file import RunStore, StoredRound
 
 
 def long_run(

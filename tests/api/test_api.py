@@ -7,7 +7,7 @@ import pytest
 
 import privatile
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 RNG = np.random.default_rng(12)
 

@@ -22,7 +22,7 @@ import pytest
 from privatile.estimator.step import replay
 from privatile.federation.setup.broker import free_port, running_broker
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))

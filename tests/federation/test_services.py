@@ -33,7 +33,7 @@ from privatile.federation.wire import messages as wire
 from privatile.federation.wire.connection import connected
 from privatile.federation.wire.messages import AskMessage, Link
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
@@ -253,7 +253,7 @@ def test_unusable_answers_are_rejected_then_quarantined_until_the_client_is_read
         async with federation.running_broker():
             coordinator = federation.coordinator(run)
             liar = twisted(federation, "site1", too_many)
-            liar._heartbeat = 0.1
+            liar.heartbeat = 0.1
             async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
                 with pytest.raises(SiteRefusal, match="unusable"):
                     await asyncio.wait_for(liar.run(), PATIENCE)

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import pytest
 
-from privatile.core.tables import in_words
+from privatile.core.decoding import in_words
 from privatile.errors import InputError
 from privatile.planning.options import Options, read_options
 

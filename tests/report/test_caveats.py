@@ -21,7 +21,7 @@ from privatile.report.view import read_view
 from privatile.result.compare import compare
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 SOURCE = Path(privatile.__file__).parent
 STANDING = {"central", "survey-weights"}

@@ -15,7 +15,7 @@ from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.report import history as history_module
 from privatile.report.history import LevelHistory
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 
 def spec(rounds: int, clients: int = 3, levels: tuple[float, ...] = (0.5,), design: str = "rounds") -> RunSpec:

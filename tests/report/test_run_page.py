@@ -20,7 +20,7 @@ from privatile.report.run_page import run_page
 from privatile.report.view import ThinPath, read_view
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from tests.made_runs import long_run
 
 HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">'"`{{7*7}}"""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.federation.study.study import load_study
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from privatile_flower import simulate
 from privatile_flower.client import MakeCoins
 

@@ -36,7 +36,7 @@ from privatile.errors import InputError, StoreError
 from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from privatile_flower import server
 from privatile_flower.server import open_run
 from privatile_flower.study import RECORD

@@ -31,7 +31,7 @@ from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from privatile.server.writer import claim
 
 

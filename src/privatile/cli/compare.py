@@ -42,7 +42,7 @@ def compare(
 
 def _result(path: Path, level: float | None) -> QuantileResult:
     from privatile.server.coordinator import Coordinator
-    from privatile.server.store import RunStore
+    from privatile.server.run_file import RunStore
 
     with RunStore.open(path, read_only=True) as store:
         results = Coordinator(store).results()

@@ -93,7 +93,7 @@ def find(source: Path) -> tuple[Kind, Path]:
         if is_paper_folder(source):
             return "paper", source
         raise StoreError(f"{source} is a folder without a run.db and without the paper's tables.")
-    from privatile.server.store import missing_run, no_run, table_names
+    from privatile.server.run_file import missing_run, no_run, table_names
 
     if not source.is_file():
         raise missing_run(source)

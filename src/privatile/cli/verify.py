@@ -19,9 +19,9 @@ def verify(
     record: Path, transcript: Path | None, countersign: bool, invitation: Path | None, site: Path | None
 ) -> None:
     """Check the signatures of RECORD and, with --transcript, recompute its estimate from the counts alone."""
-    from privatile.federation.record.checking import VerificationFailed, verify_record
     from privatile.federation.record.document import countersign as add_signature
     from privatile.federation.record.document import read_record, write_record
+    from privatile.federation.record.verification import VerificationFailed, verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
 

@@ -43,7 +43,7 @@ def watch(run: Path, once: bool, every: float) -> None:
     from rich.live import Live
 
     from privatile.dashboard.live import LiveRun, find_run
-    from privatile.server.store import missing_run
+    from privatile.server.run_file import missing_run
 
     if not 0.01 <= every <= 3600.0:
         raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")

@@ -1,6 +1,6 @@
 """What every package shares: randomized response, the messages Question and Answer, scales, tables read from outside.
 
-It is all that `privatile.client`, the privacy boundary, may import. `mechanism` and `arrays` need numpy and `tables`
+It is all that `privatile.client`, the privacy boundary, may import. `mechanism` and `arrays` need numpy and `decoding`
 needs msgspec; they are imported as modules, so that a command that prints its help loads neither.
 """
 

@@ -5,7 +5,7 @@ schedule         round lengths and steps of the designs with fixed tables
 plan             what the next round asks, given the state
 step             counts in, the next state out (the function `step` keeps its module's name free: import it from there)
 averaging        the running mean and Algorithm 2's normaliser
-auto             the default design; its rules are in `question_policy`, its belief about the quantile in `locate`
+auto             the default design; its rules are in `question_policy`, what its search believes in `search_belief`
 settings, spec   what a result needs beside plan and state; a run's whole specification
 """
 

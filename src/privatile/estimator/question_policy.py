@@ -2,8 +2,8 @@
 
 Three stages share the records:
 
-1. `search`: place the quantile by the sharpening belief of `locate`, in short rounds, until its error is below 0.8
-   local spreads. A round asks just enough records that the answer's noise matches the belief's own doubt.
+1. `search`: place the quantile by a belief that sharpens (`search_belief`), in short rounds, until its error is below
+   0.8 local spreads. A round asks just enough records that the answer's noise matches the belief's own doubt.
 2. `probe`: ask above and below in turn, 10% of the records, to learn slope and curvature.
 3. `average`: all other records, in equal rounds, by the recursion q ← q + γ(τ − F̂(q)) with one constant step
    γ = N/(T·f), at most 1/(2f). Nothing adapts inside this window.
@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
-from privatile.estimator import locate
-from privatile.estimator.locate import Belief
+from privatile.estimator import search_belief
+from privatile.estimator.search_belief import Belief
 
 Ints = NDArray[np.int64]
 
@@ -113,7 +113,7 @@ class QuestionPolicy:
         """Before the first round; `xp` is the library of the arrays."""
         none, whole = xp.full(runs, math.nan), xp.zeros(runs, dtype=xp.int64)
         tuning = Tuning(
-            locate.begin(self.level, self.low, self.high, runs, xp),
+            search_belief.begin(self.level, self.low, self.high, runs, xp),
             *(whole, whole, whole, whole),
             *(none, none, none, none, none),
             xp.zeros(runs),
@@ -129,7 +129,7 @@ class QuestionPolicy:
         belief = tuning.belief
         active = xp.flatnonzero(~averaging)
         if len(active):
-            newer = locate.learn(belief.take(active), tuning.query[active], residuals[active], variances[active])
+            newer = search_belief.learn(belief.take(active), tuning.query[active], residuals[active], variances[active])
             belief = belief.put(active, newer)
         moved = xp.clip(tuning.query + xp.where(averaging, tuning.step, 0.0) * residuals, self.low, self.high)
         return self._ask(
@@ -150,7 +150,7 @@ class QuestionPolicy:
         if not len(runs):
             return tuning
         belief = tuning.belief.take(runs)
-        known = locate.summarize(belief)
+        known = search_belief.summarize(belief)
         slope = self.level * (1.0 - self.level) / known.spread
         found = (known.error < LOCATED * known.spread) & (known.spread_error < SPREAD_KNOWN)
         out = (tuning.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds) | (
@@ -168,7 +168,7 @@ class QuestionPolicy:
         seeking = xp.flatnonzero(stage == SEARCH)
         if len(seeking):
             least, most = self.shares
-            query[seeking], doubt = locate.best_question(belief.take(seeking), self.noise / most)
+            query[seeking], doubt = search_belief.best_question(belief.take(seeking), self.noise / most)
             share[seeking] = xp.clip(1.2 * self.noise / xp.maximum(doubt, 1e-12), least, most)
         left = xp.maximum(self.rounds - tuning.done[runs], 1)
         step = xp.where(stage == AVERAGE, xp.minimum(self.relaxations / left, STABLE) / slope, math.nan)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_type_hints
 
+from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
-from privatile.core.tables import read_text, read_toml
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
 from privatile.estimator.plan import LocalLevel

@@ -19,7 +19,7 @@ from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.report.thinning import bucket_ends
 from privatile.server.coordinator import Track
-from privatile.server.store import RunStore, StoredRound
+from privatile.server.run_file import RunStore, StoredRound
 
 MARKS = 120
 """Rounds after which the interval so far is computed; between them it is drawn straight."""

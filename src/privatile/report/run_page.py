@@ -19,7 +19,7 @@ from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result.result import QuantileResult, significant
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 LISTED_CLIENTS = 1000
 """Clients in the page's data: about 120 bytes each."""

@@ -20,7 +20,7 @@ from privatile.report.thinning import bucket_ends, envelope
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult, in_units
 from privatile.result.summary import summarize
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 POINTS = 4500
 """Points of all levels together in a page: each costs about 60 bytes, and a screen is some 2,000 pixels wide."""

@@ -6,7 +6,7 @@ the pages that watch a run share.
 """
 
 from privatile.server.coordinator import Coordinator, LevelRound, Track, new_run_name
-from privatile.server.store import ClientTotals, RunStore, StoredRound
+from privatile.server.run_file import ClientTotals, RunStore, StoredRound
 from privatile.server.writer import claim, writer_lives
 
 __all__ = [

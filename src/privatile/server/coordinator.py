@@ -23,7 +23,7 @@ from privatile.inference.trajectory import Trajectory
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import narrow_enough, summarize
-from privatile.server.store import RunStore, Statement, StoredRound
+from privatile.server.run_file import RunStore, Statement, StoredRound
 
 
 class LevelRound(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 
 from privatile.errors import StoreError
 from privatile.estimator.spec import RunSpec
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 
 def this_machine() -> str:

@@ -35,8 +35,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import numpy as np
 from msgspec import Meta
 
+from privatile.core.decoding import Document, parse_toml, read_text
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.tables import Document, parse_toml, read_text
 from privatile.core.toml_lines import Place
 from privatile.errors import InputError
 from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Mode, Power

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from privatile.errors import InputError, StoreError
-from privatile.server.store import table_names
+from privatile.server.run_file import table_names
 from privatile.simulation.engine import Summary
 from privatile.simulation.experiment import Entry, Experiment
 

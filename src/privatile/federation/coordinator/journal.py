@@ -17,7 +17,7 @@ from typing import NamedTuple
 from privatile.errors import StoreError
 from privatile.federation.coordinator.answer_intake import Accepted
 from privatile.federation.wire.messages import Link
-from privatile.server.store import RunStore, Statement
+from privatile.server.run_file import RunStore, Statement
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS federation (study TEXT NOT NULL, digest TEXT NOT NULL)",

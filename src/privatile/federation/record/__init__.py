@@ -1,7 +1,7 @@
 """The release record of a run: what is published and signed, and how anybody checks it from the counts alone.
 
     document     the record: made from a run's file, written, read, signed
-    checking     checking a record, by itself or against the run's file
+    verification checking a record, by itself or against the run's file
     comparison   a record's result beside the one that its counts give
 
 The body of a record holds study, budgets, estimate, interval, method, caveats, a digest of the transcript and public
@@ -10,8 +10,8 @@ signature, so a coordinator cannot invent answers, and its client's ledger link,
 ledgers.
 """
 
-from privatile.federation.record.checking import Checks, VerificationFailed, verify_record
 from privatile.federation.record.document import canonical, countersign, read_record, release, write_record
+from privatile.federation.record.verification import Checks, VerificationFailed, verify_record
 
 __all__ = [
     "Checks",

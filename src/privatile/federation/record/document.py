@@ -20,7 +20,7 @@ from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, verify
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 FORMAT = 1
 SOFTWARE = f"privatile {__version__}"

@@ -20,7 +20,7 @@ from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import write_private
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.certificates import broken_validity, read_certificate
 from privatile.federation.setup.directory import Directory
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 from privatile.server.writer import begin_or_continue
 
 

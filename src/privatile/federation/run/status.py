@@ -13,7 +13,7 @@ from privatile.federation.run.lock import running_coordinator
 from privatile.federation.setup.directory import Directory
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 SHOWN_CLIENTS = 20
 

@@ -1,6 +1,6 @@
 """Small files: JSON that programs write, read as typed values, and text written in one piece.
 
-Files that people write (TOML) are read with `core/tables.py`, which reports all errors at once, each with its line.
+Files that people write (TOML) are read with `core/decoding.py`, which reports all errors at once, each with its line.
 """
 
 from __future__ import annotations

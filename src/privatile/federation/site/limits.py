@@ -18,8 +18,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from privatile.core.decoding import read_toml
 from privatile.core.messages import Question
-from privatile.core.tables import read_toml
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.study.study import FederationStudy

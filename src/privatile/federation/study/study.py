@@ -17,9 +17,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Missing
-from privatile.core.tables import BrokenRules, Document, read_toml
 from privatile.errors import InputError
 from privatile.estimator.schedule import Mode
 from privatile.estimator.spec import ClientSpec, RunSpec

@@ -23,7 +23,7 @@ from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, Link
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 
 class VerificationFailed(PrivatileError):

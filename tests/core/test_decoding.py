@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from privatile.core.tables import Document, parse_toml, read_toml
+from privatile.core.decoding import Document, parse_toml, read_toml
 from privatile.errors import InputError
 
 

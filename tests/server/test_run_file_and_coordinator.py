@@ -8,7 +8,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import StoreError
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
-from privatile.server.store import RunStore
+from privatile.server.run_file import RunStore
 
 SPEC = RunSpec(
     value="income",
