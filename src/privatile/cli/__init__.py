@@ -15,25 +15,25 @@ from privatile.errors import PrivatileError
 __all__ = ["main"]
 
 COMMANDS = {
-    "estimate": ("privatile.cli.estimate", "A quantile with its interval from a file or several."),
-    "report": ("privatile.cli.report", "A page about a run: the answer, the way there, what it cost."),
-    "watch": ("privatile.cli.watch", "Where a run stands, in the terminal."),
-    "plan": ("privatile.cli.plan", "How narrow an interval would be, and what it takes."),
-    "compare": ("privatile.cli.compare", "The difference of two quantiles of different people."),
-    "ledger": ("privatile.cli.ledger", "What has been spent, by whom."),
-    "simulate": ("privatile.cli.simulate", "Monte Carlo experiments from a design."),
-    "paper": ("privatile.cli.paper", "The paper's tables and figures, reproduced."),
-    "federation": ("privatile.cli.federation", "Set up a federation, admit clients, look after a run."),
-    "enroll": ("privatile.cli.enroll", "Make a client's key on its own machine."),
-    "serve": ("privatile.cli.serve", "Run a federation's coordinator."),
-    "join": ("privatile.cli.join", "Run a federation's client next to its data."),
-    "release": ("privatile.cli.release", "The signed record of a federation's run."),
-    "audit": ("privatile.cli.audit", "Measure a client's privacy from outside."),
-    "verify": ("privatile.cli.verify", "Check a release record, from the counts alone."),
-    "doctor": ("privatile.cli.doctor", "What is installed; are clock, randomness and disk fine?"),
-    "completion": ("privatile.cli.completion", "Teach your shell these commands."),
+    "estimate": "A quantile with its interval from a file or several.",
+    "report": "A page about a run: the answer, the way there, what it cost.",
+    "watch": "Where a run stands, in the terminal.",
+    "plan": "How narrow an interval would be, and what it takes.",
+    "compare": "The difference of two quantiles of different people.",
+    "ledger": "What has been spent, by whom.",
+    "simulate": "Monte Carlo experiments from a design.",
+    "paper": "The paper's tables and figures, reproduced.",
+    "federation": "Set up a federation, admit clients, look after a run.",
+    "enroll": "Make a client's key on its own machine.",
+    "serve": "Run a federation's coordinator.",
+    "join": "Run a federation's client next to its data.",
+    "release": "The signed record of a federation's run.",
+    "audit": "Measure a client's privacy from outside.",
+    "verify": "Check a release record, from the counts alone.",
+    "doctor": "What is installed; are clock, randomness and disk fine?",
+    "completion": "Teach your shell these commands.",
 }
-"""Command -> (module with a click command of the same name, one line for --help)."""
+"""Command -> one line for --help. The module `privatile.cli.COMMAND` holds a click command of the same name."""
 
 OLDER_NAMES = {"study": "simulate"}
 """Names that still work but are not listed."""
@@ -51,15 +51,13 @@ class LazyGroup(click.Group):
         name = OLDER_NAMES.get(name, name)
         if name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[name][0]), name.replace("-", "_"))
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[name][0]} must hold a click command named {name}")
+        command: click.Command = getattr(importlib.import_module(f"privatile.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table, without importing a command."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run, on whatever terminal this is."""

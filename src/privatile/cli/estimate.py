@@ -14,7 +14,7 @@ from privatile.cli.printing import echo_facts, echo_json
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
-    from privatile.planning.options import Options
+    from privatile.api.local_run import LocalRun
     from privatile.result.result import QuantileResult
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
@@ -168,6 +168,7 @@ def estimate(
             "a seed is for simulation: with a known seed every randomized answer could be undone. This command answers "
             "for real people and takes its randomness from the operating system only."
         )
+    from privatile.api.local_run import prepare
     from privatile.planning.options import Options, read_options, read_weights
 
     given: dict[str, Any] = {}
@@ -184,10 +185,11 @@ def estimate(
         "weights": None if weights is None else read_weights(weights),
     }
     options = Options(**given | {key: value for key, value in rest.items() if value is not None})
+    run = prepare(data, options)
     if dry_run:
-        _preview(data, options, as_json)
+        _preview(run, as_json)
     else:
-        _estimate(data, options, explain, as_json, dashboard)
+        _estimate(run, explain, as_json, dashboard)
 
 
 def _levels(given: tuple[str, ...]) -> Any:
@@ -204,22 +206,18 @@ def _budgets(given: tuple[str, ...]) -> Any:
     return budgets[0] if isinstance(budgets, tuple) else budgets
 
 
-def _preview(data: Path, options: Options, as_json: bool) -> None:
-    from privatile.api.local_run import prepare
+def _preview(run: LocalRun, as_json: bool) -> None:
     from privatile.planning.preview import preview
 
-    run = prepare(data, options)
     if run.store is not None:
         done = "finished" if run.store.finished else "unfinished"
         click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
     echo_facts(preview(run.spec), as_json)
 
 
-def _estimate(data: Path, options: Options, explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
-    from privatile.api.local_run import prepare
+def _estimate(run: LocalRun, explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
     from privatile.cli.progress import rounds_bar
 
-    run = prepare(data, options)
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "goes on where it stopped"
         click.echo(f"run {run.store.run} {state}.", err=True)
@@ -236,7 +234,7 @@ def _estimate(data: Path, options: Options, explain: bool, as_json: bool, dashbo
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
         run.discard()
-        if options.save is None:
+        if run.options.save is None:
             click.echo(NOT_SAVED, err=True)
         dashboard.linger()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -113,14 +114,9 @@ def _clients(
 
 def _parse_client(text: str) -> tuple[str, int, float, float]:
     name, _, numbers = text.partition("=")
-    parts = numbers.split(",")
-    try:
-        if not name or len(parts) not in (2, 3):
-            raise ValueError
-        records, epsilon = int(parts[0]), float(parts[1])
-        weight = float(parts[2]) if len(parts) == 3 else 1.0
-        if records < 1 or not 0.0 < weight < float("inf"):
-            raise ValueError
-    except ValueError:
-        raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.") from None
-    return name, records, epsilon, weight
+    with suppress(ValueError):
+        records, epsilon, *rest = numbers.split(",")
+        (weight,) = rest or ["1"]
+        if name and int(records) >= 1 and 0.0 < float(weight) < float("inf"):
+            return name, int(records), float(epsilon), float(weight)
+    raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.")

@@ -153,9 +153,6 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             f"under other names; this one needs version {VERSION}. Keep the file for its account of what was spent, "
             "and name another path for a new ledger."
         )
-    if version < 1:
-        raise LedgerError(f"the ledger {path} has version {version}, which never existed: it is damaged.")
-    if path.stat().st_size <= LARGEST_CHECKED:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise LedgerError(DAMAGED.format(path=path))
+    is_small = path.stat().st_size <= LARGEST_CHECKED
+    if version < 1 or (is_small and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)):
+        raise LedgerError(DAMAGED.format(path=path))

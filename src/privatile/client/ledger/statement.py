@@ -42,8 +42,8 @@ def statement(ledger: Ledger) -> Statement:
     Statement(datasets=(), people=0, person_epsilon=0.0, entries=0)
     """
     rows = ledger.execute(
-        "SELECT d.id, d.client, d.column, d.person IS NOT NULL, d.records, d.cursor, count(DISTINCT a.run),"
-        " coalesce(sum(a.length), 0) FROM datasets d LEFT JOIN runs r ON r.dataset = d.id"
+        "SELECT d.id, d.client, d.column, d.person IS NOT NULL, d.records, coalesce(sum(a.length), 0),"
+        " max(0, d.records - d.cursor), count(DISTINCT a.run) FROM datasets d LEFT JOIN runs r ON r.dataset = d.id"
         " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
@@ -52,16 +52,7 @@ def statement(ledger: Ledger) -> Statement:
     named = [stored_identity(ledger, dataset) for dataset, _, _, by_person, *_ in rows if by_person]
     most += max((spent_elsewhere(ledger, this) for this in named), default=0.0)
     lines = tuple(
-        DatasetLine(
-            client=client,
-            column=column,
-            by_person=bool(by_person),
-            records=records,
-            reports=reports,
-            unasked=max(0, records - cursor),
-            runs=runs,
-            epsilon=most_spent(ledger, dataset),
-        )
-        for dataset, client, column, by_person, records, cursor, runs, reports in rows
+        DatasetLine(client, column, bool(by_person), *counts, most_spent(ledger, dataset))
+        for dataset, client, column, by_person, *counts in rows
     )
     return Statement(lines, people, most, ledger.position.sequence)
