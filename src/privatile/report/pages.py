@@ -73,22 +73,19 @@ def render_page(
 ) -> str:
     """A whole page as one file; `facts` is its data for programs, `scripts` are names of static files."""
     code = [static(name) for name in scripts]
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
     policy = "; ".join(
         [
             "default-src 'none'",
             "img-src data:",
             "style-src 'unsafe-inline'",
-            "script-src " + (" ".join(f"'sha256-{_hash(text)}'" for text in code) or "'none'"),
+            "script-src " + (" ".join(f"'sha256-{value}'" for value in hashes) or "'none'"),
             "base-uri 'none'",
             "form-action 'none'",
         ]
     )
     style = static("theme.css") + static("uplot/uPlot.min.css")
     return render(template, package, title=title, facts=facts, scripts=code, policy=policy, style=style, **values)
-
-
-def _hash(content: str) -> str:
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def counted(number: int, noun: str) -> str:

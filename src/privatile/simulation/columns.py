@@ -38,7 +38,7 @@ class Empirical(Population):
         return hash(self.values.tobytes())
 
     def __repr__(self) -> str:
-        return f"Empirical({self.values.size} records)"
+        return f"{type(self).__name__}({self.values.size} records)"
 
     def _cdf(self, x: Floats) -> Floats:
         return np.searchsorted(self.values, x, side="right") / self.values.size
@@ -76,9 +76,6 @@ class Dithered(Empirical):
 
     def __hash__(self) -> int:
         return hash((super().__hash__(), self.width))
-
-    def __repr__(self) -> str:
-        return f"Dithered({self.values.size} records, width={self.width:g})"
 
     def _near(self, x: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Ranks between which the records lie that a dither may carry across x."""
