@@ -4,7 +4,8 @@
 - `spend_again` lets a run walk on into records that have answered; the ledger adds up what they have spent.
 - A round asked again with the identical question gets the stored count; with any field changed it is refused.
 - A new run is admitted by what the ledger knows of its records (`admission`).
-- A run may reserve the records it will ask; other runs then walk behind them (`reservations`).
+- A run may reserve the records it will ask; other runs then walk behind them. What was reserved and not asked is
+  released at the run's end, or when the run is given up.
 - `max_epsilon` bounds what a person (without a person column: a record) spends for life.
 
 Opening an account writes nothing; the first answer does.
@@ -21,14 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.ledger.admission import admit, price
-from privatile.client.ledger.datasets import Content, dataset_id
+from privatile.client.ledger.datasets import Content, dataset_id, most_spent, spent_elsewhere
 from privatile.client.ledger.ledger import Ledger, Position
-from privatile.client.ledger.overlap import most_spent, spent_elsewhere
-from privatile.client.ledger.reservations import release, reserved_by_others
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
-from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
+from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
 
 log = logging.getLogger("privatile.client")
 
@@ -284,7 +283,10 @@ class Account:
             history = f"{price(spent, self.epsilon)}. Within a run each answers once: ask fewer, or new {whose}."
         else:
             history = f"{price(spent, self.epsilon)}. Accept that with spend_again=True, or ask new {whose}."
-        reserved = reserved_by_others(self.ledger, self.run, dataset)
+        reserved = self.ledger.execute(
+            "SELECT run, reserved - next FROM runs WHERE dataset = ? AND run <> ? AND reserved > next",
+            (dataset, self.run),
+        ).fetchall()
         if reserved:
             names = ", ".join(repr(run) for run, _ in reserved)
             where = "" if self.ledger.path is None else f" --ledger {self.ledger.path}"
@@ -294,3 +296,31 @@ class Account:
                 f"{history}"
             )
         return AlreadyAnswered(f"{self.content} has {left} {whose} left that may answer{wanted}. {history}")
+
+
+def release(ledger: Ledger, run: str, client: str) -> None:
+    """Release a run's reserved records that were not asked; call inside a transaction.
+
+    The cursor returns to the last position that is answered or still reserved. Records before it that nobody asked
+    stay unasked: no order of events makes a record answer twice.
+    """
+    ledger.execute("UPDATE runs SET reserved = next WHERE run = ? AND client = ? AND reserved > next", (run, client))
+    ledger.execute(
+        "UPDATE datasets SET cursor = max("
+        " (SELECT coalesce(max(r.reserved), 0) FROM runs r WHERE r.dataset = datasets.id),"
+        " (SELECT coalesce(max(a.stop), 0) FROM runs r JOIN answers a ON a.run = r.run AND a.client = r.client"
+        "  WHERE r.dataset = datasets.id))"
+        " WHERE id = (SELECT dataset FROM runs WHERE run = ? AND client = ? AND reserved IS NOT NULL)",
+        (run, client),
+    )
+
+
+def release_run(ledger: Ledger, run: str) -> int:
+    """Release what a run has reserved and not asked at all its clients; how many records that is."""
+    with ledger.transaction():
+        rows = ledger.execute("SELECT client, coalesce(reserved - next, 0) FROM runs WHERE run = ?", (run,)).fetchall()
+        if not rows:
+            raise InputError(f"the ledger {ledger.path} knows no run {run!r}.")
+        for client, _ in rows:
+            release(ledger, run, client)
+    return sum(count for _, count in rows)

@@ -1,7 +1,7 @@
 """Admission: which columns a new run may not ask, by what the ledger knows of their records.
 
 - People are known by one column: by another everybody would look new.
-- The same content under another name, or the same column split among other clients (`overlap`): its records have
+- The same content under another name, or the same column split among other clients (`datasets`): its records have
   answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
 - More than `max_epsilon` allows for life.
@@ -11,9 +11,15 @@ Nothing is written here.
 
 from __future__ import annotations
 
-from privatile.client.ledger.datasets import Content, dataset_id, own_spent
+from privatile.client.ledger.datasets import (
+    Content,
+    dataset_id,
+    most_spent,
+    overlapping_datasets,
+    own_spent,
+    spent_elsewhere,
+)
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import most_spent, overlapping_datasets, spent_elsewhere
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 

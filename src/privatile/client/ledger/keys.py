@@ -1,7 +1,8 @@
 """Secret keys of a site: those derived from the ledger's master key, and the key under which people are known.
 
 A person is the BLAKE2b-128 of the text of the person column under a key that is kept in a file of its own, outside
-the ledger: who finds the ledger alone cannot test whether somebody is in it.
+the ledger: who finds the ledger alone cannot test whether somebody is in it. Both files can be read by their owner
+only, and are made whole or not at all.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.ledger.private_file import create_private
 from privatile.errors import LedgerError
 
 KEY_BYTES = 32
@@ -35,6 +35,33 @@ def derive(master: bytes, purpose: str, *names: str) -> bytes:
         digest.update(len(text).to_bytes(8, "little"))
         digest.update(text)
     return digest.digest()
+
+
+def create_private(path: Path, fill: Callable[[Path], object]) -> None:
+    """Make a file of mode 0600 at `path`, on the disk before this returns; FileExistsError where there is one.
+
+    `fill` writes the content into a draft. The folder is made where it is missing, with mode 0700.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{secrets.token_hex(8)}.draft")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        fill(draft)
+        _flush(draft)
+        # A link fails where a file has appeared meanwhile; a rename would replace it.
+        os.link(draft, path)
+        _flush(path.parent)
+    finally:
+        draft.unlink()
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class PersonKey:

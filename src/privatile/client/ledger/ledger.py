@@ -2,7 +2,7 @@
 
     meta      secret keys of this ledger (order, digest, chain), person-key fingerprint
     datasets  a client's column, known by a keyed digest of its content: records, cursor
-    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`overlap`)
+    splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`datasets`)
     runs      a run at a client: threshold and ε, where it began, the span it has reserved
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
     people    keyed hash of a person -> ε spent for life
@@ -26,10 +26,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from privatile.client.ledger.keys import KEY_BYTES, derive
+from privatile.client.ledger.keys import KEY_BYTES, create_private, derive
 from privatile.client.ledger.ledger_file import connect, explain, fresh
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
-from privatile.client.ledger.private_file import create_private
 from privatile.core.messages import Question
 from privatile.errors import LedgerError
 

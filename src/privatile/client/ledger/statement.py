@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privatile.client.ledger.datasets import most_spent, spent_elsewhere, stored_identity
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.overlap import most_spent, spent_elsewhere, stored_identity
 
 
 @dataclass(frozen=True)
 class DatasetLine:
     """One client's column: `reports` given in all, records neither asked nor reserved, the most any record has spent.
 
-    `epsilon` includes what the same records have spent under other names (`overlap`).
+    `epsilon` includes what the same records have spent under other names (`datasets`).
     """
 
     client: str
@@ -52,7 +52,7 @@ def statement(ledger: Ledger) -> Statement:
     named = [stored_identity(ledger, dataset) for dataset, _, _, by_person, *_ in rows if by_person]
     most += max((spent_elsewhere(ledger, this) for this in named), default=0.0)
     lines = tuple(
-        DatasetLine(client, column, bool(by_person), *counts, most_spent(ledger, dataset))
-        for dataset, client, column, by_person, *counts in rows
+        DatasetLine(client, column, bool(by_person), records, reports, unasked, runs, most_spent(ledger, dataset))
+        for dataset, client, column, by_person, records, reports, unasked, runs in rows
     )
     return Statement(lines, people, most, ledger.position.sequence)
