@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,13 +45,10 @@ def plan(
     records: int | None,
     epsilon: float | None,
     named: tuple[str, ...],
-    rounds: int | None,
-    half_width: float | None,
-    density: float | None,
     population: str | None,
     runs: int,
-    confidence_level: float,
     as_json: bool,
+    **goals: Any,
 ) -> None:
     """Expected half-width from records and budgets, or the records or budgets that a half-width takes. Asks no one.
 
@@ -68,10 +65,8 @@ def plan(
         from privatile.simulation.plan_check import check_plan, parse_population
 
         law = parse_population(population)
-        density = float(law.density(law.quantile(level)))
-    made = plan_run(
-        level, members, confidence_level=confidence_level, rounds=rounds, density=density, half_width=half_width
-    )
+        goals["density"] = float(law.density(law.quantile(level)))
+    made = plan_run(level, members, **goals)
     check = None if law is None else check_plan(made, law, runs)
     if as_json:
         echo_json(made.to_dict() | ({} if check is None else {"simulated": check}))
@@ -80,7 +75,7 @@ def plan(
     if check is not None:
         click.echo(
             f"Simulated, {check['runs']} runs: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
-            f"(predicted {confidence_level:g}), mean half-width {check['half_width']:.4g} "
+            f"(predicted {goals['confidence_level']:g}), mean half-width {check['half_width']:.4g} "
             f"(predicted {made.half_width:.4g})."
         )
 

@@ -164,7 +164,7 @@ class Responder:
         if limit - start < question.length:
             raise self._account.refusal(question.length, limit - start, self._most_spent())
         stop, ones, people = self._take((start, limit), question.length, self._randomizer.counter(question))
-        return self._account.record(question, state, stop, ones, people)
+        return Stored(ones, self._account.record(question, state, stop, question.length, ones, people))
 
     # -- walking the order ---------------------------------------------------------------------------------------
 

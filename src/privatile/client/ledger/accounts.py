@@ -169,23 +169,17 @@ class Account:
             "coordinator must repeat a question as it was, or ask a new round."
         )
 
-    def record(
-        self, question: Question, state: AccountState, stop: int, ones: int, people: Sequence[NDArray[np.uint64]] = ()
-    ) -> Stored:
-        """Write an answer down. Call inside the ledger's transaction; it counts once that has ended."""
-        return Stored(ones, self._charge(question, state, stop, question.length, ones, people))
-
     def record_lost(
-        self, state: AccountState, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]] = ()
+        self, state: AccountState, stop: int, length: int, through_round: int, people: Sequence[NDArray[np.uint64]]
     ) -> None:
         """Mark records as spent whose answers a restored ledger does not hold."""
-        self._charge(None, state, stop, length, None, people)
+        self.record(None, state, stop, length, None, people)
         self.ledger.execute(
             "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
             (through_round, self.run, self.content.client),
         )
 
-    def _charge(
+    def record(
         self,
         question: Question | None,
         state: AccountState,
@@ -194,6 +188,7 @@ class Account:
         ones: int | None,
         people: Sequence[NDArray[np.uint64]],
     ) -> Position:
+        """Write an answer down. Call inside the ledger's transaction; it counts once that has ended."""
         if state.first is None:
             self._enter(state.cursor)
             state = self.state()
