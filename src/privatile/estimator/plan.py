@@ -77,6 +77,10 @@ class Plan(ABC):
         """τ = Σ p_k τ_k."""
         return math.fsum(client.weight * client.level for client in self.clients)
 
+    def level_of(self, client: Client) -> float:
+        """The level that a client is asked for and steps with."""
+        return client.level if self.local_level == "own" else self.level
+
     @property
     def start(self) -> float:
         """q₀, on the working scale: the middle of the range."""

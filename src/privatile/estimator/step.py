@@ -112,9 +112,8 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
 
 def drift(state: RoundState, plan: Plan) -> float:
     """Σ p_k·(y_k − (1 − τ)) of the round just done: an unbiased estimate of τ − F at the query it asked about."""
-    own = plan.local_level == "own"
     return math.fsum(
-        client.weight * (mean - (1.0 - (client.level if own else plan.level)))
+        client.weight * (mean - (1.0 - plan.level_of(client)))
         for client, mean in zip(plan.clients, state.means, strict=True)
     )
 

@@ -111,7 +111,7 @@ class Coordinator:
             Question(
                 run=self.run,
                 round=track.state.round + 1,
-                level=client.level if plan.local_level == "own" else plan.level,
+                level=plan.level_of(client),
                 query=query,
                 length=length,
                 step=ask.step / length if plan.mode == "local" else None,

@@ -174,8 +174,7 @@ def _counts(store: RunStore) -> dict[tuple[int, str], list[tuple[float, int]]]:
         plan = plans[stored.level_index]
         for client, ones in zip(plan.clients, stored.ones, strict=True):
             if ones is not None:
-                level = client.level if plan.local_level == "own" else plan.level
-                counts.setdefault((stored.round, client.name), []).append((level, ones))
+                counts.setdefault((stored.round, client.name), []).append((plan.level_of(client), ones))
     return counts
 
 
