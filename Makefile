@@ -23,7 +23,7 @@ check: $(VENV)/.test
 check-tests: $(VENV)/.test
 	$(RUN) -m pytest -m "$(QUICK)"
 
-# Long forms of fault tests and Flower's own; the last numbers are in tests/long.md.
+# Long forms of fault tests and Flower's own.
 test-long: $(VENV)/.test $(FLOWER)/.test
 	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults
 	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower

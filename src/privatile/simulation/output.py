@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from privatile.errors import InputError, require
+from privatile.errors import InputError
 
 
 def check_output(path: str | Path) -> Path:
@@ -19,15 +19,16 @@ def check_output(path: str | Path) -> Path:
 
 
 def write_rows(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Write flat rows, one per cell; the suffix decides: .csv, or .parquet (extra `tables`)."""
+    """Write flat rows, one per cell; the suffix decides: .csv or .parquet."""
     file = check_output(path)
     if not rows:
         raise InputError("there is no finished cell to write yet.")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".parquet":
-            arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
-            parquet.write_table(arrow.Table.from_pylist(list(rows)), file)
+            import pyarrow.parquet  # type: ignore[import-untyped]  # slow to load, and CSV does without it
+
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), file)
             return
         with file.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
