@@ -14,6 +14,7 @@ import numpy as np
 from studies.coverage.rows import read_rows, write_rows
 from studies.coverage.scores import Score, Simulate, on_processor, score
 
+from privatile.core.mechanism import rank_noise
 from privatile.errors import InputError
 from privatile.simulation.auto_simulation import BLOCK, AutoCell
 from privatile.simulation.cells import DATA_SEED
@@ -80,7 +81,7 @@ def make_cell(
         raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {family!r}.")
     rates = np.linspace(0.1, 0.9, clients) if truth_rate == "unequal" else np.full(clients, float(truth_rate))
     shape = 2.0 ** np.linspace(0.0, 5.0, clients) if sizes == "unequal" else np.ones(clients)
-    unit = float((1.0 / (clients * rates) ** 2 / (4.0 * shape)).sum())
+    unit = float(rank_noise(1.0 / clients, rates, shape).sum())
     records = np.ceil(information * unit / (level * (1.0 - level)) ** 2 * shape * (1 - 1e-12)).astype(int)
     name = f"{group}: {family} K={clients} r={truth_rate} τ={level:g} I={information:g}"
     name += "" if rounds is None else f" T={rounds}"

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.core.mechanism import yes_probability
 from privatile.estimator.auto import memory_of
 from privatile.estimator.step import begin, step
 from privatile.inference.choice import as_displayed, choose_interval, gather_evidence
@@ -35,7 +36,7 @@ def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float
                 draws = rng.random(len(rates))
                 silent = np.where(silent, draws >= 1.0 / burst, draws < share / (1.0 - share) / burst)
             ranks = ranks_at(cell.populations, np.array([ask.query]))[0]
-            counts = rng.binomial(ask.lengths, (1.0 - rates) / 2.0 + rates * (1.0 - ranks)).tolist()
+            counts = rng.binomial(ask.lengths, yes_probability(rates, 1.0 - ranks)).tolist()
             came = [None if quiet else count for quiet, count in zip(silent.tolist(), counts, strict=True)]
             state = step(state, ask, came, plan)
             trajectory.record(ask, state, plan)

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,29 @@ LARGEST_EPSILON = 40.0
 IMPOSSIBLE = 5.0
 """Standard errors beyond which a share of ones counts as impossible: an honest client reaches it once in 3.5 million
 looks."""
+
+
+# The formulas of one report, for numbers and for arrays of any library.
+
+
+def yes_probability(rate: Any, above: Any) -> Any:
+    """Probability of a yes where the share `above` of the records lies above q: (1−r)/2 + r·P(x > q)."""
+    return (1.0 - rate) / 2.0 + rate * above
+
+
+def debias(rate: Any, yes: Any) -> Any:
+    """The inverse of `yes_probability`: an unbiased share of records above q from the share of reports that say yes."""
+    return (yes - (1.0 - rate) / 2.0) / rate
+
+
+def report_variance(rate: Any, rank: Any) -> Any:
+    """Variance of one debiased report where P(x ≤ q) = F: σ² = (r⁻² − (2F − 1)²)/4 (Theorem 3.1)."""
+    return (rate**-2 - (2.0 * rank - 1.0) ** 2) / 4.0
+
+
+def rank_noise(weight: Any, rate: Any, records: Any) -> Any:
+    """p²/(4r²n): the variance that answers of `records` records add to the mixture's rank, at most."""
+    return (weight / rate) ** 2 / (4.0 * records)
 
 
 @dataclass(frozen=True, init=False)
@@ -145,13 +169,12 @@ class RandomizedResponse:
         return lies ^ truth
 
     def debias(self, ones: float, length: float) -> float:
-        """Unbiased share of records above q, from `ones` of `length` reports: (n₁/E − (1−r)/2)/r.
+        """Unbiased share of records above q, from `ones` of `length` reports.
 
         >>> RandomizedResponse(0.5).debias(75, 100)
         1.0
         """
-        rate = self.truth_rate
-        return (ones / length - (1.0 - rate) / 2.0) / rate
+        return float(debias(self.truth_rate, ones / length))
 
     def impossible(self, ones: int, asked: int) -> bool:
         """Whether a share of ones lies outside [(1−r)/2, (1+r)/2] by more than `IMPOSSIBLE` standard errors.
@@ -167,12 +190,12 @@ class RandomizedResponse:
         return abs(ones - asked / 2.0) - rate * asked / 2.0 > IMPOSSIBLE * math.sqrt((1.0 - rate**2) * asked) / 2.0
 
     def variance(self, local_rank: float) -> float:
-        """Variance of one debiased report where P(x ≤ q) = F: σ² = (r⁻² − (2F − 1)²)/4 (Theorem 3.1).
+        """Variance of one debiased report where P(x ≤ q) = F.
 
         >>> RandomizedResponse(0.5).variance(0.5)
         1.0
         """
-        return (self.truth_rate**-2 - (2.0 * local_rank - 1.0) ** 2) / 4.0
+        return float(report_variance(self.truth_rate, local_rank))
 
     def rise(self, level: float) -> float:
         """How far a report of one lifts q, in steps: a = (1 − r + 2τr)/(2r) (Algorithm 1)."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from privatile.core.mechanism import RandomizedResponse
+from privatile.core.mechanism import RandomizedResponse, rank_noise
 from privatile.errors import InputError
 
 ROUNDED = 1e-6
@@ -37,7 +37,7 @@ class Client:
 
     def noise(self, records: int) -> float:
         """p²/(4r²n): the variance that answers of `records` records add to the mixture's rank, at most."""
-        return (self.weight / self.mechanism.truth_rate) ** 2 / (4 * records)
+        return float(rank_noise(self.weight, self.mechanism.truth_rate, records))
 
     def rank_variance(self, level: float) -> float:
         """p²σ²/n: the same at rank `level`, when all records have answered."""

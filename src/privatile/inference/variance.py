@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
+from privatile.core.mechanism import rank_noise, report_variance
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.step import local_ranks
 
@@ -42,10 +43,10 @@ def known_share(weights: Floats, rates: Floats, records: NDArray[Any], ranks: Fl
     """
     xp = array_namespace(ranks)
     inside = xp.clip(ranks, 0.0, 1.0)
-    doubt = (rates**-2 - (2.0 * inside - 1.0) ** 2) / (4.0 * asked)
+    doubt = report_variance(rates, inside) / asked
     tilt = xp.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
-    part = weights**2 / records
-    share: Floats = (part * (rates**-2 - tilt)).sum(axis=-1) / (part / rates**2).sum(axis=-1)
+    saved = weights**2 * tilt / (4.0 * records)
+    share: Floats = 1.0 - saved.sum(axis=-1) / rank_noise(weights, rates, records).sum(axis=-1)
     return share
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
+from privatile.core.mechanism import yes_probability
 from privatile.errors import InputError
 from privatile.estimator.averaging import Averages, add, normalizer
 from privatile.paper.published import paper_experiment
@@ -112,7 +113,7 @@ def figure1(clients: dict[str, Floats], folder: Path) -> list[Path]:
     above = 1.0 - np.searchsorted(np.sort(everyone), q, side="right") / everyone.size
     for rate, color, style in ((1.0, GREY, ":"), (0.9, BLUE, "-"), (0.6, GREEN, "--"), (0.25, VERMILION, "-.")):
         budget = "no privacy" if rate == 1.0 else f"r = {rate:g}, ε = {2.0 * math.atanh(rate):.2f}"
-        right.plot(q / 1000.0, (1.0 - rate) / 2.0 + rate * above, color=color, ls=style, label=budget)
+        right.plot(q / 1000.0, yes_probability(rate, above), color=color, ls=style, label=budget)
     right.set_xlabel("question: is your salary above … thousand dollars?")
     right.set_ylabel("share of reports that say yes")
     right.set_ylim(0.0, 1.0)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
-from privatile.core.mechanism import RandomizedResponse
+from privatile.core.mechanism import RandomizedResponse, debias, rank_noise, yes_probability
 from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
@@ -157,18 +157,17 @@ def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np) -> AutoRuns:
         left -= lengths
         query, now = tuning.query, tuning.stage == AVERAGE
         ranks = ranks_at(kinds, query)[:, which]
-        yes = (1.0 - rates) / 2.0 + rates * (1.0 - ranks)
-        counts = rng.binomial(lengths, yes)
-        means = (counts / lengths - (1.0 - rates) / 2.0) / rates
+        counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
+        means = debias(rates, counts / lengths)
         queries[:, m], averaged[:, m] = query, now
         residuals[:, m] = means @ weights - (1.0 - cell.level)
-        noise[:, m] = ((weights / rates) ** 2 / (4.0 * lengths)).sum(axis=1)
+        noise[:, m] = rank_noise(weights, rates, lengths).sum(axis=1)
         ones += xp.where(now[:, None], counts, 0)
         window += xp.where(now[:, None], lengths, 0)
         tuning = policy.learn(tuning, residuals[:, m], noise[:, m])
         asked[:, m] = 1.0 - left.sum(axis=1) / records.sum()
         after[:, m] = tuning.query
-    local = 1.0 - (ones / window - (1.0 - rates) / 2.0) / rates
+    local = 1.0 - debias(rates, ones / window)
     share = known_share(weights, rates, records, local, window)
     return AutoRuns(cell.level, queries, residuals, noise, averaged, asked, after, share, tuning)
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.core.mechanism import rank_noise
 from privatile.errors import InputError
 from privatile.estimator.schedule import Design, Lengths, lengths_by_rounds
 from privatile.laws.critical import critical_value
@@ -109,8 +110,8 @@ class Cell:
         """w_m: 1/E_m when all clients are asked alike, else Σ p_k²/(4r_k²E_km)."""
         if self.lengths.shape[0] == 1:
             return _inverse_lengths(self.design, self.records)
-        noise = np.array([(p / r) ** 2 / 4.0 for p, r in zip(self.weights, self.truth_rates, strict=True)])
-        weights: Floats = (noise[:, None] / self.lengths).sum(axis=0)
+        shares, rates = np.array(self.weights)[:, None], np.array(self.truth_rates)[:, None]
+        weights: Floats = rank_noise(shares, rates, self.lengths).sum(axis=0)
         return weights
 
     @cached_property

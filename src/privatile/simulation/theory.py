@@ -1,4 +1,4 @@
-"""What the theorems say, as functions: estimand, variance, ν, the efficiency bound, Assumptions 2–3, Theorem 2.1.
+"""What the theorems say, as functions: estimand, variance, ν, the efficiency bound, Assumptions 2–3.
 
 Nothing here touches data; distributions are any objects with a CDF and a density.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privatile.core.mechanism import report_variance
 from privatile.errors import InputError
 from privatile.estimator.schedule import LengthRule, Power
 
@@ -47,11 +48,7 @@ def asymptotic_variance(
     >>> round(asymptotic_variance([1.0], [1.0], [0.5], [0.39894228]), 4)  # π/2, the plain sample median
     1.5708
     """
-    top = math.fsum(
-        p * p * (r**-2 - (2.0 * rank - 1.0) ** 2) for p, r, rank in zip(weights, truth_rates, local_ranks, strict=True)
-    )
-    slope = math.fsum(p * f for p, f in zip(weights, densities, strict=True))
-    return nu * top / (4.0 * slope * slope)
+    return nu * efficiency_bound(weights, truth_rates, local_ranks, densities, (1,) * len(weights)) ** 2
 
 
 def schedule_nu(lengths: ArrayLike) -> float:
@@ -81,7 +78,7 @@ def efficiency_bound(
     0.025066
     """
     top = math.fsum(
-        p * p * (r**-2 - (2.0 * rank - 1.0) ** 2) / (4.0 * n)
+        p * p * report_variance(r, rank) / n
         for p, r, rank, n in zip(weights, truth_rates, local_ranks, records, strict=True)
     )
     return math.sqrt(top) / math.fsum(p * f for p, f in zip(weights, densities, strict=True))
