@@ -1,4 +1,5 @@
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +7,9 @@ import numpy as np
 import pytest
 
 import privatile
+from privatile.api.local_run import prepare
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError
+from privatile.planning.options import Options
 from privatile.server.run_file import RunStore
 
 RNG = np.random.default_rng(12)
@@ -158,3 +161,25 @@ def test_a_schedule_that_cannot_fit_is_said_before_what_the_ledger_refuses(tmp_p
         privatile.estimate(data, rounds=41, **options)
     with pytest.raises(AlreadyAnswered, match="0 records left"):
         privatile.estimate(data, rounds=40, **options)
+
+
+def test_giving_up_an_unfinished_run_frees_what_it_had_reserved(tmp_path: Path) -> None:
+    """With `new_run` the second run may ask all that the first had reserved and not asked, and nobody answers twice."""
+    records = np.random.default_rng(5).normal(50, 10, 20_000)
+    options = Options(q=0.5, epsilon=1, range=(0, 100), ledger=tmp_path / "ledger.db")
+
+    def stop_early(done: int, planned: int) -> None:
+        if done >= 3:
+            raise KeyboardInterrupt
+
+    first = prepare(records, options)
+    with pytest.raises(KeyboardInterrupt):
+        first.complete(stop_early)
+    asked = sum(responder.asked() for responder in first._responders)
+    assert first.store is not None
+    first.store.close()
+    first.ledger.close()
+    second = prepare(records, replace(options, new_run=True))
+    assert second.store is None
+    assert 0 < asked < len(records)
+    assert second.spec.clients[0].records == len(records) - asked
