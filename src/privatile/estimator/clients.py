@@ -44,10 +44,21 @@ class Client:
         return self.weight**2 * self.mechanism.variance(level) / self.records
 
 
-def check_level(level: float) -> None:
+def check_level(level: float, what: str = "q") -> None:
     """A quantile's level lies inside (0, 1)."""
     if not 0.0 < level < 1.0:
-        raise InputError(f"q must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+        raise InputError(f"{what} must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
+
+
+def _checked_sum(weights: Mapping[str, float], slack: float) -> float:
+    """The sum of weights, which must be positive and sum to 1 up to `slack`."""
+    for name, weight in weights.items():
+        if not (math.isfinite(weight) and weight > 0):
+            raise InputError(f"weights must be positive; got {weight!r} for {name!r}. Leave a client out instead.")
+    total = math.fsum(weights.values())
+    if abs(total - 1.0) > slack:
+        raise InputError(f"weights must sum to 1; they sum to {total:.12g}. Divide each by {total:.12g}.")
+    return total
 
 
 def shares(weights: Mapping[str, float]) -> dict[str, float]:
@@ -62,12 +73,7 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
     ...
     privatile.errors.InputError: weights must sum to 1; they sum to 0.9. Divide each by 0.9.
     """
-    for name, weight in weights.items():
-        if not (math.isfinite(weight) and weight > 0):
-            raise InputError(f"weights must be positive; got {weight!r} for {name!r}. Leave a client out instead.")
-    total = math.fsum(weights.values())
-    if abs(total - 1.0) > ROUNDED * len(weights):
-        raise InputError(f"weights must sum to 1; they sum to {total:.8g}. Divide each by {total:.8g}.")
+    total = _checked_sum(weights, ROUNDED * len(weights))
     return {name: weight / total for name, weight in weights.items()}
 
 
@@ -79,13 +85,8 @@ def check_clients(clients: Sequence[Client]) -> None:
     if times > 1:
         raise InputError(f"client names must differ; {name!r} appears {times} times.")
     for client in clients:
-        if not (math.isfinite(client.weight) and client.weight > 0):
-            raise InputError(f"weight of client {client.name} must be positive; got {client.weight!r}.")
-        if not 0.0 < client.level < 1.0:
-            raise InputError(f"level of client {client.name} must lie inside (0, 1); got {client.level!r}.")
-    total = math.fsum(client.weight for client in clients)
-    if abs(total - 1.0) > UNITY:
-        raise InputError(f"weights must sum to 1; they sum to {total:.12g}. Divide each by {total:.12g}.")
+        check_level(client.level, f"level of client {client.name}")
+    _checked_sum({client.name: client.weight for client in clients}, UNITY)
 
 
 def pooled_noise(clients: Sequence[Client]) -> float:

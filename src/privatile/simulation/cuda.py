@@ -48,7 +48,9 @@ class Device:
             raise InputError("--device cuda needs an NVIDIA GPU; numba finds none. Use --device cpu.")
         compile_exactly()
         name = self._cuda.get_current_device().name
-        self.name: str = name.decode() if isinstance(name, bytes) else name  # text or bytes, by the version of numba-cuda
+        self.name: str = (
+            name.decode() if isinstance(name, bytes) else name
+        )  # text or bytes, by the version of numba-cuda
         bounds = {} if blocks is None else {"launch_bounds": (threads, blocks)}
         self._kernel = self._cuda.jit(gpu_kernels().simulate_on_gpu, lto=False, **bounds)
         self._threads = threads
