@@ -80,17 +80,17 @@ def from_ends(
     return Inference(method, center, error_scale, quantile, tail, ends)
 
 
-def p_value_of(inside: Callable[[float], bool], smallest: float = SMALLEST_P) -> float:
-    """The largest α at which a value is still inside the (1 − α) interval; 0 where it is below `smallest`.
+def p_value_of(inside: Callable[[float], bool]) -> float:
+    """The largest α at which a value is still inside the (1 − α) interval; 0 where it is below `SMALLEST_P`.
 
     >>> round(p_value_of(lambda level: level >= 0.97), 9)
     0.03
     """
-    if not inside(1.0 - smallest):
+    if not inside(1.0 - SMALLEST_P):
         return 0.0
-    if inside(smallest):
+    if inside(SMALLEST_P):
         return 1.0
-    low, high = math.log(smallest), math.log1p(-smallest)
+    low, high = math.log(SMALLEST_P), math.log1p(-SMALLEST_P)
     for _ in range(50):
         middle = (low + high) / 2.0
         low, high = (middle, high) if inside(-math.expm1(middle)) else (low, middle)

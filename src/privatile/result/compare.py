@@ -17,11 +17,8 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import InputError
-from privatile.inference.inference import p_value_of
+from privatile.inference.inference import SMALLEST_P, p_value_of
 from privatile.result.result import ConfidenceInterval, QuantileResult, significant
-
-SMALLEST_P = 1e-12
-"""p-values go no lower."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def compare(
         return low <= 0.0 <= high
 
     interval = difference_interval(first, second, confidence_level)
-    p_value = max(p_value_of(inside, SMALLEST_P), SMALLEST_P)
+    p_value = max(p_value_of(inside), SMALLEST_P)
     return Comparison(first, second, first.estimate - second.estimate, interval, confidence_level, p_value)
 
 
