@@ -209,6 +209,8 @@ BAD = [
     (("--epsilon", "north=1"), "missing for client 'south'"),
     (("--epsilon", "north=1", "--epsilon", "east=1", "--epsilon", "south=1"), "names 'east'"),
     (("--epsilon", "north=1", "--epsilon", 2), "not both"),
+    (("--epsilon", "north=1", "--epsilon", "north=2"), "names client 'north' more than once"),
+    (("--epsilon", 1, "--epsilon", 2), "was given 2 times"),
     (("--epsilon", 1, "--weights", "nothing.csv"), "none of these"),
     (("--epsilon", 1, "--weights", "torn.csv"), "torn.csv cannot be read"),
     (("--epsilon", 1, "--weights", "words.csv"), "words.csv cannot be read"),

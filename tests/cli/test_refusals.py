@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from privatile.cli import main
+from privatile.cli.federation import by_client
+from privatile.errors import InputError
 from tests.cli.test_estimate import privatile
 
 SECRET = "47114711.25"
@@ -255,6 +257,8 @@ def test_colours_and_narrow_terminals_are_respected(here: Path) -> None:
 LIGHT = """
 import sys
 from privatile.cli import main
+from privatile.cli.federation import by_client
+from privatile.errors import InputError
 try:
     main(sys.argv[1:])
 except SystemExit:
@@ -277,3 +281,17 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
         computes = [sys.executable, "-c", LIGHT, "plan", "--records", "5000", "--epsilon", "1"]
         worked = subprocess.run(computes, capture_output=True, text=True, check=False, timeout=60)
         assert "numpy" in worked.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("1", "north=0.5", "north=2"), "names client 'north' more than once"),
+        (("1", "2"), "was given 2 times"),
+        (("east=1",), "'east', which is not a client"),
+        (("north=much",), "takes a number; got 'much'"),
+    ],
+)
+def test_a_federations_numbers_are_given_once(given: tuple[str, ...], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        by_client("epsilon", given, ("north", "south"))

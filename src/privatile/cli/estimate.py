@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
-from privatile.cli.options import choice, file, flag, json_flag, number, numbers_by_client, text
+from privatile.cli.options import choice, file, flag, json_flag, number, numbers_by_client, one_for_all, text
 from privatile.cli.printing import echo_facts, echo_json
 from privatile.errors import InputError
 
@@ -195,15 +195,20 @@ def estimate(
 def _levels(given: tuple[str, ...]) -> Any:
     if given == ("curve",):
         return "curve"
-    levels = numbers_by_client("q", given) or None
-    return levels[0] if isinstance(levels, tuple) and len(levels) == 1 else levels
+    levels, by_client = _all_or_each("q", given)
+    return by_client or (levels if len(levels) > 1 else one_for_all("q", levels))
 
 
 def _budgets(given: tuple[str, ...]) -> Any:
-    budgets = numbers_by_client("epsilon", given) or None
-    if isinstance(budgets, tuple) and len(budgets) > 1:
-        raise InputError(f"--epsilon was given {len(budgets)} times. One for all, or CLIENT=NUMBER for each.")
-    return budgets[0] if isinstance(budgets, tuple) else budgets
+    budgets, by_client = _all_or_each("epsilon", given)
+    return by_client or one_for_all("epsilon", budgets)
+
+
+def _all_or_each(option: str, given: tuple[str, ...]) -> tuple[tuple[float, ...], dict[str, float]]:
+    for_all, by_client = numbers_by_client(option, given)
+    if for_all and by_client:
+        raise InputError(f"--{option} takes one number for all or CLIENT=NUMBER for each, not both.")
+    return for_all, by_client
 
 
 def _preview(run: LocalRun, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import json_flag, parse_number
+from privatile.cli.options import json_flag, numbers_by_client, one_for_all
 from privatile.cli.printing import echo_facts
 from privatile.errors import InputError
 
@@ -32,13 +32,13 @@ def by_client(option: str, given: tuple[str, ...], clients: tuple[str, ...]) -> 
     >>> by_client("epsilon", ("1", "north=0.5"), ("north", "south"))
     {'north': 0.5, 'south': 1.0}
     """
-    values: dict[str, float] = {}
-    for text in sorted(given, key=lambda text: "=" in text):
-        name, equals, number = text.rpartition("=")
-        value = parse_number(option, number)
-        if equals and name not in clients:
+    numbers, values = numbers_by_client(option, given)
+    for name in values:
+        if name not in clients:
             raise InputError(f"--{option} names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
-        values.update({name: value} if equals else dict.fromkeys(clients, value))
+    common = one_for_all(option, numbers)
+    if common is not None:
+        values = dict.fromkeys(clients, common) | values
     return {client: values[client] for client in clients if client in values}
 
 

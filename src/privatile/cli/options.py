@@ -54,19 +54,28 @@ def parse_number(option: str, given: str) -> float:
         raise InputError(f"--{option} takes a number; got {given!r}.") from None
 
 
-def numbers_by_client(option: str, given: Sequence[str]) -> tuple[float, ...] | dict[str, float]:
-    """All values of a repeated option: `NUMBER`, or `CLIENT=NUMBER` for each client.
+def numbers_by_client(option: str, given: Sequence[str]) -> tuple[tuple[float, ...], dict[str, float]]:
+    """All values of a repeated option: those written `NUMBER`, and those written `CLIENT=NUMBER`.
 
-    >>> numbers_by_client("q", ["0.2", "0.8"]), numbers_by_client("epsilon", ["north=1", "south=0.5"])
-    ((0.2, 0.8), {'north': 1.0, 'south': 0.5})
+    >>> numbers_by_client("epsilon", ["1", "north=0.5"])
+    ((1.0,), {'north': 0.5})
     """
-    pairs = [entry.rpartition("=") for entry in given]
-    names = [name for name, equals, _ in pairs if equals]
-    if not names:
-        return tuple(parse_number(option, entry) for entry in given)
-    if len(names) < len(pairs):
-        raise InputError(f"--{option} takes one number for all or CLIENT=NUMBER for each, not both.")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"--{option} names client {name!r} more than once.")
-    return {name: parse_number(option, entry) for name, _, entry in pairs}
+    for_all: list[float] = []
+    by_client: dict[str, float] = {}
+    for entry in given:
+        name, equals, text = entry.rpartition("=")
+        value = parse_number(option, text)
+        if not equals:
+            for_all.append(value)
+        elif name in by_client:
+            raise InputError(f"--{option} names client {name!r} more than once. Give each client one number.")
+        else:
+            by_client[name] = value
+    return tuple(for_all), by_client
+
+
+def one_for_all(option: str, numbers: tuple[float, ...]) -> float | None:
+    """The number for all clients, which may be given once at most."""
+    if len(numbers) > 1:
+        raise InputError(f"--{option} was given {len(numbers)} times. One for all, or CLIENT=NUMBER for each.")
+    return numbers[0] if numbers else None
