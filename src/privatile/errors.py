@@ -12,7 +12,7 @@
     ├── StoreError                 exit code 2: a run's file cannot be used
     ├── RunPaused                  exit code 3: a federation's run waits for people to decide
     ├── BrokerError                exit code 4: a broker cannot be started, reached or used
-    └── SiteRefusal                exit code 5: a site's policy or ledger refuses the study; trying again does not help
+    └── SiteRefusal                exit code 5: a site's limits or ledger refuse the study; trying again does not help
 
 A message names the thing, the rule, the value it got and how to fix it. No message ever contains a record's value.
 """
@@ -84,7 +84,7 @@ class BrokerError(PrivatileError):
 
 
 class SiteRefusal(PrivatileError):
-    """A site's policy or ledger refuses the study. Trying again does not help."""
+    """A site's limits or ledger refuse the study. Trying again does not help."""
 
     exit_code = 5
 

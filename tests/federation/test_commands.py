@@ -130,10 +130,10 @@ def test_join_needs_agreement_and_a_key(tmp_path: Path) -> None:
     silent = call("join", invitation, *data, "--site", str(federation.sites["site0"].path))
     assert silent.exit_code == 2
     assert "--yes" in silent.output
-    federation.sites["site0"].policy_file.write_text("max_epsilon = 0.1\n")
+    federation.sites["site0"].limits_file.write_text("max_epsilon = 0.1\n")
     refused = call("join", invitation, *data, "--site", str(federation.sites["site0"].path), "--yes")
     assert refused.exit_code == 5
-    assert "allows 0.1" in refused.output
+    assert "allow 0.1" in refused.output
 
 
 def test_systemd_unit(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def two_studies(folder: Path, records: int, rounds: int = 10, people: int = PEOP
     values = np.random.default_rng(5).normal(50.0, 10.0, people)
     for federation in made:
         federation.values = {"site0": values}
-    made[0].sites["site0"].policy_file.write_text("max_epsilon = 1.0\n")  # either coordinator
+    made[0].sites["site0"].limits_file.write_text("max_epsilon = 1.0\n")  # either coordinator
     rows = "".join(f"{value:.6f},p{k}\n" for k, value in enumerate(values))
     (folder / "sites" / "site0" / "data.csv").write_text(f"x,who\n{rows}")
     return made

@@ -360,9 +360,9 @@ def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Pa
 
 def test_a_study_beyond_the_sites_limits_is_refused_before_any_connection(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(1))
-    path = federation.sites["site0"].policy_file
+    path = federation.sites["site0"].limits_file
     path.write_text("max_epsilon = 0.25\n")
-    with pytest.raises(SiteRefusal, match=r"allows 0\.25"):
+    with pytest.raises(SiteRefusal, match=r"allow 0\.25"):
         federation.client("site0")
 
 

@@ -266,8 +266,8 @@ def test_renewal_with_other_names_rewrites_the_invitations(made: Federation) -> 
     assert check(made.directory).errors == ()
 
 
-def test_policy_file(tmp_path: Path, made: Federation) -> None:
-    assert read_limits(made.sites["site0"].policy_file).max_epsilon == 1.0
+def test_limits_file(tmp_path: Path, made: Federation) -> None:
+    assert read_limits(made.sites["site0"].limits_file).max_epsilon == 1.0
     path = tmp_path / "policy.toml"
     path.write_text('max_epsilon = true\nmin_cohort = "a"\nvalues = [1]\nfriend = 1\n')
     with pytest.raises(InputError) as caught:
@@ -276,9 +276,9 @@ def test_policy_file(tmp_path: Path, made: Federation) -> None:
         assert word in str(caught.value)
 
 
-def test_policy_refuses_budget_column_and_coordinator(made: Federation) -> None:
+def test_limits_refuse_budget_column_and_coordinator(made: Federation) -> None:
     invitation = made.invitation("site0")
     assert SiteLimits(1.0).refusals(invitation, "x") == []
-    assert "allows 0.5" in SiteLimits(0.5).refusals(invitation, "x")[0]
+    assert "allow 0.5" in SiteLimits(0.5).refusals(invitation, "x")[0]
     strict = SiteLimits(0.5, values=("y",), coordinators=("00",))
     assert len(strict.refusals(invitation, "x")) == 3

@@ -20,7 +20,7 @@ from privatile.errors import InputError
 @click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
 @text("--person", "COLUMN", "Column with the person of each record: the budget is then per person.")
 @file("--site", "DIR", "Folder that `privatile enroll` made.")
-@file("--policy", "FILE", "Policy file instead of the one in the site's folder.")
+@file("--policy", "FILE", "File of this site's limits instead of policy.toml in its folder.")
 @click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
 @click.option(
     "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
@@ -39,11 +39,12 @@ def join(
     install_unit: Path | None,
     json_logs: bool,
     verbose: bool,
+    policy: Path | None,
     **values: Any,
 ) -> None:
     """Answer a study's questions from this site's own file until the study ends. Connects outward only.
 
-    Each record answers once: the ledger in the site's folder makes sure of it. The policy file in the same folder
+    Each record answers once: the ledger in the site's folder makes sure of it. The file policy.toml in the same folder
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
     from privatile.federation.monitoring import start_logging
@@ -52,7 +53,7 @@ def join(
     from privatile.federation.site.folder import find_site
 
     invited = read_invitation(invitation)
-    place, options = find_site(invitation, invited, site), JoinOptions(**values)
+    place, options = find_site(invitation, invited, site), JoinOptions(limits=policy, **values)
     if install_unit is not None:
         path = install_unit / f"privatile-{invited.client}.service"
         install_unit.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ def join(
         ]
         arguments += ["--site", str(place.path.absolute()), "--yes", "--json-logs"]
         arguments += ["--person", options.person] if options.person else []
-        arguments += ["--policy", str(options.policy.absolute())] if options.policy else []
+        arguments += ["--policy", str(policy.absolute())] if policy else []
         path.write_text(systemd_unit(invited.client, arguments), encoding="utf-8")
         click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
         return

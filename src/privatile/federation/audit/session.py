@@ -163,7 +163,7 @@ async def open_session(
     )
     directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))
     home = enroll(read_invitation(directory.invitation_file(CLIENT)), site or folder / "site")
-    replace_file(home.policy_file, limits_toml(epsilon, directory.key().public.fingerprint))
+    replace_file(home.limits_file, limits_toml(epsilon, directory.key().public.fingerprint))
     enrolment = read_enrolment(home.enrolment_file)
     admit(directory, enrolment, enrolment.keys.fingerprint)
     if site is None:

@@ -35,7 +35,7 @@ class JoinOptions:
 
     value: str
     person: str | None = None
-    policy: Path | None = None
+    limits: Path | None = None
     restored: bool = False
     new_people: bool = False
     ops_host: str = "127.0.0.1"
@@ -62,10 +62,10 @@ def prepare_client(
 
     `coins` are for simulation and tests; no option, file or environment variable leads to them.
     """
-    limits = read_limits(options.policy or site.policy_file)
+    limits = read_limits(options.limits or site.limits_file)
     reasons = limits.refusals(invitation, options.value)
     if reasons:
-        raise SiteRefusal("this site's policy refuses the study:\n- " + "\n- ".join(reasons))
+        raise SiteRefusal("this site's limits refuse the study:\n- " + "\n- ".join(reasons))
     person_key = None
     if options.person is not None:
         person_key = _open_or_make(site.path / "person.key", PersonKey.open, PersonKey.save)
@@ -115,7 +115,7 @@ After=network-online.target
 ExecStart={command}
 Restart=on-failure
 RestartSec=30
-# 2: something is wrong with the input or the ledger; 5: the site's policy refuses. A restart would not help.
+# 2: something is wrong with the input or the ledger; 5: the site's limits refuse the study. A restart would not help.
 RestartPreventExitStatus=2 5
 KillSignal=SIGTERM
 TimeoutStopSec=60

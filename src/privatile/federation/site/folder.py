@@ -24,7 +24,7 @@ class Site:
         self.path = path
         self.client = client
         self.key_file = path / f"{client}.key"
-        self.policy_file = path / "policy.toml"
+        self.limits_file = path / "policy.toml"
         self.enrolment_file = path / f"{client}.enrolment.json"
         self.ledger_file = path / "ledger.db"
 
@@ -47,9 +47,9 @@ def enroll(invitation: Invitation, folder: Path, *, new_key: bool = False) -> Si
             site.key_file.rename(old)
         key = KeyPair.generate()
         write_private(site.key_file, key.seed.encode() + b"\n")
-    if not site.policy_file.exists():
+    if not site.limits_file.exists():
         agreement = invitation.study.clients[invitation.client]
-        replace_file(site.policy_file, limits_toml(agreement.epsilon, invitation.coordinator.fingerprint))
+        replace_file(site.limits_file, limits_toml(agreement.epsilon, invitation.coordinator.fingerprint))
     write_json(site.enrolment_file, Enrolment.make(invitation.client, invitation.study.identity, key))
     return site
 

@@ -50,20 +50,20 @@ class SiteLimits:
         epsilon = invitation.study.clients[invitation.client].epsilon
         reasons = []
         if epsilon > self.max_epsilon:  # what was spent before is in the ledger, which refuses by itself
-            allowed = f"this site's policy allows {self.max_epsilon:g} per person for life"
+            allowed = f"this site's limits allow {self.max_epsilon:g} per person for life"
             reasons.append(f"the study asks epsilon {epsilon:g}; {allowed}.")
         if self.values and value not in self.values:
-            reasons.append(f"column {value!r} is not among those this site's policy allows.")
+            reasons.append(f"column {value!r} is not among those this site's limits allow.")
         fingerprint = invitation.coordinator.fingerprint
         if self.coordinators and not any(same_fingerprint(known, fingerprint) for known in self.coordinators):
-            reasons.append(f"the coordinator {fingerprint} is not among those this site's policy allows.")
+            reasons.append(f"the coordinator {fingerprint} is not among those this site's limits allow.")
         return reasons
 
     def check_length(self, question: Question) -> None:
         """Refuse a question that asks fewer records than the site allows."""
         if question.length < self.min_cohort:
             raise SiteRefusal(
-                f"round {question.round} asks {question.length} records at once; this site's policy wants at least "
+                f"round {question.round} asks {question.length} records at once; this site's limits ask for at least "
                 f"{self.min_cohort}."
             )
 
@@ -86,7 +86,7 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
 def read_limits(path: Path) -> SiteLimits:
     """Read a site's limits; all errors at once."""
     if not path.exists():
-        raise InputError(f"{path}: there is no policy here. `privatile enroll` writes one to start from.")
+        raise InputError(f"{path}: there are no limits here. `privatile enroll` writes a file to start from.")
     document = read_toml(path)
     return document.finish(document.decode(SiteLimits))
 
