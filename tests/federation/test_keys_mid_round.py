@@ -52,7 +52,7 @@ def test_an_answer_stays_under_the_key_that_gave_it(tmp_path: Path, change: str)
     checked = verify_record(record, federation.directory.store_file)
     assert checked.failed == []
     counted = ROUNDS + 1 if change == "revoked" else 2 * ROUNDS
-    assert f"all {counted} signatures of clients hold" in checked.held
+    assert f"all {counted} signatures of clients hold" in checked.passed
     spent = record["body"]["spent"]["site0"]
     assert (spent["records"], spent["silent_rounds"]) == ((2, ROUNDS - 1) if change == "revoked" else (2 * ROUNDS, 0))
 
@@ -66,7 +66,7 @@ def test_a_key_that_has_not_answered_yet_may_countersign(tmp_path: Path) -> None
     after = countersign(release(federation.directory), "site0", key)
     checked = verify_record(after, federation.directory.store_file)
     assert checked.failed == []
-    assert "client site0 has countersigned it" in checked.held
+    assert "client site0 has countersigned it" in checked.passed
     # A record made before the key was admitted does not name it, and says so.
     failed = verify_record(countersign(before, "site0", key)).failed
     assert len(failed) == 1

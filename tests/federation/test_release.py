@@ -46,8 +46,8 @@ def test_a_record_verifies_and_says_what_was_not_checked(finished: Federation, t
     assert any("--transcript" in text for text in alone.not_checked)
     whole = verify_record(record, finished.directory.store_file)
     assert whole.failed == []
-    assert any("to the last bit" in text for text in whole.held)
-    assert any("all 45 signatures" in text for text in whole.held)
+    assert any("to the last bit" in text for text in whole.passed)
+    assert any("all 45 signatures" in text for text in whole.passed)
     body = record["body"]
     assert body["spent"]["site0"] == {
         "epsilon": finished.study.clients["site0"].mechanism.epsilon,
@@ -63,7 +63,7 @@ def test_countersignatures(finished: Federation) -> None:
         record = countersign(record, name, finished.sites[name].key())
     checked = verify_record(record)
     assert checked.failed == []
-    assert sum("countersigned" in text for text in checked.held) == 2
+    assert sum("countersigned" in text for text in checked.passed) == 2
     assert any("countersignatures of site2" in text for text in checked.not_checked)
     forged = countersign(record, "site2", KeyPair.generate())
     assert any("site2" in text for text in verify_record(forged).failed)
@@ -151,9 +151,9 @@ def test_words_of_another_version_are_shown_not_failed(finished: Federation, sof
     sign_again(finished, old)
     checked = verify_record(old, finished.directory.store_file)
     assert checked.failed == []
-    assert any("the estimate is the one the counts give" in text for text in checked.held)
-    assert any("the interval is the one the counts give" in text for text in checked.held)
-    assert not any("caveats" in text for text in checked.held)  # nothing is said to hold that was not seen to
+    assert any("the estimate is the one the counts give" in text for text in checked.passed)
+    assert any("the interval is the one the counts give" in text for text in checked.passed)
+    assert not any("caveats" in text for text in checked.passed)  # nothing is said to hold that was not seen to
     told = [text for text in checked.not_checked if named in text]
     assert [text.rpartition(": ")[2] for text in told] == ["caveats, estimand"]
     added = [text for text in checked.not_checked if "that the record lacks and this program adds" in text]
@@ -192,7 +192,7 @@ def test_words_that_have_not_changed_hold_whichever_version_made_them(finished: 
     sign_again(finished, record)
     checked = verify_record(record, finished.directory.store_file)
     assert checked.failed == []
-    assert "estimand, method, caveats and all else it says are those of the run" in checked.held
+    assert "estimand, method, caveats and all else it says are those of the run" in checked.passed
 
 
 @pytest.mark.parametrize("junk", [None, 7, "x", [], [7], {}, {"site0": 7}, [{}]])

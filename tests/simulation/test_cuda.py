@@ -91,10 +91,10 @@ CELLS = {
     "cohort, large": cell(design=Design("cohort", Constant(50), burn_in=0.1), records=(5000,) * K),
     "cohort, unequal": cell(design=Design("cohort", Constant(3), rounds=100), records=(300, 301, 450, 2000)),
     "unequal, local": cell(design=replace(C5, rounds=60), records=(300, 301, 450, 700), populations=SHIFTED),
-    "C1, one data set": cell(fixed_data=True, held_step=True),
-    "C5, one data set": cell(fixed_data=True, held_step=True, design=C5, populations=SHIFTED, truth_rates=RATES),
+    "C1, one data set": cell(fixed_data=True, fixed_step=True),
+    "C5, one data set": cell(fixed_data=True, fixed_step=True, design=C5, populations=SHIFTED, truth_rates=RATES),
     "cohort, one data set": cell(fixed_data=True, design=Design("cohort", Constant(7))),
-    "DP-SGD, one data set": cell(fixed_data=True, held_step=True, method="dp-sgd", populations=MIXED),
+    "DP-SGD, one data set": cell(fixed_data=True, fixed_step=True, method="dp-sgd", populations=MIXED),
     "DC, one data set": cell(fixed_data=True, method="divide", design=DIVIDE, populations=MIXED),
     "far start": cell(start=Normal(0.0, 40.0), populations=(Laplace(),) * K),
 }

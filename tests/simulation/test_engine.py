@@ -36,7 +36,7 @@ KINDS = {
     "cohort": three_clients(Design("cohort", Constant(30), burn_in=0.25)),
     "dp-sgd": three_clients(C1, method="dp-sgd"),
     "divide": three_clients(C1, method="divide"),
-    "one data set": three_clients(C5, fixed_data=True, held_step=True),
+    "one data set": three_clients(C5, fixed_data=True, fixed_step=True),
     "unequal": three_clients(Design("cohort", Constant(1), rounds=40), records=(40, 90, 200)),
     "records": three_clients(C5, populations=(Empirical([0.0, 1.0, 2.0]),) * 3),
 }
@@ -98,7 +98,7 @@ def test_known_operating_characteristics(
 @pytest.mark.statistical
 def test_one_data_set_shows_what_the_published_rows_show() -> None:
     """r = 0.9, C1: with one data set for all replications MAE .0024 and coverage near 1, not .0038 and .95."""
-    cell = replace(ten_clients(0.9, C1), fixed_data=True, held_step=True, critical=6.74735)
+    cell = replace(ten_clients(0.9, C1), fixed_data=True, fixed_step=True, critical=6.74735)
     found = summarize(cell, run_cell(cell, 1000, seed=3, threads=2))
     assert found.mae == pytest.approx(0.0024, abs=4 * found.mae_error + 0.00005)
     assert found.bias == pytest.approx(0.0017, abs=4 * found.bias_error * math.sqrt(1 + 1000 / 200) + 0.00005)

@@ -97,9 +97,9 @@ def test_keys_name_settings_and_not_places() -> None:
 
 def test_protocols_differ_in_data_steps_and_critical_values() -> None:
     fresh, fixed = (parse_experiment(GOOD, protocol=p).entries[0].cell for p in ("independent", "published"))
-    assert (fresh.fixed_data, fresh.held_step, fresh.critical, fresh.critical_beside) == (False, False, None, 6.74735)
-    assert (fixed.fixed_data, fixed.held_step, fixed.critical) == (True, True, 6.74735)
-    # The held step: the first 5% of the records' number of rounds at the first value.
+    assert (fresh.fixed_data, fresh.fixed_step, fresh.critical, fresh.critical_beside) == (False, False, None, 6.74735)
+    assert (fixed.fixed_data, fixed.fixed_step, fixed.critical) == (True, True, 6.74735)
+    # The fixed step: the first 5% of the records' number of rounds at the first value.
     assert fixed.steps[:5].tolist() == [fixed.steps[0]] * 5
     assert fixed.steps[5:].tolist() == fresh.steps[: fresh.steps.size - 5].tolist()
 

@@ -150,7 +150,7 @@ def _published_cell(clients: dict[str, Floats], level: float, rates: Sequence[fl
         records=(size,) * count,
         start=Normal(),
         fixed_data=True,
-        held_step=True,
+        fixed_step=True,
         critical=PUBLISHED_LOG if method == "Log" else PUBLISHED_CONSTANT,
     )
 
@@ -163,7 +163,7 @@ def _proper_cell(clients: dict[str, Floats], level: float, rates: Sequence[float
         design=replace(PRESETS[METHODS[method]], mode="cohort"),
         records=tuple(values.size for values in clients.values()),
         start=Uniform(math.log(low), math.log(high)),
-        held_step=False,
+        fixed_step=False,
         critical=None,
     )
 

@@ -48,7 +48,7 @@ class Cell:
     """Where q begins, drawn anew in every replication."""
     fixed_data: bool = False
     """One data set for all replications (only the coins differ), drawn as the authors' code draws it."""
-    held_step: bool = False
+    fixed_step: bool = False
     """γ stays at its first value for the first 5% of ΣE_m rounds and counts from there, as in the authors' code."""
     critical: float | None = None
     """The critical value to use; none: the exact one of the schedule."""
@@ -102,8 +102,8 @@ class Cell:
     @cached_property
     def steps(self) -> Floats:
         """γ of every round; the divide-and-conquer kernel takes it as η_t, not divided by r_k."""
-        held = round(0.05 * int(self.lengths[0].sum())) if self.held_step else 0
-        return _steps(self.design, self.lengths.shape[1], self.mean_truth_rate, held)
+        fixed = round(0.05 * int(self.lengths[0].sum())) if self.fixed_step else 0
+        return _steps(self.design, self.lengths.shape[1], self.mean_truth_rate, fixed)
 
     @cached_property
     def round_weights(self) -> Floats:
@@ -179,7 +179,7 @@ class Cell:
             "method": self.method,
             "start": _plain(self.start),
             "fixed_data": self.fixed_data,
-            "held_step": self.held_step,
+            "held_step": self.fixed_step,  # its first name: the digests of finished cells contain it
         }
 
 
@@ -211,9 +211,9 @@ def _inverse_lengths(design: Design, records: tuple[int, ...]) -> Floats:
 
 
 @lru_cache(maxsize=32)
-def _steps(design: Design, rounds: int, mean_truth_rate: float, held: int) -> Floats:
+def _steps(design: Design, rounds: int, mean_truth_rate: float, fixed: int) -> Floats:
     table = design.steps(rounds, mean_truth_rate)
-    return np.concatenate([np.full(min(held, rounds), table[0]), table[: max(rounds - held, 0)]])
+    return np.concatenate([np.full(min(fixed, rounds), table[0]), table[: max(rounds - fixed, 0)]])
 
 
 def _plain(population: Population) -> object:

@@ -338,7 +338,7 @@ def _cell(parts: Mapping[str, Any], weights: Sequence[float], start: Population 
         start=start or Normal(),
         fixed_data=published,
         # The released step belongs to the synchronised runs; divide and conquer counts from its first record.
-        held_step=published and method.method != "divide",
+        fixed_step=published and method.method != "divide",
         critical=authors if published else None,
         critical_beside=authors if settings.confidence_level == 0.95 and not published else None,
         confidence_level=settings.confidence_level,

@@ -240,18 +240,18 @@ def _by_client(codes: Words, clients: int) -> Iterator[tuple[int, slice | NDArra
 
 def _regrouped(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
     """The same rows in batches of about `size`."""
-    held: list[Batch] = []
+    waiting: list[Batch] = []
     rows = 0
     for batch in batches:
         for start in range(0, len(batch.values), size):
             piece = batch.piece(start, start + size)
-            held.append(piece)
+            waiting.append(piece)
             rows += len(piece.values)
             if rows >= size:
-                yield _merged(held)
-                held, rows = [], 0
-    if held:
-        yield _merged(held)
+                yield _merged(waiting)
+                waiting, rows = [], 0
+    if waiting:
+        yield _merged(waiting)
 
 
 def _merged(batches: list[Batch]) -> Batch:

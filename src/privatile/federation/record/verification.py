@@ -34,18 +34,18 @@ class VerificationFailed(PrivatileError):
 class Checks:
     """What was checked and holds, what fails, and what could not be checked."""
 
-    held: list[str] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
 
     def add(self, text: str, holds: bool, why: str = "") -> bool:
         """Note a check; `why` is added where it fails."""
-        (self.held if holds else self.failed).append(text if holds or not why else f"{text}: {why}")
+        (self.passed if holds else self.failed).append(text if holds or not why else f"{text}: {why}")
         return holds
 
     def to_text(self) -> str:
         """One line per check."""
-        lines = [f"holds        {text}" for text in self.held]
+        lines = [f"holds        {text}" for text in self.passed]
         lines += [f"FAILS        {text}" for text in self.failed]
         return "\n".join(lines + [f"not checked  {text}" for text in self.not_checked])
 
