@@ -63,12 +63,12 @@ def test_one_command_gives_estimate_interval_and_budget(home: Path) -> None:
     assert "--save" not in done.stdout
 
 
-def test_json_and_a_toml_study_say_the_same(home: Path) -> None:
-    (home / "study.toml").write_text(
+def test_json_and_a_file_of_options_say_the_same(home: Path) -> None:
+    (home / "options.toml").write_text(
         'data = "data.csv"\nvalue = "score"\nclient = "region"\nq = 0.5\nrange = [0, 100]\nweights = "size"\n'
         'confidence_level = 0.9\ndesign = "paper-c5"\n[epsilon]\nnorth = 3.0\nsouth = 2.0\n'
     )
-    done = privatile(home, "estimate", "study.toml", "--json")
+    done = privatile(home, "estimate", "options.toml", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["confidence_level"] == 0.9
@@ -96,18 +96,18 @@ def test_a_weights_file_and_several_levels(home: Path) -> None:
     assert low["clients"][1]["weight"] == 0.75
 
 
-def test_a_weights_file_named_in_a_toml_study_lies_beside_it(home: Path) -> None:
+def test_a_weights_file_named_in_a_file_of_options_lies_beside_it(home: Path) -> None:
     (home / "studies").mkdir()
     (home / "studies" / "weights.toml").write_text("north = 0.333333\nsouth = 0.666667\n")
-    study = home / "studies" / "study.toml"
-    study.write_text(
+    options = home / "studies" / "options.toml"
+    options.write_text(
         'data = "../data.csv"\nvalue = "score"\nclient = "region"\nepsilon = 4\nrange = [0, 100]\n'
         'weights = "weights.toml"\n'
     )
-    facts = json.loads(privatile(home, "estimate", study, "--json").stdout)
+    facts = json.loads(privatile(home, "estimate", options, "--json").stdout)
     assert [client["weight"] for client in facts["clients"]] == pytest.approx([1 / 3, 2 / 3], abs=1e-6)
-    study.write_text(study.read_text().replace("weights.toml", "nothing.csv"))
-    done = privatile(home, "estimate", study, "--json")
+    options.write_text(options.read_text().replace("weights.toml", "nothing.csv"))
+    done = privatile(home, "estimate", options, "--json")
     assert done.returncode == 2
     assert "'nothing.csv' is none of these" in done.stderr
 
@@ -261,7 +261,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
         ("one.csv", "region,score\nnorth,1\n", "record"),
         ("gone.csv", "region,score\n" + "north,\n" * 50, "missing"),
         ("torn.parquet", "PAR1 and then the disk was full", "torn.parquet"),
-        ("study.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
+        ("options.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
         ("broken.toml", "data = ", "is not valid TOML"),
         ("shown.toml", 'data = "data.csv"\ndry_run = true\n', "estimate shown.toml --dry-run"),
         ("seed.toml", 'data = "data.csv"\nseed = 5\n', "seed: there is no such setting"),
@@ -320,9 +320,9 @@ def test_a_ledger_in_use_is_said(home: Path) -> None:
 
 def counted_once(ledger: Path) -> dict[str, list[tuple[int, int]]]:
     """Stretches of the permutation that each client's answers used, in order."""
-    with sqlite3.connect(ledger) as book:
-        rows = book.execute("SELECT client, start, stop FROM answers ORDER BY client, start").fetchall()
-    book.close()
+    with sqlite3.connect(ledger) as database:
+        rows = database.execute("SELECT client, start, stop FROM answers ORDER BY client, start").fetchall()
+    database.close()
     stretches: dict[str, list[tuple[int, int]]] = {}
     for client, start, stop in rows:
         stretches.setdefault(client, []).append((start, stop))
@@ -419,6 +419,6 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
         assert stretches[0][0] == 0
         assert stretches[-1][1] == (3000 if client == "north" else 1500)
         assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(stretches))
-    with sqlite3.connect(home / "ledger.db") as book:
-        assert book.execute("SELECT count(DISTINCT run) FROM runs").fetchone() == (1,)
-    book.close()
+    with sqlite3.connect(home / "ledger.db") as database:
+        assert database.execute("SELECT count(DISTINCT run) FROM runs").fetchone() == (1,)
+    database.close()

@@ -161,7 +161,7 @@ def estimate(
               --save run.db
     privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
               --range 1000 1000000 --log --q 0.25 --weights size --save quartile.db
-    privatile estimate study.toml --json --save study.db
+    privatile estimate options.toml --json --save run.db
     """
     if seed is not None:
         raise InputError(
