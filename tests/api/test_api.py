@@ -23,16 +23,16 @@ def test_unequal_clients_are_estimated_and_no_record_answers_twice(tmp_path: Pat
     assert {client.name: client.asked for client in result.clients} == sizes
     low, high = result.interval(0.9999)
     assert low < 10.0 < high
-    with sqlite3.connect(tmp_path / "ledger.db") as book:
+    with sqlite3.connect(tmp_path / "ledger.db") as database:
         for name, size in sizes.items():
-            rows = book.execute("SELECT start, stop, length FROM answers WHERE client = ? ORDER BY start", (name,))
+            rows = database.execute("SELECT start, stop, length FROM answers WHERE client = ? ORDER BY start", (name,))
             position = 0
             for start, stop, length in rows:
                 assert start == position
                 assert stop - start == length
                 position = stop
             assert position == size
-    book.close()
+    database.close()
 
 
 def test_a_table_a_column_and_a_mapping_are_all_data(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ KEY = PersonKey(b"p" * 32)
 
 
 def site(
-    book: Ledger,
+    ledger: Ledger,
     values: object,
     run: str = "run",
     *,
@@ -36,9 +36,11 @@ def site(
     **terms: Any,
 ) -> Responder:
     source = open_source(values, value=value, person=person)
-    column = shuffle(source, book, person_key=key if person else None)["all"]
+    column = shuffle(source, ledger, person_key=key if person else None)["all"]
     mechanism = RandomizedResponse.from_epsilon(epsilon)
-    return Responder(run, column, mechanism, book, SeededCoins(np.random.default_rng(0)), rules=SpendingRules(**terms))
+    return Responder(
+        run, column, mechanism, ledger, SeededCoins(np.random.default_rng(0)), rules=SpendingRules(**terms)
+    )
 
 
 def ask(number: int = 1, length: int = 5, run: str = "run", **fields: Any) -> Question:
@@ -54,16 +56,16 @@ DATA = np.arange(20.0)
 
 
 def test_the_same_question_gets_the_stored_count() -> None:
-    book = Ledger.in_memory()
-    first = site(book, DATA).answer(ask())
-    assert [site(book, DATA).answer(ask()) for _ in range(5)] == [first] * 5
-    assert book.position.sequence == 1
+    ledger = Ledger.in_memory()
+    first = site(ledger, DATA).answer(ask())
+    assert [site(ledger, DATA).answer(ask()) for _ in range(5)] == [first] * 5
+    assert ledger.position.sequence == 1
 
 
 @pytest.mark.parametrize("change", [{"query": 3.5}, {"length": 6}, {"step": 0.1}])
 def test_a_changed_question_is_equivocation(change: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    book = Ledger.in_memory()
-    responder = site(book, DATA)
+    ledger = Ledger.in_memory()
+    responder = site(ledger, DATA)
     responder.answer(ask())
     with caplog.at_level(logging.WARNING), pytest.raises(Equivocation, match="asked again with another question"):
         responder.answer(ask(**change))
@@ -84,153 +86,153 @@ def test_a_question_of_another_run_is_refused() -> None:
 
 
 def test_a_later_run_uses_records_that_have_not_answered() -> None:
-    book = Ledger.in_memory()
-    site(book, DATA).answer(ask(length=12))
-    later = site(book, DATA, "later")
+    ledger = Ledger.in_memory()
+    site(ledger, DATA).answer(ask(length=12))
+    later = site(ledger, DATA, "later")
     assert later.available() == 8
     later.answer(ask(length=8, run="later"))
-    assert book.execute("SELECT start, stop FROM answers").fetchall() == [(0, 12), (12, 20)]
-    assert statement(book).datasets[0].epsilon == pytest.approx(1.0)
+    assert ledger.execute("SELECT start, stop FROM answers").fetchall() == [(0, 12), (12, 20)]
+    assert statement(ledger).datasets[0].epsilon == pytest.approx(1.0)
 
 
 def test_a_second_run_over_answered_records_says_what_it_costs() -> None:
-    book = Ledger.in_memory()
-    site(book, DATA, epsilon=0.5).answer(ask(length=20))
+    ledger = Ledger.in_memory()
+    site(ledger, DATA, epsilon=0.5).answer(ask(length=20))
     words = r"Up to epsilon 0\.5 each is spent; another run over them would make it 2\.5\. .*spend_again=True"
     with pytest.raises(AlreadyAnswered, match=words):
-        site(book, DATA, "again", epsilon=2.0)
+        site(ledger, DATA, "again", epsilon=2.0)
 
 
 def test_spending_again_adds_up() -> None:
-    book = Ledger.in_memory()
-    site(book, DATA, epsilon=0.5).answer(ask(length=12))
-    again = site(book, DATA, "again", epsilon=2.0, spend_again=True)
+    ledger = Ledger.in_memory()
+    site(ledger, DATA, epsilon=0.5).answer(ask(length=12))
+    again = site(ledger, DATA, "again", epsilon=2.0, spend_again=True)
     assert again.available() == 20
     again.answer(ask(length=20, run="again"))
     with pytest.raises(AlreadyAnswered):  # once within a run, whatever may be spent again
         again.answer(ask(2, length=1, run="again"))
-    assert statement(book).datasets[0].epsilon == pytest.approx(2.5)
+    assert statement(ledger).datasets[0].epsilon == pytest.approx(2.5)
     with pytest.raises(AlreadyAnswered, match=r"epsilon 2\.5 each is spent; another run over them would make it 3\.5"):
-        site(book, DATA, "third")
+        site(ledger, DATA, "third")
 
 
 def test_a_run_keeps_its_budget() -> None:
-    book = Ledger.in_memory()
-    site(book, DATA).answer(ask())
+    ledger = Ledger.in_memory()
+    site(ledger, DATA).answer(ask())
     with pytest.raises(LedgerError, match=r"began at .* with epsilon 1; got 2"):
-        site(book, DATA, epsilon=2.0)
+        site(ledger, DATA, epsilon=2.0)
 
 
 def test_a_resumed_run_needs_the_same_content() -> None:
-    book = Ledger.in_memory()
-    site(book, DATA).answer(ask())
+    ledger = Ledger.in_memory()
+    site(ledger, DATA).answer(ask())
     for other in (DATA[::-1].copy(), DATA + 1, DATA[:-1]):
         with pytest.raises(OtherContent, match="ORDER BY"):
-            site(book, other)
+            site(ledger, other)
         with pytest.raises(OtherContent, match="ORDER BY"):
-            site(book, other, new_people=True)
-    assert site(book, DATA).available() == 15
+            site(ledger, other, new_people=True)
+    assert site(ledger, DATA).available() == 15
 
 
 def test_other_content_is_refused_unless_they_are_others() -> None:
-    book = Ledger.in_memory()
-    site(book, DATA, epsilon=0.5).answer(ask())
+    ledger = Ledger.in_memory()
+    site(ledger, DATA, epsilon=0.5).answer(ask())
     with pytest.raises(OtherContent, match=r"up to epsilon 0\.5 per record.*new_people=True"):
-        site(book, DATA + 1, "next")
-    site(book, DATA + 1, "next", new_people=True).answer(ask(run="next"))
-    assert site(book, DATA, "third").available() == 15  # both contents are known now
-    assert site(book, DATA + 1, "third").available() == 15
-    assert [line.reports for line in statement(book).datasets] == [5, 5]
+        site(ledger, DATA + 1, "next")
+    site(ledger, DATA + 1, "next", new_people=True).answer(ask(run="next"))
+    assert site(ledger, DATA, "third").available() == 15  # both contents are known now
+    assert site(ledger, DATA + 1, "third").available() == 15
+    assert [line.reports for line in statement(ledger).datasets] == [5, 5]
 
 
 def test_a_limit_for_life_without_people() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     with pytest.raises(InputError, match=r"allows epsilon 0\.9 for life .*, and one answer at epsilon 1 is more"):
-        site(book, DATA, max_epsilon=0.9)
-    site(book, DATA, max_epsilon=1.0).answer(ask(length=20))
+        site(ledger, DATA, max_epsilon=0.9)
+    site(ledger, DATA, max_epsilon=1.0).answer(ask(length=20))
     with pytest.raises(AlreadyAnswered, match=r"allows epsilon 1\.5 .* on top of 1 already spent"):
-        site(book, DATA, "again", max_epsilon=1.5, spend_again=True)
-    assert site(book, DATA, "again", max_epsilon=2.0, spend_again=True).available() == 20
+        site(ledger, DATA, "again", max_epsilon=1.5, spend_again=True)
+    assert site(ledger, DATA, "again", max_epsilon=2.0, spend_again=True).available() == 20
 
 
 def test_a_round_of_an_account_opened_before_another_began() -> None:
     """Two accounts of one new run, opened side by side with different content: the second is refused."""
-    book = Ledger.in_memory()
-    one, two = site(book, DATA), site(book, DATA + 1)
+    ledger = Ledger.in_memory()
+    one, two = site(ledger, DATA), site(ledger, DATA + 1)
     one.answer(ask())
     with pytest.raises(OtherContent):
         two.answer(ask(2))
-    assert book.position.sequence == 1
+    assert ledger.position.sequence == 1
 
 
 # -- people ------------------------------------------------------------------------------------------------------
 
 
 def test_people_spend_across_columns() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     people = [f"p{k}" for k in range(20)]
-    site(book, table(people, "wage"), value="wage", person="who").answer(ask(length=20))
-    other = site(book, table([*people[10:], "new1", "new2"], "age"), "age", value="age", person="who")
+    site(ledger, table(people, "wage"), value="wage", person="who").answer(ask(length=20))
+    other = site(ledger, table([*people[10:], "new1", "new2"], "age"), "age", value="age", person="who")
     assert other.available() == 2
     other.require(2)
     other.answer(ask(length=2, run="age"))
     with pytest.raises(AlreadyAnswered, match="0 people left"):
         other.answer(ask(2, length=1, run="age"))
-    assert statement(book).people == 22
-    assert statement(book).person_epsilon == pytest.approx(1.0)
+    assert statement(ledger).people == 22
+    assert statement(ledger).person_epsilon == pytest.approx(1.0)
 
 
 def test_people_are_recognised_in_other_content() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     people = [f"p{k}" for k in range(20)]
-    site(book, table(people), person="who").answer(ask(length=20))
+    site(ledger, table(people), person="who").answer(ask(length=20))
     fresh = [f"n{k}" for k in range(7)]
-    assert site(book, table(people[::-1] + fresh), "next", person="who").available() == 7
+    assert site(ledger, table(people[::-1] + fresh), "next", person="who").available() == 7
 
 
 def test_people_add_up_to_their_limit() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     people = table([f"p{k}" for k in range(10)])
-    site(book, people, person="who", epsilon=1.0).answer(ask(length=10))
-    again = site(book, people, "two", person="who", epsilon=0.5, spend_again=True, max_epsilon=1.5)
+    site(ledger, people, person="who", epsilon=1.0).answer(ask(length=10))
+    again = site(ledger, people, "two", person="who", epsilon=0.5, spend_again=True, max_epsilon=1.5)
     assert again.available() == 10
     again.answer(ask(length=4, run="two"))
-    third = site(book, people, "three", person="who", epsilon=0.5, spend_again=True, max_epsilon=1.5)
+    third = site(ledger, people, "three", person="who", epsilon=0.5, spend_again=True, max_epsilon=1.5)
     assert third.available() == 6  # four are at their limit
     third.answer(ask(length=6, run="three"))
     with pytest.raises(AlreadyAnswered, match="0 people left"):
         third.answer(ask(2, length=1, run="three"))
-    assert statement(book).person_epsilon == pytest.approx(1.5)
+    assert statement(ledger).person_epsilon == pytest.approx(1.5)
 
 
 def test_people_and_strangers_do_not_mix() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     people = table([f"p{k}" for k in range(10)])
-    site(book, people).answer(ask())
+    site(ledger, people).answer(ask())
     with pytest.raises(AlreadyAnswered, match="a person column counts from the first run on"):
-        site(book, people, "named", person="who")
+        site(ledger, people, "named", person="who")
     with pytest.raises(OtherContent, match="named from the first run on"):
-        site(book, table([f"p{k}" for k in range(11)]), "named", person="who")
-    book = Ledger.in_memory()
-    site(book, people, person="who").answer(ask())
+        site(ledger, table([f"p{k}" for k in range(11)]), "named", person="who")
+    ledger = Ledger.in_memory()
+    site(ledger, people, person="who").answer(ask())
     with pytest.raises(AlreadyAnswered, match="have answered before"):
-        site(book, people, "nameless")
+        site(ledger, people, "nameless")
 
 
 def test_another_person_key_is_refused() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     people = table([f"p{k}" for k in range(10)])
-    site(book, people, person="who").answer(ask())
+    site(ledger, people, person="who").answer(ask())
     with pytest.raises(LedgerError, match="everybody would look new"):
-        site(book, people, "next", person="who", key=PersonKey(b"q" * 32))
+        site(ledger, people, "next", person="who", key=PersonKey(b"q" * 32))
 
 
 def test_marking_spent_charges_people() -> None:
-    book = Ledger.in_memory()
-    responder = site(book, table([f"p{k}" for k in range(10)]), person="who")
+    ledger = Ledger.in_memory()
+    responder = site(ledger, table([f"p{k}" for k in range(10)]), person="who")
     responder.mark_spent(6, through_round=3)
     assert responder.available() == 4
-    assert statement(book).people == 6
+    assert statement(ledger).people == 6
 
 
 # -- invariants --------------------------------------------------------------------------------------------------
@@ -251,7 +253,7 @@ runs = st.lists(
 @given(runs, st.booleans())
 def test_whatever_is_asked_the_books_are_right(asked: list[tuple[str, int, float, int, bool]], spend: bool) -> None:
     """Within a run no record answers twice; without permission none answers twice at all; counts never change."""
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     records = 23
     given_answers: dict[tuple[str, int, float], tuple[Question, int]] = {}
     epsilons = {"a": 0.5, "b": 1.0, "c": 2.0}
@@ -259,7 +261,9 @@ def test_whatever_is_asked_the_books_are_right(asked: list[tuple[str, int, float
         question = ask(number, length, run, level=level)
         key = (run, number, level)
         try:
-            responder = site(book, np.arange(float(records)), run, epsilon=epsilons[run], spend_again=spend and reopen)
+            responder = site(
+                ledger, np.arange(float(records)), run, epsilon=epsilons[run], spend_again=spend and reopen
+            )
             ones = responder.answer(question).ones
         except Equivocation:
             assert given_answers[key][0] != question
@@ -272,12 +276,12 @@ def test_whatever_is_asked_the_books_are_right(asked: list[tuple[str, int, float
     spent = np.zeros(records)
     for run in epsilons:
         seen = np.zeros(records, dtype=int)
-        for start, stop in book.execute("SELECT start, stop FROM answers WHERE run = ?", (run,)):
+        for start, stop in ledger.execute("SELECT start, stop FROM answers WHERE run = ?", (run,)):
             seen[np.arange(start, stop) % records] += 1
         assert seen.max(initial=0) <= 1
         spent += seen * RandomizedResponse.from_epsilon(epsilons[run]).epsilon
     if not spend:
         assert sum(question.length for question, _ in given_answers.values()) <= records
-    lines = statement(book).datasets
-    assert len(given_answers) == book.verify()
+    lines = statement(ledger).datasets
+    assert len(given_answers) == ledger.verify()
     assert (lines[0].epsilon if lines else 0.0) == pytest.approx(spent.max(initial=0.0))

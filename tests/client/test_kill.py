@@ -29,13 +29,13 @@ from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 folder, rounds, by_person = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "people"
-book = Ledger.open(folder + "/ledger.db")
+ledger = Ledger.open(folder + "/ledger.db")
 key = PersonKey.open(folder + "/person.key") if by_person else None
 source = open_source(folder + "/data.csv", value="x", client="c", person="who" if by_person else None)
-columns = shuffle(source, book, person_key=key, memory_rows=5_000)
-sites = [Responder("run", column, RandomizedResponse.from_epsilon(1.0), book, OperatingSystemCoins())
+columns = shuffle(source, ledger, person_key=key, memory_rows=5_000)
+sites = [Responder("run", column, RandomizedResponse.from_epsilon(1.0), ledger, OperatingSystemCoins())
          for column in columns.values()]
-done = book.execute("SELECT coalesce(max(round), 0) FROM answers").fetchone()[0]
+done = ledger.execute("SELECT coalesce(max(round), 0) FROM answers").fetchone()[0]
 print("ready", flush=True)
 for number in range(max(1, done), rounds + 1):  # the last round is asked again: its acknowledgement may be lost
     questions = [Question(run="run", round=number, level=0.5, query=number % 7, length=1 + (number + k) % 3)
@@ -89,24 +89,24 @@ def test_kill_nine(tmp_path: Path, kind: str) -> None:
     for number, client, ones in acknowledged(text):
         assert heard.setdefault((number, client), ones) == ones
     check(tmp_path, heard, kind)
-    with Ledger.open(tmp_path / "ledger.db") as book:
-        rounds = book.execute("SELECT count(*), max(round) FROM answers WHERE client = 'north'").fetchone()
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        rounds = ledger.execute("SELECT count(*), max(round) FROM answers WHERE client = 'north'").fetchone()
         assert rounds == (last, last)  # every round once, none left out
 
 
 def check(folder: Path, heard: dict[tuple[int, str], int], kind: str) -> None:
-    with Ledger.open(folder / "ledger.db") as book:
-        book.verify()
+    with Ledger.open(folder / "ledger.db") as ledger:
+        ledger.verify()
         stored = {
-            (number, client): ones for number, client, ones in book.execute("SELECT round, client, ones FROM answers")
+            (number, client): ones for number, client, ones in ledger.execute("SELECT round, client, ones FROM answers")
         }
         assert heard.items() <= stored.items()
         for client, records in RECORDS.items():
             times = np.zeros(records, dtype=int)
-            for begin, end in book.execute("SELECT start, stop FROM answers WHERE client = ?", (client,)):
+            for begin, end in ledger.execute("SELECT start, stop FROM answers WHERE client = ?", (client,)):
                 times[begin:end] += 1
             assert times.max() <= 1
-        told = statement(book)
+        told = statement(ledger)
         assert max((line.epsilon for line in told.datasets), default=0.0) <= 1.0
         if kind == "people":
             assert told.people == sum(line.reports for line in told.datasets)
@@ -118,8 +118,8 @@ def test_the_check_notices_a_record_that_answers_twice(tmp_path: Path) -> None:
     """Negative control: the cursor of a ledger is set back by hand, as a fresh shuffle after a crash would."""
     (tmp_path / "data.csv").write_text("x,c,who\n" + "".join(f"{k},{c},{c}{k}\n" for c in RECORDS for k in range(500)))
     start(tmp_path, 20, "records").communicate()
-    with Ledger.open(tmp_path / "ledger.db") as book:
-        book.execute("UPDATE datasets SET cursor = 0")
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.execute("UPDATE datasets SET cursor = 0")
     start(tmp_path, 25, "records").communicate()
     with pytest.raises(AssertionError):
         check(tmp_path, {}, "records")

@@ -21,9 +21,9 @@ from privatile.core.messages import Question
 from privatile.errors import Equivocation, LedgerError
 
 
-def site(book: Ledger, run: str = "run", epsilon: float = 1.0) -> Responder:
-    column = shuffle(open_source(np.arange(100.0)), book)["all"]
-    return Responder(run, column, RandomizedResponse.from_epsilon(epsilon), book, OperatingSystemCoins())
+def site(ledger: Ledger, run: str = "run", epsilon: float = 1.0) -> Responder:
+    column = shuffle(open_source(np.arange(100.0)), ledger)["all"]
+    return Responder(run, column, RandomizedResponse.from_epsilon(epsilon), ledger, OperatingSystemCoins())
 
 
 def ask(number: int, length: int = 5, run: str = "run") -> Question:
@@ -33,9 +33,9 @@ def ask(number: int, length: int = 5, run: str = "run") -> Question:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A ledger with ten answers."""
-    where = tmp_path / "books" / "ledger.db"
-    with Ledger.open(where) as book:
-        responder = site(book)
+    where = tmp_path / "ledgers" / "ledger.db"
+    with Ledger.open(where) as ledger:
+        responder = site(ledger)
         for number in range(1, 11):
             responder.answer(ask(number))
     return where
@@ -43,8 +43,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_nothing_is_written_before_the_first_answer(tmp_path: Path) -> None:
     where = tmp_path / "ledger.db"
-    with Ledger.open(where) as book:
-        responder = site(book)
+    with Ledger.open(where) as ledger:
+        responder = site(ledger)
         assert responder.available() == 100
         responder.require(100)
         assert list(tmp_path.iterdir()) == []
@@ -53,8 +53,8 @@ def test_nothing_is_written_before_the_first_answer(tmp_path: Path) -> None:
 
 
 def test_files_are_private(path: Path) -> None:
-    with Ledger.open(path) as book:
-        site(book).answer(ask(11))
+    with Ledger.open(path) as ledger:
+        site(ledger).answer(ask(11))
         modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
         assert modes == {0o600}
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -70,40 +70,40 @@ def test_loose_permissions_are_tightened(path: Path) -> None:
 
 def test_an_answer_is_durable_before_it_is_returned(path: Path) -> None:
     """What another connection sees right after the answer, and the pragmas that put it on the disk."""
-    with Ledger.open(path) as book:
-        ones = site(book).answer(ask(11)).ones
+    with Ledger.open(path) as ledger:
+        ones = site(ledger).answer(ask(11)).ones
         other = sqlite3.connect(path)
         assert other.execute("SELECT ones FROM answers WHERE round = 11").fetchone() == (ones,)
         other.close()
-        assert book.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert book.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert ledger.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert ledger.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_failed_commit_releases_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger.open(path) as book:
-        responder, really = site(book), book.execute
+    with Ledger.open(path) as ledger:
+        responder, really = site(ledger), ledger.execute
 
         def failing(sql: str, values: object = ()) -> sqlite3.Cursor:
             if sql == "COMMIT":
                 raise LedgerError("the disk is full")
             return really(sql, values)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(book, "execute", failing)
+        monkeypatch.setattr(ledger, "execute", failing)
         with pytest.raises(LedgerError, match="full"):
             responder.answer(ask(11))
         monkeypatch.undo()
-        assert book.position.sequence == 10
+        assert ledger.position.sequence == 10
         assert responder.available() == 50
 
 
 def test_a_full_disk_is_named(path: Path) -> None:
-    with Ledger.open(path) as book:
-        responder = site(book)
-        (pages,) = book.execute("PRAGMA page_count").fetchone()
-        book.execute(f"PRAGMA max_page_count = {pages}")
+    with Ledger.open(path) as ledger:
+        responder = site(ledger)
+        (pages,) = ledger.execute("PRAGMA page_count").fetchone()
+        ledger.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(LedgerError, match="disk is full"):
             answer_until_full(responder)
-        book.verify()
+        ledger.verify()
 
 
 def answer_until_full(responder: Responder) -> None:
@@ -113,8 +113,8 @@ def answer_until_full(responder: Responder) -> None:
 
 def test_a_path_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with Ledger.open(tmp_path / "file" / "ledger.db") as book:
-        responder = site(book)
+    with Ledger.open(tmp_path / "file" / "ledger.db") as ledger:
+        responder = site(ledger)
         for _ in range(2):  # a repeated question is not released either
             with pytest.raises(LedgerError, match="cannot be made"):
                 responder.answer(ask(1))
@@ -191,10 +191,10 @@ def test_no_ledger_where_one_must_be(tmp_path: Path) -> None:
 
 def test_reading_only(path: Path) -> None:
     before = path.read_bytes()
-    with Ledger.open(path, read_only=True) as book:
-        assert statement(book).datasets[0].reports == 50
+    with Ledger.open(path, read_only=True) as ledger:
+        assert statement(ledger).datasets[0].reports == 50
         with pytest.raises(LedgerError, match="cannot be written"):
-            site(book).answer(ask(11))
+            site(ledger).answer(ask(11))
     assert path.read_bytes() == before
 
 
@@ -241,41 +241,41 @@ def test_two_processes_may_share_a_ledger(path: Path) -> None:
 
 
 def test_the_chain_notices_an_altered_entry(path: Path) -> None:
-    with Ledger.open(path) as book:
-        assert book.verify() == 10
+    with Ledger.open(path) as ledger:
+        assert ledger.verify() == 10
     with sqlite3.connect(path) as direct:
         direct.execute("UPDATE answers SET ones = (ones + 1) % 6 WHERE sequence = 4")
     direct.close()
-    with Ledger.open(path) as book, pytest.raises(LedgerError, match="altered at entry 4"):
-        book.verify()
+    with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="altered at entry 4"):
+        ledger.verify()
 
 
 def test_the_chain_notices_a_removed_entry(path: Path) -> None:
     with sqlite3.connect(path) as direct:
         direct.execute("DELETE FROM answers WHERE sequence = 7")
     direct.close()
-    with Ledger.open(path) as book, pytest.raises(LedgerError, match="altered at entry 7"):
-        book.verify()
+    with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="altered at entry 7"):
+        ledger.verify()
 
 
 def test_sequence_and_head_come_with_an_answer(path: Path) -> None:
-    with Ledger.open(path) as book:
-        outcome = site(book).outcome(ask(11))
-        assert outcome.stored.position == book.position
+    with Ledger.open(path) as ledger:
+        outcome = site(ledger).outcome(ask(11))
+        assert outcome.stored.position == ledger.position
         assert outcome.stored.position.sequence == 11
-        assert site(book).outcome(ask(11)) == outcome  # a replay tells where it stood then
-        book.confirm(outcome.stored.position)
-        book.confirm(Position(0, bytes(16)))
+        assert site(ledger).outcome(ask(11)) == outcome  # a replay tells where it stood then
+        ledger.confirm(outcome.stored.position)
+        ledger.confirm(Position(0, bytes(16)))
 
 
 def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> None:
     backup = tmp_path / "backup.db"
     shutil.copy(path, backup)
-    with Ledger.open(path) as book:
-        responder = site(book)
+    with Ledger.open(path) as ledger:
+        responder = site(ledger)
         for number in range(11, 16):
             responder.answer(ask(number))
-        seen = book.position
+        seen = ledger.position
     restored = Ledger.open(backup)
     with pytest.raises(LedgerError, match="has 10 entries, but 15 were seen"):
         restored.confirm(seen)
@@ -299,9 +299,9 @@ def test_two_copies_in_use_are_noticed(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_statement(path: Path) -> None:
-    with Ledger.open(path) as book:
-        site(book, run="second", epsilon=0.5).answer(ask(1, length=7, run="second"))
-        told = statement(book)
+    with Ledger.open(path) as ledger:
+        site(ledger, run="second", epsilon=0.5).answer(ask(1, length=7, run="second"))
+        told = statement(ledger)
         (line,) = told.datasets
         assert (line.client, line.column, line.records, line.reports, line.unasked) == ("all", "value", 100, 57, 43)
         assert (line.runs, told.entries, told.people) == (2, 11, 0)

@@ -43,38 +43,38 @@ def test_sums_are_right(
     first = Ledger.open(path)
     with first.transaction():
         pass
-    books = {"one": first, "two": Ledger.open(path)}
+    ledgers = {"one": first, "two": Ledger.open(path)}
     expected = np.zeros(12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifetime_budgets, "FOLD", fold)
         for group, epsilon, who, undo in asked:
-            book = books[who]
+            ledger = ledgers[who]
             try:
-                with book.transaction():
-                    book.lifetime_budgets.charge([people(group)], epsilon)
+                with ledger.transaction():
+                    ledger.lifetime_budgets.charge([people(group)], epsilon)
                     inside = expected.copy()
                     inside[group] += epsilon
-                    assert book.lifetime_budgets.spent(EVERYBODY).tolist() == inside.tolist()
+                    assert ledger.lifetime_budgets.spent(EVERYBODY).tolist() == inside.tolist()
                     if undo:
                         raise Undone
                 expected = inside
             except Undone:
                 pass
-            for each in books.values():
+            for each in ledgers.values():
                 assert each.lifetime_budgets.spent(EVERYBODY).tolist() == expected.tolist()
                 assert each.lifetime_budgets.totals() == (
                     int(np.count_nonzero(expected)),
                     float(expected.max(initial=0.0)),
                 )
-    for book in books.values():
-        book.close()
+    for ledger in ledgers.values():
+        ledger.close()
 
 
 def test_charges_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifetime_budgets, "FOLD", 4)
     for _ in range(3):
-        with Ledger.open(tmp_path / "ledger.db") as book, book.transaction():
-            book.lifetime_budgets.charge([people([1, 2]), people([3])], 0.5)
-    with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
-        assert book.lifetime_budgets.spent(people([1, 2, 3, 4])).tolist() == [1.5, 1.5, 1.5, 0.0]
-        assert book.lifetime_budgets.totals() == (3, 1.5)
+        with Ledger.open(tmp_path / "ledger.db") as ledger, ledger.transaction():
+            ledger.lifetime_budgets.charge([people([1, 2]), people([3])], 0.5)
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+        assert ledger.lifetime_budgets.spent(people([1, 2, 3, 4])).tolist() == [1.5, 1.5, 1.5, 0.0]
+        assert ledger.lifetime_budgets.totals() == (3, 1.5)

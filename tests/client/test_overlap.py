@@ -41,17 +41,17 @@ FILE = rows(
 
 
 def run(
-    book: Ledger, data: object, name: str, *, epsilon: float = 1.0, share: float = 1.0, only: str = "", **options: Any
+    ledger: Ledger, data: object, name: str, *, epsilon: float = 1.0, share: float = 1.0, only: str = "", **options: Any
 ) -> list[Responder]:
     """Ask `share` of the records of every client."""
     where = {key: options.pop(key, None) for key in ("value", "client", "person")}
-    columns = shuffle(open_source(data, **where), book, person_key=KEY if where["person"] else None)
+    columns = shuffle(open_source(data, **where), ledger, person_key=KEY if where["person"] else None)
     mechanism = RandomizedResponse.from_epsilon(epsilon)
     coins = SeededCoins(np.random.default_rng(0))
     sites = []
     for client, column in columns.items():
         if only in ("", client):
-            site = Responder(name, column, mechanism, book, coins, rules=SpendingRules(**options))
+            site = Responder(name, column, mechanism, ledger, coins, rules=SpendingRules(**options))
             length = int(share * column.records)
             if length:
                 site.answer(Question(run=name, round=1, level=0.5, query=0.0, length=length))
@@ -59,8 +59,8 @@ def run(
     return sites
 
 
-def worst(book: Ledger) -> float:
-    return max(line.epsilon for line in statement(book).datasets)
+def worst(ledger: Ledger) -> float:
+    return max(line.epsilon for line in statement(ledger).datasets)
 
 
 SPLITS: list[dict[str, Any]] = [{"client": "region"}, {"client": "team"}, {}]
@@ -69,32 +69,34 @@ SPLITS: list[dict[str, Any]] = [{"client": "region"}, {"client": "team"}, {}]
 @pytest.mark.parametrize("first", SPLITS)
 @pytest.mark.parametrize("second", SPLITS)
 def test_another_split_of_one_column(first: dict[str, Any], second: dict[str, Any]) -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", **first)
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", **first)
     words = "left that may answer" if first == second else "the same column, split among other clients"
     with pytest.raises(AlreadyAnswered, match=words):
-        run(book, FILE, "two", value="salary", **second)
-    run(book, FILE, "two", value="salary", **second, spend_again=True)
-    assert [line.epsilon for line in statement(book).datasets] == pytest.approx([2.0] * len(statement(book).datasets))
+        run(ledger, FILE, "two", value="salary", **second)
+    run(ledger, FILE, "two", value="salary", **second, spend_again=True)
+    assert [line.epsilon for line in statement(ledger).datasets] == pytest.approx(
+        [2.0] * len(statement(ledger).datasets)
+    )
     if first != second:
         with pytest.raises(AlreadyAnswered, match=r"on top of 2 already spent"):
-            run(book, FILE, "three", value="salary", **first, spend_again=True, max_epsilon=2.5)
+            run(ledger, FILE, "three", value="salary", **first, spend_again=True, max_epsilon=2.5)
 
 
 def test_three_splits_add_up_to_three() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     for number, split in enumerate(SPLITS):
-        run(book, FILE, f"run{number}", value="salary", **split, spend_again=True)
-    assert worst(book) == pytest.approx(3.0)
+        run(ledger, FILE, f"run{number}", value="salary", **split, spend_again=True)
+    assert worst(ledger) == pytest.approx(3.0)
 
 
 def test_new_people_may_share_a_column_but_not_a_clients_content() -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", client="region", share=0.5)
-    run(book, FILE, "two", value="salary", new_people=True, share=0.5)
-    assert worst(book) == pytest.approx(2.0)
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", client="region", share=0.5)
+    run(ledger, FILE, "two", value="salary", new_people=True, share=0.5)
+    assert worst(ledger) == pytest.approx(2.0)
     with pytest.raises(AlreadyAnswered, match="the same values as client 'all'"):
-        run(book, {"other": X}, "three", value="salary", new_people=True)
+        run(ledger, {"other": X}, "three", value="salary", new_people=True)
 
 
 @pytest.mark.parametrize(
@@ -107,100 +109,100 @@ def test_new_people_may_share_a_column_but_not_a_clients_content() -> None:
     ],
 )
 def test_renamed_content(data: object, options: dict[str, Any]) -> None:
-    book = Ledger.in_memory()
-    run(book, {"a": X}, "one", epsilon=0.5)
+    ledger = Ledger.in_memory()
+    run(ledger, {"a": X}, "one", epsilon=0.5)
     with pytest.raises(AlreadyAnswered, match=r"0\.5 each is spent; another run over them would make it 1\.5"):
-        run(book, data, "two", **options)
-    run(book, data, "two", **options, spend_again=True)
-    assert worst(book) == pytest.approx(1.5)
+        run(ledger, data, "two", **options)
+    run(ledger, data, "two", **options, spend_again=True)
+    assert worst(ledger) == pytest.approx(1.5)
 
 
 def test_a_clients_part_as_a_file_of_its_own() -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", client="region")
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", client="region")
     part = FILE[FILE["region"] == "north"]
     with pytest.raises(AlreadyAnswered, match="0 records left"):
-        run(book, part, "two", value="salary", client="region")
+        run(ledger, part, "two", value="salary", client="region")
     others: list[dict[str, Any]] = [{}, {"client": "team"}]
     for options in others:
         with pytest.raises(AlreadyAnswered, match="as client 'north'"):
-            run(book, part, "two", value="salary", **options)
+            run(ledger, part, "two", value="salary", **options)
 
 
 def test_data_sets_that_overlap_indirectly_are_added_up() -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     part = FILE[FILE["region"] == "north"]
-    run(book, part, "part", value="salary")
-    run(book, FILE, "split", value="salary", client="region", spend_again=True)
+    run(ledger, part, "part", value="salary")
+    run(ledger, FILE, "split", value="salary", client="region", spend_again=True)
     with pytest.raises(AlreadyAnswered, match="Up to epsilon 2 each"):
-        run(book, FILE, "whole", value="salary")
+        run(ledger, FILE, "whole", value="salary")
 
 
 def test_what_is_the_same_goes_on() -> None:
     """Parts of one split, twins among them, resumed runs, later runs, and another reader of the same rows."""
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     twins = {"a": X, "b": X, "c": X + 1}
-    run(book, twins, "one", share=0.5)
-    assert [site.available() for site in run(book, twins, "one", share=0.5)] == [12, 12, 12]
-    run(book, dict(twins), "later", share=0.5)
-    assert worst(book) == pytest.approx(1.0)
+    run(ledger, twins, "one", share=0.5)
+    assert [site.available() for site in run(ledger, twins, "one", share=0.5)] == [12, 12, 12]
+    run(ledger, dict(twins), "later", share=0.5)
+    assert worst(ledger) == pytest.approx(1.0)
 
 
 def test_a_file_and_a_table_are_the_same_split(tmp_path: Path) -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     lines = [f"{value!r},{region}" for value, region in zip(X.tolist(), REGIONS, strict=True)]
     (tmp_path / "x.csv").write_text("salary,region\n" + "\n".join(lines) + "\n")
-    run(book, tmp_path / "x.csv", "one", value="salary", client="region", share=0.5)
-    run(book, FILE, "two", value="salary", client="region", share=0.5)
-    assert worst(book) == pytest.approx(1.0)
-    assert len(statement(book).datasets) == 3
+    run(ledger, tmp_path / "x.csv", "one", value="salary", client="region", share=0.5)
+    run(ledger, FILE, "two", value="salary", client="region", share=0.5)
+    assert worst(ledger) == pytest.approx(1.0)
+    assert len(statement(ledger).datasets) == 3
 
 
 # -- people ------------------------------------------------------------------------------------------------------
 
 
 def test_people_may_be_split_anew() -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", client="region", person="id", share=0.5)
-    (site,) = run(book, FILE, "two", value="salary", person="id", share=0)
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", client="region", person="id", share=0.5)
+    (site,) = run(ledger, FILE, "two", value="salary", person="id", share=0)
     assert site.available() == 12
-    assert worst(book) == pytest.approx(1.0)
+    assert worst(ledger) == pytest.approx(1.0)
 
 
 def test_people_who_have_answered_are_said_to_have() -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", client="region", person="id")
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", client="region", person="id")
     with pytest.raises(AlreadyAnswered, match=r"0 people left .* Up to epsilon 1 each is spent; .* make it 2\."):
-        run(book, FILE, "two", value="salary", person="id")
+        run(ledger, FILE, "two", value="salary", person="id")
 
 
 def test_another_person_column_is_refused() -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", person="id")
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", person="id")
     with pytest.raises(OtherContent, match=r"knows people by a column 'id'; got 'mail'.*new_people=True"):
-        run(book, FILE, "two", value="salary", person="mail")
-    assert statement(book).people == 24
-    run(book, FILE, "two", value="salary", person="mail", new_people=True)
-    assert statement(book).people == 48
+        run(ledger, FILE, "two", value="salary", person="mail")
+    assert statement(ledger).people == 24
+    run(ledger, FILE, "two", value="salary", person="mail", new_people=True)
+    assert statement(ledger).people == 48
 
 
 def test_nameless_spending_counts_for_people() -> None:
-    book = Ledger.in_memory()
-    run(book, FILE, "one", value="salary", client="region")
+    ledger = Ledger.in_memory()
+    run(ledger, FILE, "one", value="salary", client="region")
     with pytest.raises(AlreadyAnswered, match="counts from the first run on"):
-        run(book, FILE, "two", value="salary", person="id")
-    run(book, FILE, "two", value="salary", person="id", spend_again=True)
-    assert statement(book).person_epsilon == pytest.approx(2.0)
+        run(ledger, FILE, "two", value="salary", person="id")
+    run(ledger, FILE, "two", value="salary", person="id", spend_again=True)
+    assert statement(ledger).person_epsilon == pytest.approx(2.0)
 
 
 def test_people_in_a_csv_file_are_known_however_written(tmp_path: Path) -> None:
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     for name, texts in (("one", "{}"), ("two", "{}.0"), ("three", " {}.00")):
         path = tmp_path / f"{name}.csv"
         path.write_text("id,salary\n" + "".join(f"{texts.format(k)},{k + len(name)}\n" for k in range(30)))
         if name == "one":
-            run(book, path, name, value="salary", person="id")
+            run(ledger, path, name, value="salary", person="id")
             continue
         with pytest.raises(AlreadyAnswered, match="0 people left"):
-            run(book, path, name, value="salary", person="id")
-    assert statement(book).people == 30
+            run(ledger, path, name, value="salary", person="id")
+    assert statement(ledger).people == 30

@@ -111,17 +111,17 @@ def test_a_key_never_replaces_another(tmp_path: Path) -> None:
 def test_the_key_is_made_with_the_first_answer_and_no_name_is_kept(tmp_path: Path) -> None:
     rows = [(float(k), "r", f"lovelace{k}") for k in range(10)]
     key = PersonKey.open(tmp_path / "person.key")
-    with Ledger.open(tmp_path / "ledger.db") as book:
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
         source = open_source(table(rows), value="wage", client="region", person="who")
-        column = shuffle(source, book, person_key=key)["r"]
-        site = Responder("run", column, RandomizedResponse.from_epsilon(1.0), book, OperatingSystemCoins())
+        column = shuffle(source, ledger, person_key=key)["r"]
+        site = Responder("run", column, RandomizedResponse.from_epsilon(1.0), ledger, OperatingSystemCoins())
         assert list(tmp_path.iterdir()) == []
         site.answer(Question(run="run", round=1, level=0.5, query=1.0, length=10))
         written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
         secret = (tmp_path / "person.key").read_bytes()
-        ledger = (tmp_path / "ledger.db").read_bytes() + (tmp_path / "ledger.db-wal").read_bytes()
+        stored = (tmp_path / "ledger.db").read_bytes() + (tmp_path / "ledger.db-wal").read_bytes()
     assert b"lovelace" not in written
-    assert secret not in ledger  # the ledger alone tells nothing about who is in it
+    assert secret not in stored  # the ledger alone tells nothing about who is in it
     assert "secret" not in repr(key)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privatile.cli.ledger import ledger
+from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
@@ -27,12 +27,12 @@ from privatile.errors import AlreadyAnswered
 N = 30
 
 
-def site(book: Ledger, run: str, people: bool = False, **terms: Any) -> Responder:
+def site(ledger: Ledger, run: str, people: bool = False, **terms: Any) -> Responder:
     data = np.array([(float(k), f"p{k}") for k in range(N)], dtype=[("x", float), ("who", "U9")])
     source = open_source(data, value="x", person="who" if people else None)
-    column = shuffle(source, book, person_key=PersonKey(b"k" * 32) if people else None)["all"]
+    column = shuffle(source, ledger, person_key=PersonKey(b"k" * 32) if people else None)["all"]
     coins = SeededCoins(np.random.default_rng(0))
-    return Responder(run, column, RandomizedResponse.from_epsilon(1.0), book, coins, rules=SpendingRules(**terms))
+    return Responder(run, column, RandomizedResponse.from_epsilon(1.0), ledger, coins, rules=SpendingRules(**terms))
 
 
 def ask(responder: Responder, run: str, number: int, length: int) -> None:
@@ -43,8 +43,8 @@ def ask(responder: Responder, run: str, number: int, length: int) -> None:
 def test_two_runs_at_once_both_end(tmp_path: Path, people: bool) -> None:
     """Opened side by side on one file, asked in turns: the span of each is safe from the other."""
     site(Ledger.open(tmp_path / "l.db"), "made", people).mark_spent(1, 1)
-    books = [Ledger.open(tmp_path / "l.db") for _ in range(2)]
-    one, two = (site(book, name, people) for book, name in zip(books, ("one", "two"), strict=True))
+    ledgers = [Ledger.open(tmp_path / "l.db") for _ in range(2)]
+    one, two = (site(ledger, name, people) for ledger, name in zip(ledgers, ("one", "two"), strict=True))
     one.reserve(15)
     assert two.available() == 14
     with pytest.raises(AlreadyAnswered):
@@ -56,55 +56,55 @@ def test_two_runs_at_once_both_end(tmp_path: Path, people: bool) -> None:
     ask(one, "one", 15, 1)
     with pytest.raises(AlreadyAnswered):
         ask(one, "one", 16, 1)
-    assert statement(books[0]).datasets[0].epsilon == pytest.approx(1.0)
-    assert statement(books[0]).datasets[0].reports == N
+    assert statement(ledgers[0]).datasets[0].epsilon == pytest.approx(1.0)
+    assert statement(ledgers[0]).datasets[0].reports == N
 
 
 def test_a_reservation_survives_and_is_kept_when_repeated() -> None:
-    book = Ledger.in_memory()
-    first = site(book, "one")
+    ledger = Ledger.in_memory()
+    first = site(ledger, "one")
     first.reserve(20)
     ask(first, "one", 1, 5)
-    again = site(book, "one")
+    again = site(ledger, "one")
     again.reserve(20)
-    assert site(book, "two").available() == 10
+    assert site(ledger, "two").available() == 10
     ask(again, "one", 2, 15)
     again.reserve(20)
-    assert site(book, "two").available() == 10
+    assert site(ledger, "two").available() == 10
 
 
 def test_release_gives_back_what_was_not_asked() -> None:
-    book = Ledger.in_memory()
-    one = site(book, "one")
+    ledger = Ledger.in_memory()
+    one = site(ledger, "one")
     one.reserve(20)
     ask(one, "one", 1, 5)
     one.release()
-    two = site(book, "two")
+    two = site(ledger, "two")
     assert two.available() == 25
     two.reserve(10)
     one.reserve(20)  # taken up again: the rest lies behind the other run
     ask(one, "one", 2, 15)
     ask(two, "two", 1, 10)
-    assert book.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(0, 5), (5, 15), (15, 30)]
+    assert ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(0, 5), (5, 15), (15, 30)]
 
 
 def test_a_run_that_was_broken_off_can_be_given_up(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "l.db") as book:
-        one = site(book, "one")
+    with Ledger.open(tmp_path / "l.db") as ledger:
+        one = site(ledger, "one")
         one.reserve(N)
         ask(one, "one", 1, 5)
         with pytest.raises(AlreadyAnswered, match=r"25 are reserved for a run .*privatile ledger release one"):
-            site(book, "two")
-    done = CliRunner().invoke(ledger, ["release", "one", "--ledger", str(tmp_path / "l.db")])
+            site(ledger, "two")
+    done = CliRunner().invoke(ledger_command, ["release", "one", "--ledger", str(tmp_path / "l.db")])
     assert (done.exit_code, done.output) == (0, "25 records reserved by run one were not asked and are free again.\n")
-    with Ledger.open(tmp_path / "l.db") as book:
-        assert site(book, "two").available() == 25
-    assert CliRunner().invoke(ledger, ["release", "none", "--ledger", str(tmp_path / "l.db")]).exit_code != 0
+    with Ledger.open(tmp_path / "l.db") as ledger:
+        assert site(ledger, "two").available() == 25
+    assert CliRunner().invoke(ledger_command, ["release", "none", "--ledger", str(tmp_path / "l.db")]).exit_code != 0
 
 
 def test_releasing_without_a_reservation_does_nothing() -> None:
-    book = Ledger.in_memory()
-    one = site(book, "one")
+    ledger = Ledger.in_memory()
+    one = site(ledger, "one")
     ask(one, "one", 1, 5)
     one.release()
     assert one.available() == 25
@@ -121,10 +121,10 @@ def test_whatever_is_reserved_nobody_answers_twice(
     taken: list[tuple[str, str, int]], spender: str, people: bool
 ) -> None:
     """Within a run each record answers once; without permission once at all, whoever reserves what when."""
-    book = Ledger.in_memory()
+    ledger = Ledger.in_memory()
     for number, (run, step, count) in enumerate(taken, 1):
         try:
-            responder = site(book, run, people, spend_again=run == spender)
+            responder = site(ledger, run, people, spend_again=run == spender)
             if step == "reserve":
                 responder.reserve(count)
             elif step == "ask":
@@ -136,12 +136,12 @@ def test_whatever_is_reserved_nobody_answers_twice(
     frugal = np.zeros(N, dtype=int)
     for run in "abc":
         seen = np.zeros(N, dtype=int)
-        for start, stop in book.execute("SELECT start, stop FROM answers WHERE run = ?", (run,)):
+        for start, stop in ledger.execute("SELECT start, stop FROM answers WHERE run = ?", (run,)):
             seen[np.arange(start, stop) % N] += 1
         if not people:  # with people a span holds positions that were passed over
             assert seen.max() <= 1
             frugal += seen * (run != spender)
     assert frugal.max() <= 1
     if spender == "-":
-        assert statement(book).person_epsilon <= 1.0
-        assert sum(line.reports for line in statement(book).datasets) <= N
+        assert statement(ledger).person_epsilon <= 1.0
+        assert sum(line.reports for line in statement(ledger).datasets) <= N

@@ -33,10 +33,10 @@ def responder(
     dither: float = 0.0,
     scale: Linear | Log | None = None,
 ) -> Responder:
-    book = ledger or Ledger.in_memory(master=bytes(range(32)))
-    column = shuffle(open_source(values), book, missing=missing)["all"]
+    ledger = ledger or Ledger.in_memory(master=bytes(range(32)))
+    column = shuffle(open_source(values), ledger, missing=missing)["all"]
     coins = SeededCoins(np.random.default_rng(seed))
-    return Responder("run", column, mechanism, book, coins, missing=missing, dither=dither, scale=scale)
+    return Responder("run", column, mechanism, ledger, coins, missing=missing, dither=dither, scale=scale)
 
 
 def in_order(values: Floats) -> list[float]:
@@ -91,9 +91,9 @@ def test_without_privacy_no_coin_is_drawn() -> None:
         def draw(self, count: int) -> NDArray[np.uint64]:
             raise AssertionError
 
-    book = Ledger.in_memory()
-    column = shuffle(open_source([1.0, 2.0, 3.0]), book)["all"]
-    site = Responder("run", column, RandomizedResponse.not_private(), book, NoCoins())
+    ledger = Ledger.in_memory()
+    column = shuffle(open_source([1.0, 2.0, 3.0]), ledger)["all"]
+    site = Responder("run", column, RandomizedResponse.not_private(), ledger, NoCoins())
     assert site.answer(ask(3, query=1.5)).ones == 2
 
 
@@ -172,9 +172,11 @@ def test_more_records_than_there_are() -> None:
 
 
 def test_a_whole_round_in_one_transaction(tmp_path: Path) -> None:
-    book = Ledger.open(tmp_path / "ledger.db")
-    columns = shuffle(open_source({"a": np.arange(20.0), "b": np.arange(5.0)}), book)
-    sites = [Responder("run", column, COIN, book, SeededCoins(np.random.default_rng(1))) for column in columns.values()]
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    columns = shuffle(open_source({"a": np.arange(20.0), "b": np.arange(5.0)}), ledger)
+    sites = [
+        Responder("run", column, COIN, ledger, SeededCoins(np.random.default_rng(1))) for column in columns.values()
+    ]
     answers = answer_all(zip(sites, [ask(10), ask(5)], strict=True))
     assert [answer.client for answer in answers] == ["a", "b"]
     with pytest.raises(AlreadyAnswered):
@@ -183,7 +185,7 @@ def test_a_whole_round_in_one_transaction(tmp_path: Path) -> None:
     assert [site.available() for site in sites] == [10, 0]
     again = answer_all(zip(sites, [ask(10), ask(5)], strict=True))
     assert again == answers
-    assert book.position.sequence == 2
+    assert ledger.position.sequence == 2
 
 
 def test_options_are_checked() -> None:

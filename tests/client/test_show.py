@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from privatile.cli.ledger import ledger
+from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
@@ -17,11 +17,11 @@ from privatile.core.messages import Question
 
 
 def test_infinity_is_null(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "l.db") as book:
-        column = shuffle(open_source(np.arange(9.0)), book)["all"]
-        site = Responder("run", column, RandomizedResponse.not_private(), book, OperatingSystemCoins())
+    with Ledger.open(tmp_path / "l.db") as ledger:
+        column = shuffle(open_source(np.arange(9.0)), ledger)["all"]
+        site = Responder("run", column, RandomizedResponse.not_private(), ledger, OperatingSystemCoins())
         site.answer(Question(run="run", round=1, level=0.5, query=3.0, length=9))
-    shown = CliRunner().invoke(ledger, ["show", "--json", "--ledger", str(tmp_path / "l.db")])
+    shown = CliRunner().invoke(ledger_command, ["show", "--json", "--ledger", str(tmp_path / "l.db")])
     assert shown.exit_code == 0
 
     def refuse(constant: str) -> None:

@@ -160,7 +160,7 @@ def test_columns_that_cannot_be_used(data: dict[str, list[float]], missing: Miss
     assert "4711" not in str(caught.value)
 
 
-def test_an_unknown_policy_is_refused() -> None:
+def test_an_unknown_rule_for_missing_values_is_refused() -> None:
     with pytest.raises(InputError, match="missing must be one of"):
         shuffle(open_source([1.0, 2.0]), Ledger.in_memory(), missing="zero")  # type: ignore[arg-type]
 

@@ -103,10 +103,10 @@ def test_a_curve_of_nine_levels_does_not_cross() -> None:
 
 
 def test_crossing_quantiles_are_put_in_order(result: QuantileResult) -> None:
-    ends, watched = ConfidenceInterval(55.0, 57.0), ConfidenceInterval(54.5, 59.0)
-    low = replace(result, level=0.4, estimate=56.0, confidence_interval=ends, anytime=watched)
-    ends, watched = ConfidenceInterval(53.5, 58.0), ConfidenceInterval(53.0, 58.5)
-    high = replace(result, level=0.6, estimate=54.0, confidence_interval=ends, anytime=watched)
+    ends, anytime = ConfidenceInterval(55.0, 57.0), ConfidenceInterval(54.5, 59.0)
+    low = replace(result, level=0.4, estimate=56.0, confidence_interval=ends, anytime=anytime)
+    ends, anytime = ConfidenceInterval(53.5, 58.0), ConfidenceInterval(53.0, 58.5)
+    high = replace(result, level=0.6, estimate=54.0, confidence_interval=ends, anytime=anytime)
     first, second = rearranged([low, high])
     assert (first.anytime, second.anytime) == ((53.0, 58.5), (54.5, 59.0))
     assert (first.estimate, second.estimate) == (54.0, 56.0)

@@ -99,11 +99,11 @@ def test_starts_ranges_and_rounds_change_little() -> None:
     }
     for group in ("far start", "six decades"):
         for name, near in by_group["near start"].items():
-            there = by_group[group][name]
+            far = by_group[group][name]
             # The mean of |normal| is known within 0.756/√runs of itself, a coverage within √(0.05·0.95/runs).
             noise = 3 * math.sqrt(2 / near.runs)
-            assert there.error <= near.error * (1.02 + 0.756 * noise)
-            assert abs(there.coverage - near.coverage) <= 0.02 + 0.22 * noise
+            assert far.error <= near.error * (1.02 + 0.756 * noise)
+            assert abs(far.coverage - near.coverage) <= 0.02 + 0.22 * noise
     rounds = {name.rpartition("T=")[2]: score for name, score in found.items() if name.startswith("rounds")}
     assert rounds["200"].error <= 1.03 * rounds["10000"].error
 

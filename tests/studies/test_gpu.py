@@ -128,11 +128,11 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_same_draws_give_the_same_runs(cupy: ModuleType) -> None:
-    there, here = on_gpu(CELL, 30, seed=5), on_processor(CELL, 30, seed=5)
-    assert type(there.fit.center).__module__ == "cupy"
-    there = there.on_host()
-    assert there.fit.center.tolist() == here.fit.center.tolist()
-    assert there.tuning.belief.logs.tolist() == here.tuning.belief.logs.tolist()
+    gpu, processor = on_gpu(CELL, 30, seed=5), on_processor(CELL, 30, seed=5)
+    assert type(gpu.fit.center).__module__ == "cupy"
+    gpu = gpu.on_host()
+    assert gpu.fit.center.tolist() == processor.fit.center.tolist()
+    assert gpu.tuning.belief.logs.tolist() == processor.tuning.belief.logs.tolist()
     assert score(CELL, 30, 5, simulated=on_gpu) == score(CELL, 30, 5)
 
 
@@ -144,8 +144,8 @@ def test_runs_on_a_gpu_stop_where_others_do(cupy: ModuleType) -> None:
 def test_every_population_stays_on_the_device(cupy: Any) -> None:
     laws = (Uniform(-1.0, 1.0), Cauchy(), Laplace(), LogNormal(), Mixture((Normal(), StudentT())), Rounded(Normal()))
     cell = AutoCell(laws, (0.5,) * 6, (400,) * 6, rounds=20)
-    there = simulate(cell, 4, cupy.random.default_rng(3), cupy).on_host()
-    assert there.queries.tolist() == on_processor(cell, 4, seed=3).queries.tolist()
+    gpu = simulate(cell, 4, cupy.random.default_rng(3), cupy).on_host()
+    assert gpu.queries.tolist() == on_processor(cell, 4, seed=3).queries.tolist()
 
 
 def test_the_stand_in_refuses_numpy() -> None:

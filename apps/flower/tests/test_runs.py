@@ -107,7 +107,7 @@ def test_in_process_broker_and_flower_runs_agree_bit_for_bit(
 
     def in_this_process(folder: Path, turned: tuple[int, int, int] | None = None) -> Coordinator:
         coordinator = Coordinator(RunStore.create(folder / "run.db", study.run, study.spec))
-        desks = [
+        sites = [
             open_responder(
                 study,
                 name,
@@ -118,7 +118,7 @@ def test_in_process_broker_and_flower_runs_agree_bit_for_bit(
             )
             for k, name in enumerate(names)
         ]
-        in_process.run(coordinator, [desk._responder for desk in desks])
+        in_process.run(coordinator, [site._responder for site in sites])
         coordinator.store.close()
         return coordinator
 
