@@ -63,6 +63,15 @@ def test_every_file_gives_the_packages_version() -> None:
     assert flower["project"]["version"] == privatile.__version__
 
 
+def test_the_wheel_holds_the_papers_designs_and_printed_values_only() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    folder = ROOT / "studies" / "paper"
+    files = [*folder.glob("*.toml"), *folder.glob("published_*.csv")]
+    assert wheel["wheel"]["force-include"] == {
+        str(file.relative_to(ROOT)): f"privatile/paper/designs/{file.name}" for file in files
+    }
+
+
 def test_hosted_ci_runs_make_test() -> None:
     workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
     assert re.search(r"^ +- run: make test PYTHON=python$", workflow, re.M)
