@@ -112,7 +112,7 @@ def test_altered_counts_do_not_replay(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="cannot be written"):
         RunStore.create(tmp_path / "no" / "such" / "run.db", "r1", SPEC)
 
 

@@ -200,6 +200,14 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
         ExperimentStore.open_for(tmp_path / "x.db", EXPERIMENT)
 
 
+def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["x" * 200] * 3)  # a longer path than SQLite opens
+    folder.mkdir(parents=True)
+    (folder / "x.db").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"x\.db cannot be read \("):
+        ExperimentStore.open_existing(folder / "x.db")
+
+
 def test_a_store_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
         ExperimentStore.open_for(tmp_path / "no" / "such" / "folder.db", EXPERIMENT)

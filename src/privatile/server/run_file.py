@@ -87,7 +87,7 @@ class RunStore:
         """Make a file. `durable` waits for the disk at every round; without it a power cut may lose the last rounds."""
         if str(path) != ":memory:" and Path(path).exists():
             raise StoreError(f"{path} exists already. Name another file, or remove it.")
-        connection = _connect(path, durable)
+        connection = connect(path, durable=durable)
         try:
             with connection:
                 # One transaction: killed in between, the file is blank or holds the run.
@@ -108,7 +108,7 @@ class RunStore:
         if not Path(path).is_file():
             raise missing_run(path)
         # Check before writing: another program's database must stay as it is.
-        with closing(_connect(path, durable, read_only=True)) as look:
+        with closing(connect(path, read_only=True)) as look:
             try:
                 row = look.execute("SELECT format FROM run").fetchone()
             except sqlite3.DatabaseError:
@@ -120,7 +120,7 @@ class RunStore:
                 f"{path} holds a run of another format; this version reads format {FORMAT}. Use the privatile that "
                 "wrote it, or restore the file from a backup where it is damaged."
             )
-        return cls(_connect(path, durable, read_only=read_only), str(path), writes=not read_only)
+        return cls(connect(path, durable=durable, read_only=read_only), str(path), writes=not read_only)
 
     def to_bytes(self) -> bytes:
         """A copy of the whole file, which outlives it."""
@@ -230,7 +230,7 @@ class RunStore:
 def table_names(path: str | Path) -> set[str] | None:
     """What an SQLite file holds, tables above all; it is only read. None where it is no database."""
     try:
-        with closing(_connect(path, durable=False, read_only=True)) as look:
+        with closing(connect(path, read_only=True)) as look:
             return {name for (name,) in look.execute("SELECT name FROM sqlite_master")}
     except (sqlite3.DatabaseError, StoreError):
         return None
@@ -250,17 +250,23 @@ def no_run(path: str | Path) -> StoreError:
     )
 
 
-def _connect(path: str | Path, durable: bool, read_only: bool = False) -> sqlite3.Connection:
+def connect(
+    path: str | Path, *, durable: bool = False, read_only: bool = False, timeout: float = 5.0, mode: int = 0o600
+) -> sqlite3.Connection:
+    """Open an SQLite file that is read while it is written; a new one gets the permissions `mode`."""
     try:
         if read_only:
-            return sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+            return sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=timeout)
         if str(path) != ":memory:":
-            # Readable by its owner only, before SQLite opens it.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(path, timeout=5.0)
+            # The permissions are set before SQLite opens the file.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, mode))
+        connection = sqlite3.connect(path, timeout=timeout)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     except (sqlite3.OperationalError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise StoreError(f"{path} cannot be opened ({why}). Is the folder there, and may it be written?") from None
+        can, may = ("read", "read") if read_only else ("written", "write")
+        raise StoreError(
+            f"{path} cannot be {can} ({why}). Check that its folder exists and that you may {may} there."
+        ) from None
     return connection

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from privatile.errors import InputError, StoreError
-from privatile.server.run_file import table_names
+from privatile.server.run_file import connect, table_names
 from privatile.simulation.engine import Summary
 from privatile.simulation.experiment import Entry, Experiment
 
@@ -22,6 +22,8 @@ FORMAT = 2
 """Format 1 did not hold the confidence level; such a file can still be read, and learns it from its design."""
 OLDER_LEVEL = 0.95
 """What a design has when it says nothing, and so what an older file is taken for."""
+BUSY_SECONDS = 30.0
+"""How long to wait for another process that writes."""
 FACTS = "title, digest, protocol, replications, seed, cells, created, confidence_level"
 # The table is called study since the first version: the name is part of the file format.
 SCHEMA = """
@@ -63,8 +65,8 @@ class ExperimentStore:
         if Path(path).is_file() and (found := table_names(path)) != set() and "study" not in (found or ()):
             raise _no_store(name)  # another program's file is left as it is
         try:
-            connection = sqlite3.connect(name, timeout=30.0, isolation_level=None)
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection = connect(path, durable=True, timeout=BUSY_SECONDS, mode=0o666)
+            connection.isolation_level = None
             connection.execute("BEGIN IMMEDIATE")
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if not tables:
@@ -104,8 +106,7 @@ class ExperimentStore:
         """A store to be read."""
         if not Path(path).is_file():
             raise StoreError(f"there is no store {path}. `privatile simulate run DESIGN --store {path}` makes one.")
-        address = f"{Path(path).resolve().as_uri()}?mode=ro"
-        return cls(sqlite3.connect(address, uri=True, timeout=30.0), str(path))
+        return cls(connect(path, read_only=True, timeout=BUSY_SECONDS), str(path))
 
     def level(self, stated: float | None = None) -> float:
         """The confidence level of the intervals. An older file does not hold it: then as stated, else 0.95."""
