@@ -48,7 +48,8 @@ def test_no_long_file() -> None:
     assert not long
 
 
-def test_at_most_twelve_layers_and_the_client_knows_only_core_and_errors() -> None:
+def test_the_contract_lists_at_most_twelve_layers_and_forbids_the_client_all_but_core() -> None:
+    """What the contract lists; that the imports keep to it is checked by lint-imports."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

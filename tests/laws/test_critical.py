@@ -295,3 +295,11 @@ def test_confidence_levels_outside_the_unit_interval(level: float) -> None:
 
 def test_a_statistic_that_is_not_a_number_has_no_p_value() -> None:
     assert math.isnan(statistic_law(lengths=[1, 1]).tail(math.nan))
+
+
+def test_clock_increments_are_positive_and_sum_to_one() -> None:
+    times = np.cumsum(clock_increments(lengths=np.full(1_000_000, 3.0)))
+    assert times[-1] == pytest.approx(1.0, abs=1e-9)
+    assert np.all(np.diff(times) > 0.0)
+    assert clock_increments(lengths=[2.0, 1.0, 1.0]).tolist() == [0.2, 0.4, 0.4]
+    assert clock_increments(weights=[2.0, 1.0, 1.0]).tolist() == [0.5, 0.25, 0.25]

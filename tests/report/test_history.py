@@ -84,10 +84,13 @@ def test_a_file_whose_counts_do_not_lead_to_its_questions_is_refused(tmp_path: P
 def test_silence_is_counted(tmp_path: Path) -> None:
     store = RunStore.create(tmp_path / "run.db", "run-test", spec(6, clients=2))
     coordinator = Coordinator(store)
+    history = LevelHistory(coordinator.spec, 0)
+    silent = []
     for ones in ([3, 3], [3, None], [None, 3], [3, None], [3, None], [3, None]):
         coordinator.accept([ones])
-    history = LevelHistory(coordinator.spec, 0)
-    history.refresh(store)
+        history.refresh(store)
+        silent.append(history.silent.sum())
+    assert silent == [0, 1, 2, 3, 4, 5]
     assert history.answered.tolist() == [5, 2]
     assert history.silent.tolist() == [1, 4]
     assert history.silent_streak.tolist() == [0, 3]

@@ -60,7 +60,7 @@ def mark_rounds(planned: int) -> frozenset[int]:
 
 
 class LevelHistory:
-    """One level's rounds: questions, running mean, records, silence and time as columns, and where they led."""
+    """One level's rounds: questions, running mean, records and time as columns, silence by client, and the state."""
 
     def __init__(self, spec: RunSpec, level_index: int) -> None:
         self.level_index = level_index
