@@ -88,7 +88,7 @@ def _block(
 def main() -> None:
     """All rows, at three confidence levels, printed and written to calibration.csv."""
     rows = [calibrate(n, level) for level in (0.90, 0.95, 0.99) for n in RELAXATIONS]
-    write_rows(TABLE, rows, digits=5)
+    write_rows(rows, TABLE, digits=5)
     for row in rows:
         print(row)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from studies.coverage.rows import read_rows, write_rows
 from studies.coverage.scores import Score, Simulate, on_processor, score
 
+from privatile.core.decoding import read_toml
 from privatile.core.mechanism import rank_noise
 from privatile.errors import InputError
 from privatile.simulation.auto_simulation import BLOCK, AutoCell
@@ -51,11 +51,9 @@ DEFAULTS: dict[str, list[Any]] = {"sizes": ["equal"], "range": [ANYWHERE], "roun
 
 def read_cells(path: str | Path) -> list[AutoCell]:
     """All cells of a design, in its order."""
-    with Path(path).open("rb") as stream:
-        design = tomllib.load(stream)
     return [
         make_cell(group["name"], **dict(zip(AXES, chosen, strict=True)))
-        for group in design["group"]
+        for group in read_toml(Path(path)).table["group"]
         for chosen in itertools.product(*({**DEFAULTS, **group}[name] for name in AXES))
     ]
 
@@ -123,7 +121,7 @@ def run_cells(
         have = known.get(cell.name)
         if have is None or have.runs < runs:
             have = score(cell, runs, cell_seed(cell, SEED), block_size, simulated)
-            write_rows(path, [have], append=True)
+            write_rows([have], path, append=True)
             show(have)
         found.append(have)
     return found

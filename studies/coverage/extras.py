@@ -249,11 +249,11 @@ def main() -> None:
     work = Work(chosen.runs, on_gpu if chosen.device == "cuda" else on_processor, chosen.data)
     parts = [PARTS[name] for name in chosen.parts if name != "salaries" or chosen.data is not None]
     replaced = {kind for kind, _ in parts}
-    write_rows(chosen.results, [row for row in read_rows(chosen.results, Extra) if row.kind not in replaced])
+    write_rows([row for row in read_rows(chosen.results, Extra) if row.kind not in replaced], chosen.results)
     for kind, part in parts:
         for setting, values in part(work):
             rows = [Extra(kind, setting, name, value) for name, value in values.items()]
-            write_rows(chosen.results, rows, append=True)
+            write_rows(rows, chosen.results, append=True)
             for row in rows:
                 print(f"{kind:14s} {setting:50s} {row.name:24s} {row.value:.6g}", flush=True)
 

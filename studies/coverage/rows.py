@@ -19,7 +19,7 @@ def read_rows(path: Path, kind: type[R]) -> list[R]:
         return [kind(*(types[name](row[name]) for name in types)) for row in csv.DictReader(stream)]
 
 
-def write_rows(path: Path, rows: Sequence[tuple[Any, ...]], digits: int = 6, append: bool = False) -> None:
+def write_rows(rows: Sequence[tuple[Any, ...]], path: Path, digits: int = 6, append: bool = False) -> None:
     """Write rows of one kind, or append them to those that the file has."""
     fresh = not append or not path.exists() or not path.stat().st_size
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.laws.normal import one_sided_z
 
 CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
 """Shares of the precision at which `Bracket` cuts the sorted questions."""
@@ -51,7 +51,7 @@ class Bracket:
 
     def ends(self, confidence_level: float) -> tuple[float, float]:
         """Both ends; infinite on a side where no question was beyond chance."""
-        least = -NormalDist().inv_cdf((1.0 - confidence_level) / (len(self._below) + len(self._above)))
+        least = one_sided_z((1.0 - confidence_level) / (len(self._below) + len(self._above)))
         low = max((start for start, score in self._below if score > least), default=-math.inf)
         high = min((stop for stop, score in self._above if score > least), default=math.inf)
         return (low, high) if low <= high else (high, low)

@@ -1,22 +1,27 @@
-"""Exact distributions: the law of the self-normalised statistic on a schedule, its linear model, the normal one.
+"""Exact distributions: the law of the self-normalised statistic on a schedule, its linear model, Fieller's, the normal.
 
 `critical` is the entrance; `brownian` and `simulated_law` compute its laws, `linear_model` that of a run with few
-relaxations, and `ratio_law` holds the integral that they share.
+relaxations, and `ratio_law` holds the integral that they share. `fieller` is the law of an estimate that was divided by
+an estimated slope, `normal` holds the normal distribution's critical values.
 """
 
 from privatile.laws.critical import CriticalValue, Normalizer, critical_value, statistic_law
+from privatile.laws.fieller import FiellerLaw, fieller_reach
 from privatile.laws.linear_model import linear_law
-from privatile.laws.normal import two_sided_z
+from privatile.laws.normal import one_sided_z, two_sided_z
 from privatile.laws.ratio_law import RatioLaw
 from privatile.laws.simulated_law import SimulatedLaw
 
 __all__ = [
     "CriticalValue",
+    "FiellerLaw",
     "Normalizer",
     "RatioLaw",
     "SimulatedLaw",
     "critical_value",
+    "fieller_reach",
     "linear_law",
+    "one_sided_z",
     "statistic_law",
     "two_sided_z",
 ]

@@ -8,6 +8,15 @@ from statistics import NormalDist
 _STANDARD = NormalDist()
 
 
+def one_sided_z(alpha: float) -> float:
+    """The z with P(N(0, 1) > z) = alpha.
+
+    >>> round(one_sided_z(0.025), 6)
+    1.959964
+    """
+    return -_STANDARD.inv_cdf(alpha)
+
+
 def two_sided_z(confidence_level: float) -> float:
     """The z with P(|N(0, 1)| ≤ z) = confidence_level.
 

@@ -7,9 +7,10 @@ both tails are incomplete beta functions, which scipy inverts.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 from scipy.special import betaincinv
+
+from privatile.laws.normal import one_sided_z
 
 
 def clopper_pearson(ones: int, trials: int, alpha: float) -> tuple[float, float]:
@@ -55,5 +56,5 @@ def reports_needed(truth_rate: float, off: float, alpha: float, power: float) ->
     """
     p = (1.0 + truth_rate) / 2.0
     delta = off * truth_rate / 2.0
-    z = NormalDist().inv_cdf(1.0 - alpha) + NormalDist().inv_cdf(power)
+    z = one_sided_z(alpha) + one_sided_z(1.0 - power)
     return math.ceil(p * (1.0 - p) * (z / delta) ** 2)
