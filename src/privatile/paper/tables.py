@@ -1,7 +1,8 @@
 """The paper's Tables 1–4, ours beside the printed ones.
 
 A difference is marked where it exceeds what the two Monte Carlo errors explain: `MARK_AT` standard errors of the
-difference, the authors' error taken from their 1,000 replications and the rounding of their print.
+difference, the authors' error taken from their 1,000 replications and the rounding of their print. With 672 comparisons
+fewer than two marks are expected by chance.
 """
 
 from __future__ import annotations
@@ -14,11 +15,9 @@ from typing import Any
 from privatile.paper.published import Published, published_tables
 from privatile.paper.text_tables import latex_table, markdown_table
 from privatile.simulation.experiment import Protocol
-from privatile.simulation.output import plain
+from privatile.simulation.output import MARK_AT, plain
 
 PUBLISHED_REPLICATIONS = 1000
-MARK_AT = 3.0
-"""Standard errors: with 672 comparisons fewer than two marks are expected by chance."""
 MARK = "*"
 
 

@@ -12,10 +12,8 @@ from privatile import __version__
 from privatile.report.charts import Chart, dots_axis, dots_chart, panel_chart
 from privatile.report.experiment_series import ExperimentSeries, Measure, Panel, Row
 from privatile.report.pages import render_page
+from privatile.simulation.output import MARK_AT
 from privatile.simulation.store import ExperimentStore
-
-MARK_AT = 3.0
-"""Monte Carlo standard errors from the stated level at which a cell is marked: 1 honest cell in 370."""
 
 MOST_ROWS = 500
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from privatile.errors import InputError
 
+MARK_AT = 3.0
+"""Monte Carlo standard errors beyond which a cell is marked: 1 honest cell in 370."""
+
 
 def check_output(path: str | Path) -> Path:
     """A path for rows, by its suffix; asked before hours of work are lost over it."""
