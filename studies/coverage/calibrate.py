@@ -44,14 +44,12 @@ class Calibration(NamedTuple):
     """Coverage of the curve's interval with no calibration at all."""
 
 
-def calibrate(
-    relaxations: float, confidence_level: float = 0.95, *, rounds: int = ROUNDS, runs: int = RUNS, seed: int = 1
-) -> Calibration:
-    """Simulate `runs` windows of `rounds` rounds with N relaxations."""
-    if not 0.0 < relaxations < rounds:
-        raise InputError(f"relaxations must lie between 0 and the rounds, {rounds}; got {relaxations!r}.")
+def calibrate(relaxations: float, confidence_level: float = 0.95, *, runs: int = RUNS, seed: int = 1) -> Calibration:
+    """Simulate `runs` windows of `ROUNDS` rounds with N relaxations."""
+    if not 0.0 < relaxations < ROUNDS:
+        raise InputError(f"relaxations must lie between 0 and the rounds, {ROUNDS}; got {relaxations!r}.")
     rng = np.random.default_rng(seed)
-    parts = [_block(relaxations, confidence_level, rounds, min(BLOCK, runs - k), rng) for k in range(0, runs, BLOCK)]
+    parts = [_block(relaxations, confidence_level, min(BLOCK, runs - k), rng) for k in range(0, runs, BLOCK)]
     plain = np.sort(np.concatenate([part[0] for part in parts]))
     covered = np.concatenate([part[1] for part in parts])
     value = float(np.quantile(plain, confidence_level))
@@ -59,18 +57,18 @@ def calibrate(
     spread = math.sqrt(confidence_level * (1.0 - confidence_level) * len(plain))
     low, high = (int(confidence_level * len(plain) + side * spread) for side in (-1, 1))
     error = float(plain[min(high, len(plain) - 1)] - plain[low]) / 2.0
-    return Calibration(relaxations, rounds, confidence_level, value, error, float(covered.mean()))
+    return Calibration(relaxations, ROUNDS, confidence_level, value, error, float(covered.mean()))
 
 
 def _block(
-    relaxations: float, confidence_level: float, rounds: int, runs: int, rng: np.random.Generator
+    relaxations: float, confidence_level: float, runs: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """|Q̄ − Q*|·f̂/s of the plain mean, and whether the curve's interval covers, in each of `runs` windows."""
-    rate = relaxations / rounds
-    noise = rng.standard_normal((runs, rounds)) * math.sqrt(rounds)  # the mean of all has variance 1
-    query = rng.standard_normal(runs) * math.sqrt(rate * rounds / (2.0 - rate))  # stationary
-    queries, answers = np.empty((runs, rounds)), np.empty((runs, rounds))
-    for m in range(rounds):
+    rate = relaxations / ROUNDS
+    noise = rng.standard_normal((runs, ROUNDS)) * math.sqrt(ROUNDS)  # the mean of all has variance 1
+    query = rng.standard_normal(runs) * math.sqrt(rate * ROUNDS / (2.0 - rate))  # stationary
+    queries, answers = np.empty((runs, ROUNDS)), np.empty((runs, ROUNDS))
+    for m in range(ROUNDS):
         queries[:, m] = query
         answers[:, m] = noise[:, m] - query
         query = query + rate * answers[:, m]
@@ -79,7 +77,7 @@ def _block(
     squares = (x * x).sum(axis=1)
     slope = np.maximum(-(x * answers).sum(axis=1) / squares, 1e-6)
     plain = np.abs(mean) * slope
-    center, variance = mean + answer / slope, rounds / (squares * slope**2)
+    center, variance = mean + answer / slope, ROUNDS / (squares * slope**2)
     unbiased = slope * np.maximum(1.0 - DRIFT_BIAS * variance, 0.1)
     reach = fieller_reach(two_sided_z(confidence_level), np.sqrt(variance)) / unbiased
     return plain, np.abs(center) <= reach

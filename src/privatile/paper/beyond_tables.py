@@ -23,6 +23,7 @@ from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
 from privatile.simulation.populations import Normal
 
+SEED = 1
 BLOCK = 128
 """Replications whose trajectories are in memory at a time."""
 
@@ -33,7 +34,6 @@ def _ten_clients(design: Design, records: int, rate: float) -> Cell:
 
 def normalizer_experiment(
     replications: int = 1000,
-    seed: int = 1,
     threads: int = 1,
     methods: Sequence[str] = ("C1", "C5", "Log"),
     rates: Sequence[float] = (0.25, 0.9),
@@ -48,7 +48,7 @@ def normalizer_experiment(
             found: dict[Normalizer, list[float]] = {kind: [] for kind in NORMALIZERS}
             for first in range(0, replications, BLOCK):
                 count = min(BLOCK, replications - first)
-                outcome = run_cell(cell, count, seed, first=first, threads=threads, keep_paths=True)
+                outcome = run_cell(cell, count, SEED, first=first, threads=threads, keep_paths=True)
                 errors += np.abs(outcome.estimates - cell.truth).tolist()
                 for queries in path_queries(outcome).T:
                     for kind in NORMALIZERS:
@@ -93,13 +93,12 @@ def central_quantile(
 
 def cost_experiment(
     replications: int = 500,
-    seed: int = 1,
     threads: int = 1,
     records: int = 1_000,
     epsilons: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
 ) -> list[dict[str, Any]]:
     """Root mean squared errors of the median of ten N(0, 1) clients: local, central and no privacy, at equal ε."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     plain = np.empty(replications)
     central = np.empty((len(epsilons), replications))
     for i in range(replications):
@@ -115,7 +114,7 @@ def cost_experiment(
     for epsilon, at_centre in zip(epsilons, central, strict=True):
         rate = RandomizedResponse.from_epsilon(epsilon).truth_rate
         cell = _ten_clients(Design("cohort", Constant(1), burn_in=0.1), records, rate)
-        local = rmse(run_cell(cell, replications, seed, threads=threads).estimates)
+        local = rmse(run_cell(cell, replications, SEED, threads=threads).estimates)
         rows.append(
             {
                 "epsilon": epsilon,

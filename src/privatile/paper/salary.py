@@ -30,6 +30,8 @@ OTHERS = "Others"
 LEVELS = (0.3, 0.5, 0.8)
 METHODS = {"C1": "paper-c1", "C5": "paper-c5", "Log": "paper-log"}
 RATES: dict[str, tuple[float, float]] = {"0.6": (0.6, 0.6), "hetero": (0.6, 0.9), "0.9": (0.9, 0.9)}
+REPLICATIONS = 128
+SEED = 5
 STATED_RANGE = (1_000.0, 1_000_000.0)
 """Dollars: what a user who has not seen the data would state; the proper run starts anywhere in it, in logs."""
 
@@ -85,7 +87,7 @@ def oversample(clients: dict[str, Floats]) -> Oversampled:
 
 
 def salary_table(
-    clients: dict[str, Floats], replications: int = 128, seed: int = 5, threads: int = 1
+    clients: dict[str, Floats], replications: int = REPLICATIONS, threads: int = 1
 ) -> list[dict[str, Any]]:
     """All 27 cells of Table 5, as published and properly, in dollars; `replications` draws of the coins each."""
     printed = published_salary()
@@ -108,17 +110,17 @@ def salary_table(
                 common = {"level": f"{level:g}", "truth_rate": rate_name, "method": method}
                 theirs = {"published_estimate": estimate, "published_length": length, **exact}
                 cell = _published_cell(clients, level, rates, method)
-                found = run_cell(cell, replications, seed, threads=threads, data=np.log(copies.values))
+                found = run_cell(cell, replications, SEED, threads=threads, data=np.log(copies.values))
                 paid = {"copies": copies.most_copies, "epsilon": epsilon, "epsilon_paid": copies.most_copies * epsilon}
                 rows.append({"how": "as published", **common, **_dollars(cell, found), **theirs, **paid})
                 cell = _proper_cell(clients, level, rates, method)
-                found = run_cell(cell, replications, seed, threads=threads, data=once)
+                found = run_cell(cell, replications, SEED, threads=threads, data=once)
                 paid = {"copies": 1, "epsilon": epsilon, "epsilon_paid": epsilon}
                 rows.append({"how": "properly", **common, **_dollars(cell, found), **theirs, **paid})
     return rows
 
 
-def start_table(clients: dict[str, Floats], replications: int = 128, seed: int = 5) -> list[dict[str, Any]]:
+def start_table(clients: dict[str, Floats]) -> list[dict[str, Any]]:
     """What Table 5 leaves open, at τ = 0.5, C1, r = 0.6, as published: the base of the logarithm and the start."""
     copies = oversample(clients)
     natural = _published_cell(clients, 0.5, (0.6,) * len(clients), "C1")
@@ -131,7 +133,7 @@ def start_table(clients: dict[str, Floats], replications: int = 128, seed: int =
     printed = published_salary()[("0.5", "0.6", "C1")]
     for name, base, start in ways:
         cell = replace(natural, start=start)
-        found = run_cell(cell, replications, seed, data=np.log(copies.values) / base)
+        found = run_cell(cell, REPLICATIONS, SEED, data=np.log(copies.values) / base)
         ours = _dollars(cell, found, base)
         amounts = {"estimate": ours["mean_estimate"], "length": ours["mean_length"]}
         amounts |= {"published_estimate": printed[0], "published_length": printed[1]}

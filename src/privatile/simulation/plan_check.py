@@ -17,6 +17,8 @@ from privatile.simulation.populations import FAMILIES, Population, population
 SPREADS = 8.0
 """Half-width of the stated range, in spreads of the population (quartile distances): what a user might know."""
 
+SEED = 1
+
 
 def parse_population(text: str) -> Population:
     """A family, with its numbers in order after a colon.
@@ -38,7 +40,7 @@ def parse_population(text: str) -> Population:
     return population(family, **dict(zip(names, values, strict=False)))
 
 
-def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict[str, Any]:
+def check_plan(plan: RunPlan, law: Population, runs: int) -> dict[str, Any]:
     """Coverage and mean half-width of the intervals that the results of `runs` simulated runs would show."""
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
     cell = AutoCell(
@@ -51,7 +53,7 @@ def check_plan(plan: RunPlan, law: Population, runs: int, seed: int = 1) -> dict
         high=center + SPREADS * spread,
         rounds=plan.rounds,
     )
-    found = simulate(cell, runs, np.random.default_rng(seed))
+    found = simulate(cell, runs, np.random.default_rng(SEED))
     intervals = displayed_intervals(cell, found, (plan.confidence_level,))[0]
     bounded = np.isfinite(intervals.half_width)
     covered = float(intervals.covers(cell.truth).mean())

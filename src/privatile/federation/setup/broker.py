@@ -15,6 +15,10 @@ from pathlib import Path
 from privatile.errors import BrokerError, InputError
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings
 
+START_SECONDS = 20.0
+STOP_SECONDS = 10.0
+"""How long to wait until the server listens, and until it has ended."""
+
 
 def find_binary() -> Path:
     """A nats-server on the PATH, else the one of the extra `broker`.
@@ -61,7 +65,7 @@ class EmbeddedBroker:
             return self._process.pid
         return running_broker(self.files)
 
-    def start(self, patience: float = 20.0) -> None:
+    def start(self) -> None:
         """Start the server, or adopt the one that an earlier coordinator left running."""
         check_configuration(self.binary, self.files)
         self.adopted = reload_broker(self.files)
@@ -76,7 +80,7 @@ class EmbeddedBroker:
                 # Its own session: Ctrl-C at the coordinator's terminal must not stop the broker before the coordinator.
                 start_new_session=True,
             )
-        self._wait(patience)
+        self._wait()
 
     def _check_port(self) -> None:
         family = socket.AF_INET6 if ":" in self.settings.listen else socket.AF_INET
@@ -90,8 +94,8 @@ class EmbeddedBroker:
                 "another port with `privatile federation renew --port`, or use a running broker: --broker URL."
             ) from None
 
-    def _wait(self, patience: float) -> None:
-        until = time.monotonic() + patience
+    def _wait(self) -> None:
+        until = time.monotonic() + START_SECONDS
         pause = 0.01
         while time.monotonic() < until:
             if self._process is not None and self._process.poll() is not None:
@@ -105,7 +109,7 @@ class EmbeddedBroker:
                 return
             time.sleep(pause)
             pause = min(2 * pause, 0.2)
-        raise BrokerError(f"the broker did not listen within {patience:g} s; its log says:\n{self._log_tail()}")
+        raise BrokerError(f"the broker did not listen within {START_SECONDS:g} s; its log says:\n{self._log_tail()}")
 
     def _log_tail(self) -> str:
         try:
@@ -113,14 +117,14 @@ class EmbeddedBroker:
         except OSError:
             return "(no log)"
 
-    def stop(self, patience: float = 10.0) -> None:
+    def stop(self) -> None:
         """End the server we started, or the one we adopted."""
         pid = self.process_id
         if pid is None:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + patience
+        until = time.monotonic() + STOP_SECONDS
         while self.process_id is not None and time.monotonic() < until:
             time.sleep(0.02)
         if self._process is not None:
