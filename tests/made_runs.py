@@ -66,7 +66,7 @@ def long_run(
 
 
 class SlowRun:
-    """A run that goes on when told to, in a file of its own."""
+    """A run that continues when told to, in a file of its own."""
 
     def __init__(
         self, path: Path, *, rounds: int, clients: int = 3, names: tuple[str, ...] = (), value: str = "income"

@@ -1,6 +1,6 @@
 """The linear model of a window, simulated: what a slope estimated on N relaxations does to an interval.
 
-python -m studies.coverage.calibrate makes calibration.csv anew, in half a minute.
+python -m studies.coverage.calibrate makes calibration.csv again, in half a minute.
 
 Near Q* a window is q ← q + γ(−f·q + e). In units of the standard error and of 1/f its law depends on N = f·Σγ and the
 rounds alone. Two ways to an interval are compared, both with f̂ regressed on the window itself:

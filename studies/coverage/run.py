@@ -1,4 +1,4 @@
-"""Score the cells of cells.toml and fill docs/intervals.md anew: python -m studies.coverage.run [--runs N]
+"""Score the cells of cells.toml and fill docs/intervals.md again: python -m studies.coverage.run [--runs N]
 [--device cuda].
 
 A cell that results.csv holds already, with as many runs, is not run again; --page only fills the page. To check the

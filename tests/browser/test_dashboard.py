@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, beside a run that goes on."""
+"""The dashboard in a real browser, beside a run in progress."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def privatile(home: Path, *arguments: object, **environment: str) -> subprocess.
 
 
 def started(home: Path, *arguments: object) -> subprocess.Popen[str]:
-    """The same, while it goes on."""
+    """The same, while it runs."""
     command, pipe = [sys.executable, "-m", "privatile", *map(str, arguments)], subprocess.PIPE
     return subprocess.Popen(command, cwd=home, env=surroundings(home), stdout=pipe, stderr=pipe, text=True)
 
@@ -385,7 +385,7 @@ def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_goes_on(home: Pat
 @pytest.mark.faults
 @pytest.mark.parametrize("saved", [True, False])
 def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool) -> None:
-    """kill -9 at random moments; the same command goes on until it is done, as one and the same run."""
+    """kill -9 at random moments; the same command continues until it is done, as one and the same run."""
     options = [*map(str, BASE), "--epsilon", "1", "--rounds", "1200", "--design", "rounds", "--json"]
     options += ["--ledger", "ledger.db", *(["--save", "run.db"] if saved else [])]
     rng = np.random.default_rng(3)

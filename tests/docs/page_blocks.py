@@ -105,7 +105,7 @@ class Shell:
         self._told = told
 
     def run(self, script: str) -> bool:
-        """Whether every command of the script succeeded. What is started in the background goes on."""
+        """Whether every command of the script succeeded. What is started in the background continues."""
         if self._bash.stdin is None:
             return False
         # The commands read nothing, and only bash itself keeps the pipe on which it says that it is done.

@@ -115,9 +115,9 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     assert code == 0, output.read_text()[-5000:]
-    made_anew = tmp_path / "docs" / page.name
-    if made_anew.exists():  # a page that its own commands write: only numbers may differ
-        assert words(made_anew) == words(page)
+    made_again = tmp_path / "docs" / page.name
+    if made_again.exists():  # a page that its own commands write: only numbers may differ
+        assert words(made_again) == words(page)
 
 
 def words(page: Path) -> list[str]:

@@ -126,7 +126,7 @@ def test_a_reservation_holds_before_the_first_question_and_can_be_released(tmp_p
         late = two.start_join("site0")
         assert late.wait(PATIENCE) == 2
         told = (two.folder / "site0.log").read_text()
-        assert f"90 are reserved for a run that goes on or was broken off ('{one.study.run}')" in told
+        assert f"90 are reserved for a run that is in progress or was broken off ('{one.study.run}')" in told
         assert f"privatile ledger release {one.study.run} --ledger {ledger}" in told
     finally:
         end([waiting])

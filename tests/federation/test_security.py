@@ -1,4 +1,4 @@
-"""Attacks on a federation: each is refused and logged without data, and the run goes on."""
+"""Attacks on a federation: each is refused and logged without data, and the run continues."""
 
 from __future__ import annotations
 

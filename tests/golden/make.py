@@ -1,7 +1,7 @@
 """Golden values: what a specification, run files, results, a release record, studies and commands say, seeded.
 
-`python -m tests.golden.make`, in the repository's root, writes values.json anew. Do that only where a value is meant to
-change, and say in the commit why it does.
+`python -m tests.golden.make`, in the repository's root, writes values.json again. Do that only where a value is meant
+to change, and say in the commit why it does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.federation.kit import Federation, make_study
 VALUES = Path(__file__).with_name("values.json")
 
 RUN = "(the run's name)"
-"""Stands for what is drawn anew in every run."""
+"""Stands for what is drawn again in every run."""
 
 
 def people(sizes: dict[str, int], middle: float = 50.0, spread: float = 10.0) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def said(*arguments: object) -> str:
 def released(folder: Path) -> dict[str, object]:
     """A release record of a federation whose counts are drawn here: real keys and signatures, no broker.
 
-    Left out: keys, signatures and the digest over them, which are drawn anew; and the hash of the program, its version.
+    Left out: keys, signatures and the digest over them, which are drawn every time; and the program's hash and version.
     """
     clients = {
         name: ClientAgreement(epsilon, 0.25, 40_000)
@@ -307,7 +307,7 @@ def pretty(value: object, indent: str = "") -> str:
 
 
 def main() -> None:
-    """Write the values anew."""
+    """Write the values again."""
     VALUES.write_text(pretty(produce()) + "\n", encoding="utf-8")
 
 

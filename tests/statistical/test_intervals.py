@@ -1,4 +1,4 @@
-"""The default interval in simulation: a few cells computed anew, and mistakes that must be noticed."""
+"""The default interval in simulation: a few cells computed again, and mistakes that must be noticed."""
 
 import math
 from dataclasses import replace

@@ -41,7 +41,7 @@ def client_app(
     name: Callable[[Context], str],
     check: Callable[[Context, Sequence[Question]], None] = lambda context, questions: None,
 ) -> ClientApp:
-    """A ClientApp that answers with the responder of `open_site(context)`, opened anew for every message.
+    """A ClientApp that answers with the responder of `open_site(context)`, opened again for every message.
 
     `name(context)` is the client's name in the run. `check(context, questions)` raises an error for questions that the
     site does not accept, before any record answers.

@@ -25,7 +25,7 @@ PAUSE = 1.0
 
 
 class Pace(NamedTuple):
-    """Seconds that a round waits for its answers, and for how many rounds a silent client's last mean stands in."""
+    """Seconds that a round waits, and for how many rounds a silent client's last answer is used again."""
 
     deadline: float = 600.0
     patience: int = 20
@@ -39,7 +39,7 @@ def server_app(
 ) -> ServerApp:
     """A ServerApp. `open_coordinator(context)` begins or continues the run; `done` is called with it at the end.
 
-    A round waits for `pace(context).deadline` seconds; the last mean of a silent client stands in for it for
+    A round waits for `pace(context).deadline` seconds; the last answer of a silent client is used again for
     `patience` rounds. After that, and when a client refuses, the run stops with an error. Started again, it continues
     with the same round.
     """
@@ -75,7 +75,7 @@ class _Collector:
         self._strangers: set[int] = set()
 
     def collect(self, questions: Mapping[str, Sequence[Question]]) -> dict[str, list[int]]:
-        """Counts by client. Asks again, until the deadline, while a client is silent that nothing may stand in for."""
+        """Counts by client. Asks again, until the deadline, while a client is silent that must answer."""
         found: dict[str, list[int]] = {}
         until = time.monotonic() + self._deadline
         while True:
@@ -90,8 +90,9 @@ class _Collector:
                 return found
             if time.monotonic() > until:
                 raise RunPaused(
-                    f"client {', '.join(silent)} did not answer within {self._deadline:g} s, and nothing may stand in "
-                    "for it. The answers so far are kept: start the run again, and it continues with this round."
+                    f"client {', '.join(silent)} did not answer within {self._deadline:g} s, and its last answer "
+                    "may not be used again. The answers so far are kept: start the run again, and it continues with "
+                    "this round."
                 )
             time.sleep(PAUSE)
 

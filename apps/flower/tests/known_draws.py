@@ -41,7 +41,7 @@ class RoundCoins:
 
 
 def ledger_coins(names: list[str]) -> MakeCoins:
-    """For a client that is opened anew for every message: its ledger says how many answers came before."""
+    """For a client that is opened again for every message: its ledger says how many answers came before."""
     return lambda client, ledger: RoundCoins(names.index(client), ledger.position.sequence)
 
 

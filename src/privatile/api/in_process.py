@@ -12,7 +12,7 @@ Progress = Callable[[int, int], None]
 
 
 def run(coordinator: Coordinator, responders: Sequence[Responder], progress: Progress | None = None) -> None:
-    """Ask until the plan is over. Killed at any moment, the same call goes on where it stopped.
+    """Ask until the plan is over. Killed at any moment, the same call continues where it stopped.
 
     The ledger is on the disk before a count reaches the coordinator; a round that was counted but not yet stored is
     asked again and gets the stored count.

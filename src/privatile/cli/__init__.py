@@ -74,13 +74,13 @@ class LazyGroup(click.Group):
             click.echo(f"privatile: {text}", err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
-            raise  # whoever read along has had enough: click ends quietly
+            raise  # the reader closed the pipe: click ends quietly
         except OSError as error:
             text, code = said_by_the_system(error)
             click.echo(f"privatile: {text}", err=True)
             ctx.exit(code)
         except KeyboardInterrupt:
-            click.echo("\nprivatile: interrupted; what was answered is kept. The same command goes on.", err=True)
+            click.echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)
             ctx.exit(130)
 
 

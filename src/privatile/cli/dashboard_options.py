@@ -69,7 +69,7 @@ def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--dashboard, --dashboard-at and --dashboard-tls; the command gets one argument, `dashboard`."""
 
     @click.option(
-        "--dashboard", is_flag=True, help="Watch the run in a browser while it goes on; the page changes nothing."
+        "--dashboard", is_flag=True, help="Watch the run in a browser while it runs; the page changes nothing."
     )
     @click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port).")
     @click.option(

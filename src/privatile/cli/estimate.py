@@ -114,7 +114,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once.",
 )
 @flag("--spend-again", "Let records that have answered answer again; the ledger adds up what they spend.")
-@flag("--new-run", "Give up an unfinished run of the same command and begin anew with the records it has not asked.")
+@flag("--new-run", "Give up an unfinished run of the same command and begin again with the records it has not asked.")
 @flag(
     "--new-people",
     "This file holds other people than the last one of the same client and column. Taken on your word: a re-sorted or "
@@ -154,7 +154,7 @@ def estimate(
     """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
 
     Every record answers one question once, with a randomized bit; a ledger ensures the "once". Run it again after a
-    crash and it goes on where it stopped.
+    crash and it continues where it stopped.
 
     \b
     privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --log \\
@@ -224,7 +224,7 @@ def _estimate(run: LocalRun, explain: bool, as_json: bool, dashboard: DashboardO
     from privatile.cli.progress import rounds_bar
 
     if run.store is not None:
-        state = "is finished: shown again, no one is asked" if run.store.finished else "goes on where it stopped"
+        state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
         click.echo(f"run {run.store.run} {state}.", err=True)
     if dashboard.wanted:
         run.open_store()

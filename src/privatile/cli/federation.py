@@ -228,7 +228,7 @@ def status(directory: Directory, as_json: bool) -> None:
 @federation.command()
 @DIRECTORY
 def stop(directory: Directory) -> None:
-    """Stop the coordinator after the round in hand; `privatile serve` goes on later."""
+    """Stop the coordinator after the round in hand; `privatile serve` continues later."""
     from privatile.federation.run.requests import stop_coordinator
 
     click.echo(stop_coordinator(directory))

@@ -38,7 +38,7 @@ PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", 
 def paper(part: str, quiet: bool, **options: Any) -> None:
     """Reproduce a table or figure: Markdown, CSV and LaTeX, or SVG and PNG, in a folder.
 
-    Finished cells are kept in the folder: the same command goes on after Ctrl-C.
+    Finished cells are kept in the folder: the same command continues after Ctrl-C.
     """
     from privatile.paper.reproduce import reproduce
 

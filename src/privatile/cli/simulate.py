@@ -39,8 +39,8 @@ def run(
 ) -> None:
     """Run a design's cells that are not in the store yet.
 
-    Ctrl-C keeps every finished cell; the same command goes on. The numbers depend on the design alone, not on threads,
-    workers, device or interruptions.
+    Ctrl-C keeps every finished cell; the same command continues. The numbers depend on the design alone, not on
+    threads, workers, device or interruptions.
     """
     from privatile.simulation.cuda import open_device
     from privatile.simulation.experiment import read_experiment

@@ -199,7 +199,7 @@ def _fitted(weights: Floats, box: Floats, low: float, high: float) -> tuple[Floa
     margin = 1.0 + 0.4 * filled
     start = xp.maximum(box[:, 0] + cell * (first - margin - xp.where(lean_low, size, 0)), low)
     end = xp.minimum(box[:, 0] + cell * (last + 1 + margin + xp.where(lean_high, size, 0)), high)
-    # Weighing all answers anew costs a pass over them: not for less than a tenth of the box.
+    # Weighing all answers again costs a pass over them: not for less than a tenth of the box.
     worth = (end - start < 0.9 * (box[:, 1] - box[:, 0])) & (filled <= 0.4 * size)
     return xp.column_stack([start, end]), worth | lean_low | lean_high
 

@@ -9,8 +9,8 @@ In `local` mode this is Algorithm 1: a client's last iterate depends on its repo
 q + (γ/E)(a_k·n₁ − b_k·(E − n₁)) = q + γ(y_k − (1 − τ)). In `cohort` mode all E records answer about the same q.
 The server's step is the same; only what the client does inside a round differs.
 
-A silent client never changes the estimand: weights are not renormalised; its last debiased mean stands in, and
-the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c).
+A silent client never changes the estimand: weights are not renormalised; its last debiased mean is used again,
+and the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c).
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         if count is None:
             if not used[k]:
                 raise ProtocolError(
-                    f"client {client.name} has never answered: nothing can stand in for it. Wait for its first "
-                    "answer, or start a run without it (a new estimand)."
+                    f"client {client.name} has never answered: there is no last answer to use again. Wait for its "
+                    "first answer, or start a run without it (a new estimand)."
                 )
             used[k] += 1
         else:
@@ -132,6 +132,6 @@ def replay(plan: Plan, rounds: Iterable[Sequence[int | None]]) -> RoundState:
     for ones in rounds:
         ask = plan.ask(state)
         if ask is None:
-            raise ProtocolError(f"the transcript goes on after the plan's last round, {state.round}.")
+            raise ProtocolError(f"the transcript continues after the plan's last round, {state.round}.")
         state = step(state, ask, ones, plan)
     return state

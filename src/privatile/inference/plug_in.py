@@ -55,7 +55,7 @@ class Curve:
 def curve_of(fit: CurveFit, answers: Floats, level: float, *, repeated: float = 1.0, file_share: float = 1.0) -> Curve:
     """The curve of one run from its fit.
 
-    `repeated` is the factor by which answers that stood in for silent clients raise the noise: the fit has weighted
+    `repeated` is the factor by which answers used again for silent clients raise the noise: the fit has weighted
     them as fresh ones.
     """
     fit = fit._replace(misfit=fit.misfit / repeated, lean=fit.lean / math.sqrt(repeated))

@@ -25,7 +25,7 @@ class Trajectory:
         return Trajectory(self._averaged[: 5 * averaged], self._answers[: 3 * rounds])
 
     def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
-        """Add the round just done; where averaging starts anew, the averaged rounds before are dropped."""
+        """Add the round just done; where averaging starts again, the averaged rounds before are dropped."""
         came = drift(state, plan)
         heard = math.fsum(client.weight * query for client, query in zip(plan.clients, state.heard, strict=True))
         self._answers.extend((heard, came, math.fsum(state.noise)))

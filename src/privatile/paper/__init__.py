@@ -1,4 +1,4 @@
-"""The reproduction of one paper: its tables and figures computed anew, beside the printed values.
+"""The reproduction of one paper: its tables and figures computed again, beside the printed values.
 
 Cai, Hu and Wu, "Federated Learning of Quantile Inference under Local Differential Privacy". `published` has the designs
 and the printed values, `tables`, `salary` and `figures` the paper's own tables and figures, `beyond_tables` three small

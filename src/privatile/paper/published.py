@@ -23,7 +23,7 @@ def designs_folder() -> Path:
 
 
 def paper_experiment(table: str, protocol: Protocol = "independent", replications: int | None = None) -> Experiment:
-    """The design of a table; `divide` is the one beyond them."""
+    """The design of a table, or `divide`, a comparison that no table of the paper has."""
     return read_experiment(designs_folder() / f"{table}.toml", protocol=protocol, replications=replications)
 
 

@@ -96,8 +96,8 @@ def _complete(view: RunView) -> Finding:
     return Finding(
         "note",
         "Unfinished",
-        f"{view.done:,} of {view.planned:,} planned rounds are done. An interval read off while a run goes on, and "
-        "acted upon, no longer has its stated confidence.",
+        f"{view.done:,} of {view.planned:,} planned rounds are done. An interval read off while a run is in progress, "
+        "and acted upon, no longer has its stated confidence.",
     )
 
 
@@ -132,7 +132,7 @@ def _silence(view: RunView, history: LevelHistory) -> Finding:
     text = (
         f"{int((silent > 0).sum())} of {len(silent)} clients missed rounds; {share:.1%} of all answers are missing, "
         f"most of them from {view.spec.clients[worst].name} ({int(silent[worst]):,} rounds). Weights were not changed: "
-        "a silent client's last answer stood in, and its noise is part of the interval."
+        "a silent client's last answer was used again, and its noise is part of the interval."
     )
     return Finding("worry" if share > 0.05 or history.silent_streak.any() else "note", "Silent clients", text)
 

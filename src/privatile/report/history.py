@@ -94,7 +94,7 @@ class LevelHistory:
                 if self.state.averages.rounds:
                     self.marks.append(Mark(len(self), self.state))
                 else:
-                    self.marks.clear()  # averaging starts anew: the intervals before belong to the burn-in
+                    self.marks.clear()  # averaging starts again: the intervals before belong to the burn-in
                     self.snapshots.clear()
         return len(self) - before
 

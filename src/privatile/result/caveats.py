@@ -66,7 +66,9 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
     silent = sum(used > 1 for used in state.used)
     if silent:
-        yield Caveat("silent", f"{silent} client(s) are silent; their last answers stand in, and widen the interval.")
+        yield Caveat(
+            "silent", f"{silent} client(s) are silent; their last answers are used again, and widen the interval."
+        )
     if settings.person:
         yield PERSON
     yield from STANDING

@@ -145,7 +145,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[
     at = plan.scale.slope(curve.inference.center)
     density = slope / at if at else math.nan
     facts = {"estimate": density, "relative_error": slope_error}
-    yield Row("density", "density there", facts, f"{density:.3g} a unit {percent}")
+    yield Row("density", "density there", facts, f"{density:.3g} per unit {percent}")
     reached = slope * float(trajectory.steps.sum())
     yield Row("relaxations", "relaxations", reached, f"{reached:.0f}")
     text = f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error"

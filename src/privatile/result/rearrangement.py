@@ -13,7 +13,7 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
     """Several levels of one run, so that a higher level never has a lower quantile.
 
     Estimates, lower and upper ends are each sorted along the levels, which moves none of them further from the truth
-    (rearrangement); intervals that hold jointly go on holding jointly.
+    (rearrangement); intervals that hold jointly still hold jointly.
     """
     order = sorted(range(len(results)), key=lambda i: results[i].level)
     estimates = sorted(result.estimate for result in results)
@@ -43,7 +43,7 @@ def in_order(intervals: Sequence[tuple[float, float]]) -> list[ConfidenceInterva
 
 
 def rearranged_inference(results: Sequence[QuantileResult], place: int, center: float) -> Inference:
-    """The ends sorted along the levels at every confidence, so that interval and test go on agreeing."""
+    """The ends sorted along the levels at every confidence, so that interval and test still agree."""
     inferences = [result.inference for result in results]
 
     def ends(level: float) -> tuple[float, float]:

@@ -45,7 +45,7 @@ class Cell:
     """Records of each client; none when the design's rounds decide."""
     method: Method = "estimator"
     start: Population = field(default_factory=Normal)
-    """Where q begins, drawn anew in every replication."""
+    """Where q begins, drawn again in every replication."""
     fixed_data: bool = False
     """One data set for all replications (only the coins differ), drawn as the authors' code draws it."""
     fixed_step: bool = False

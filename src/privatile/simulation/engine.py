@@ -184,7 +184,7 @@ def _run_drawn(block: Block) -> Floats:
     one = np.ones(1)
     result = np.zeros((2, start.size))
     for k, population in enumerate(cell.populations):
-        # Each client goes on with generators of its own.
+        # Each client continues with generators of its own.
         own = words + np.uint32(0x9E3779B9 * k & 0xFFFFFFFF)
         client = (rates[k : k + 1], one, cell.levels[k])
         rounds = (lengths, steps * rates[k], *rest)

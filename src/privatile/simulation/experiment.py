@@ -215,7 +215,7 @@ def parse_experiment(
 
 
 def _settings(document: Document) -> _Settings:
-    """The design's fields; where one is wrong its default stands in, so that the rest can be checked, too."""
+    """The design's fields; where one is wrong its default is taken, so that the rest can be checked, too."""
     hints = get_type_hints(_Settings, include_extras=True)
     known = {field.name: field for field in fields(_Settings)}
     values: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """An experiment's store: which design it belongs to, and the summary of every finished cell.
 
 A cell is written in one transaction when it is finished, so a killed run loses at most the cells in flight, and the
-next run with the same design goes on from there.
+next run with the same design continues from there.
 """
 
 from __future__ import annotations

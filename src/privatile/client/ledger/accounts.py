@@ -86,8 +86,8 @@ class Account:
             if column != content.column or digest != content.digest:
                 raise OtherContent(
                     f"run {self.run!r} began at client {content.client!r}, column {column!r}, with other content, or "
-                    "in another order, and cannot go on with this one: records could answer twice. Give the same file "
-                    "unchanged (a database query needs an ORDER BY), or start a new run."
+                    "in another order, and cannot continue with this one: records could answer twice. Give the same "
+                    "file unchanged (a database query needs an ORDER BY), or start a new run."
                 )
             if threshold != self._threshold:
                 raise LedgerError(
@@ -286,7 +286,7 @@ class Account:
             names = ", ".join(repr(run) for run, _ in reserved)
             where = "" if self.ledger.path is None else f" --ledger {self.ledger.path}"
             history = (
-                f"{sum(count for _, count in reserved)} are reserved for a run that goes on or was broken off "
+                f"{sum(count for _, count in reserved)} are reserved for a run that is in progress or was broken off "
                 f"({names}): let it end, resume it, or give it up (privatile ledger release {reserved[0][0]}{where}). "
                 f"{history}"
             )

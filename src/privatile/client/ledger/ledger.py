@@ -198,7 +198,7 @@ class Ledger:
         return Position() if row is None else Position(*row)
 
     def confirm(self, seen: Position) -> None:
-        """Refuse to go on where somebody has seen this ledger further on, or with another past.
+        """Refuse to continue where somebody has seen this ledger further on, or with another past.
 
         A ledger restored from a backup, or one of two copies in use, has lost entries that `seen` knows of.
         """

@@ -123,7 +123,7 @@ DAMAGED = (
 def is_truncated(path: Path) -> bool:
     """Whether the file is shorter than its header says; SQLite itself may read what is missing as empty.
 
-    Not told while a write-ahead log lies beside it, which may hold the rest.
+    Not checked while a write-ahead log exists, which may hold the rest.
     """
     log = path.with_name(path.name + "-wal")
     try:

@@ -157,7 +157,7 @@ class _Shuffle:
             self._shelf.add("people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes))
 
     def _keep_one_row_each(self) -> None:
-        """Reduce the rows to one per person, counted anew."""
+        """Reduce the rows to one per person, counted again."""
         buckets, self._shelf = self._shelf.take("people"), self._new_shelf()
         for client in self._clients:
             client.records = client.missing = 0

@@ -217,7 +217,7 @@ def _connect() -> Any:
         }
     )
     # Prefetching holds whole row groups: 20 million rows in one group took 434 MB with it and 281 MB without. Versions
-    # that do not know the setting go on without.
+    # that do not know the setting do without.
     with suppress(duckdb.Error):
         connection.execute("SET disable_parquet_prefetching = true")
     return connection

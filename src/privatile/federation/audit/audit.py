@@ -190,7 +190,7 @@ async def find_once(session: Session, total: int) -> Finding:
     if kept != before:
         return Finding("once", False, f"after kill -9 the same question got {kept}, before {before}")
     if await session.count(BETWEEN, ONCE_RECORDS - half) is None:
-        return Finding("once", False, "the client did not go on after kill -9")
+        return Finding("once", False, "the client did not continue after kill -9")
     if await session.count(BETWEEN, 1, patience=3.0) is not None:
         return Finding("once", False, f"all {total:,} records had answered, and yet one more did")
     return Finding("once", True, f"{total:,} records gave {total:,} reports, across a kill; not one more")

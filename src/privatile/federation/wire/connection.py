@@ -123,12 +123,12 @@ CERTIFICATE_FAILURES = (
     (
         "expired",
         "the broker's certificate has expired (or this machine's clock is ahead). The coordinator renews it with "
-        "`privatile federation renew`; nothing is lost, this client goes on trying.",
+        "`privatile federation renew`; nothing is lost, this client keeps trying.",
     ),
     (
         "not yet valid",
         "the broker's certificate is not valid yet: this machine's clock is probably behind. Set the clock; nothing "
-        "is lost, this client goes on trying.",
+        "is lost, this client keeps trying.",
     ),
     (
         "mismatch|not valid for",

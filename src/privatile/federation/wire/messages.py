@@ -170,7 +170,7 @@ class Welcome(_Signed, frozen=True, tag="welcome"):
     """The coordinator's reply to one hello: the last link it has seen, the last round it has asked, and how many of
     the client's records all rounds up to that one asked for.
 
-    `refusal` is empty, or says why this client may not go on.
+    `refusal` is empty, or says why this client may not continue.
     """
 
     client: _Client
