@@ -110,7 +110,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((*ASK, "--dashboard", "--dashboard-tls", "no.crt", "no.key"), "no.crt is none"),
     ((*ASK, "--ledger", "junk.db"), "is not a ledger"),
     ((*ASK, "--ledger", "folder"), "is not a file"),
-    ((*ASK, "--save", "gone/run.db"), "Is the folder there"),
+    ((*ASK, "--save", "gone/run.db"), "Check that its folder exists"),
     *(((*ASK, "--save", name), "run file|another format|replay") for name in RUNS[1:]),
     *((("report", name, "-o", "page.html"), "run file|another format|without a run.db") for name in RUNS),
     *((("watch", name, "--once"), "run file|another format") for name in RUNS),
