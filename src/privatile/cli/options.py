@@ -46,14 +46,6 @@ def json_flag(what: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=f"{what} as JSON.")
 
 
-def parse_number(option: str, given: str) -> float:
-    """The number in an option's text."""
-    try:
-        return float(given)
-    except ValueError:
-        raise InputError(f"--{option} takes a number; got {given!r}.") from None
-
-
 def numbers_by_client(option: str, given: Sequence[str]) -> tuple[tuple[float, ...], dict[str, float]]:
     """All values of a repeated option: those written `NUMBER`, and those written `CLIENT=NUMBER`.
 
@@ -64,13 +56,16 @@ def numbers_by_client(option: str, given: Sequence[str]) -> tuple[tuple[float, .
     by_client: dict[str, float] = {}
     for entry in given:
         name, equals, text = entry.rpartition("=")
-        value = parse_number(option, text)
-        if not equals:
-            for_all.append(value)
-        elif name in by_client:
+        if equals and name in by_client:
             raise InputError(f"--{option} names client {name!r} more than once. Give each client one number.")
-        else:
+        try:
+            value = float(text)
+        except ValueError:
+            raise InputError(f"--{option} takes a number; got {text!r}.") from None
+        if equals:
             by_client[name] = value
+        else:
+            for_all.append(value)
     return tuple(for_all), by_client
 
 
