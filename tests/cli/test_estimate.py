@@ -343,7 +343,7 @@ def stored_rounds(path: Path) -> dict[int, str]:
 
 
 @pytest.mark.faults
-def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_goes_on(home: Path) -> None:
+def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_continues(home: Path) -> None:
     options = [
         *map(str, BASE),
         "--epsilon",

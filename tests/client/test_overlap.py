@@ -138,7 +138,7 @@ def test_data_sets_that_overlap_indirectly_are_added_up() -> None:
         run(ledger, FILE, "whole", value="salary")
 
 
-def test_what_is_the_same_goes_on() -> None:
+def test_what_is_the_same_continues() -> None:
     """Parts of one split, twins among them, resumed runs, later runs, and another reader of the same rows."""
     ledger = Ledger.in_memory()
     twins = {"a": X, "b": X, "c": X + 1}

@@ -236,7 +236,7 @@ def test_ten_thousand_hostile_messages_offline() -> None:
     assert fresh.offer("a", good).outcome == "counted"  # the messages above were variations of one that counts
 
 
-def test_a_flood_over_the_broker_is_refused_and_the_run_goes_on(
+def test_a_flood_over_the_broker_is_refused_and_the_run_continues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     study = make_study(2, rounds=6, deadline=20.0)

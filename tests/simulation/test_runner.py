@@ -79,7 +79,7 @@ def test_unknown_workers_are_refused(tmp_path: Path) -> None:
         assert store.rows() == []
 
 
-def test_an_interrupted_study_goes_on_without_repeating(
+def test_an_interrupted_study_continues_without_repeating(
     expected: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, evaluated = runner.evaluate, []

@@ -34,7 +34,7 @@ def test_a_dithered_column_is_the_mean_of_its_windows() -> None:
     assert float(law.density(np.log(1000.0))) == pytest.approx(float(slope), rel=1e-4)
 
 
-def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_study_continues_where_it_stopped(tmp_path: Path) -> None:
     cells = [make_cell("t", family="normal", clients=1, truth_rate=0.9, level=q, information=2600) for q in (0.4, 0.6)]
     path = tmp_path / "results.csv"
     first = run_cells(cells[::2], 30, path)

@@ -56,7 +56,7 @@ def test_a_simulation_scores_what_a_result_shows(population: Population, smooth:
         assert (simulated.half_width[0] > 1.5 * alone.half_width[0]) != smooth
 
 
-def test_silent_clients_widen_the_interval_and_it_goes_on_covering() -> None:
+def test_silent_clients_widen_the_interval_and_it_still_covers() -> None:
     cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (4000,) * 4)
     runs = 60
     quiet, silent = (silent_runs(cell, runs, 7, share=share, burst=4.0) for share in (1e-9, 0.2))
