@@ -227,6 +227,12 @@ def _laplace(bits):
 
 
 @inline
+def _add_noise(w, f, scale):
+    for i in range(U64(LANES)):
+        f[NOISE * LANES + i] += scale * _laplace(_draw(w, i))
+
+
+@inline
 def _average(d, i, value, inverse, square, centre):
     """Take `value` into lane i's running mean and into its two sums of Algorithm 2 about `centre`."""
     running = d[MEAN * LANES + i] + (value - d[MEAN * LANES + i]) * inverse
@@ -291,25 +297,26 @@ def _walk(w, d, f, c, tables, rise, fall, length, shift):
 
 
 @inline
-def _cohort_turn(w, d, f, job, pools, k, first, length, top):
+def _cohort_turn(w, d, f, pools, k, first, length, top, fixed, noisy, records):
     """All records of a run of clients alike answer about the same q; returns how many clients that are."""
     clients, _, _, tables, data = pools
-    c, fixed, noisy = clients[k], job.data >= 0, job.noisy != 0
-    base, slope, whole, scale, each = c.base, c.slope, c.whole, c.noise, c.move / length
+    c = clients[k]
+    base, slope, whole, scale = c.base, c.slope, c.whole, c.noise
     if not fixed:
         if not c.same_group:
             _survivals(w, d, f, c, tables, top)
         _thresholds(w, f, base, slope)
-    left = U32(0 if length == 0 else c.run)
-    if length == 1 and not fixed and not noisy:
+    left = U32(c.run)
+    if length == 1 and not fixed:
         while left > U32(0):
             left = U32(left - U32(1))
             _add_reports(w, TOTAL, whole)
+            if noisy:
+                _add_noise(w, f, scale)
     while left > U32(0):
         left = U32(left - U32(1))
         if length == 1:
-            if fixed:
-                _known_record(w, d, f, data[first], base, slope)
+            _known_record(w, d, f, data[first], base, slope)
             _add_reports(w, TOTAL, whole)
         else:
             _clear(w, COUNT)
@@ -324,12 +331,12 @@ def _cohort_turn(w, d, f, job, pools, k, first, length, top):
                     _add_reports(w, COUNT, U32(1))
             else:
                 _count_binomial(w, length)
+            each = c.move / length  # only here: a GPU takes as long for it as for the rest of a round of one record
             for i in range(U64(LANES)):
                 d[MOVE * LANES + i] += each * I32(w[COUNT * LANES + i])
-        first += U64(job.records)
+        first += records
         if noisy:
-            for i in range(U64(LANES)):
-                f[NOISE * LANES + i] += scale * _laplace(_draw(w, i))
+            _add_noise(w, f, scale)
     return U64(c.run)
 
 
@@ -339,7 +346,7 @@ def _local_turn(w, d, f, job, pools, k, first, length, each):
     clients, _, _, tables, data = pools
     c = clients[k]
     rise, fall, share = c.rise * each, c.fall * each, c.share
-    if length > 0 and job.data >= 0:
+    if job.data >= 0:
         lie, tell = c.lie, c.tell
         for i in range(U64(LANES)):
             d[OWN * LANES + i] = d[Q * LANES + i]
@@ -350,7 +357,7 @@ def _local_turn(w, d, f, job, pools, k, first, length, each):
                 d[OWN * LANES + i] += rise if below else -fall
         for i in range(U64(LANES)):
             d[MOVE * LANES + i] += share * (d[OWN * LANES + i] - d[Q * LANES + i])
-    elif length > 0:
+    else:
         _walk(w, d, f, c, tables, rise, fall, length, U32(job.shift))
         gain, loss = share * (rise + fall), share * fall * length
         for i in range(U64(LANES)):
@@ -363,7 +370,7 @@ def _synchronised(w, d, f, job, pools, first_lane, path, keep):
     """Rounds that end in a synchronised q: cohort mode, the paper's C1, DP-SGD; Algorithm 1."""
     clients, rounds, lengths, _, _ = pools
     in_cohort, unequal = job.kind == COHORT, job.first_length >= 0
-    top = job.cells - 1e-6
+    fixed, noisy, records, top = job.data >= 0, job.noisy != 0, U64(job.records), job.cells - 1e-6
     begun = U64(max(job.data, 0))
     first_client, number = U64(job.first_client), U64(job.clients)
     m, last = U32(0), U32(job.rounds)
@@ -373,15 +380,18 @@ def _synchronised(w, d, f, job, pools, first_lane, path, keep):
         drift = 0.0 if unequal else job.drift
         k = U64(0)
         while k < number:
-            first = begun + k * U64(job.records)
+            first = begun + k * records
             if unequal:
                 own = U64(job.first_length) + k * U64(last) + U64(m)
                 length = np.int64(lengths[own])
+                if length == 0:
+                    k += U64(1)
+                    continue
                 each = step / length
                 first += U64(lengths[own + number * U64(last)])
-                drift += clients[first_client + k].drift if length > 0 else 0.0
+                drift += clients[first_client + k].drift
             if in_cohort:
-                k += _cohort_turn(w, d, f, job, pools, first_client + k, first, length, top)
+                k += _cohort_turn(w, d, f, pools, first_client + k, first, length, top, fixed, noisy, records)
             else:
                 k += _local_turn(w, d, f, job, pools, first_client + k, first, length, each)
         if not unequal:

@@ -254,12 +254,12 @@ def _cost(cell: Cell) -> float:
     """
     turns = float(cell.lengths.shape[1] * len(cell.populations))
     if cell.method == "divide":
-        return 154.0 * turns
+        return 209.0 * turns
     if cell.method == "dp-sgd":
-        return 110.0 * turns
+        return 480.0 * turns
     if int(cell.lengths.max()) == 1:
-        return 62.0 * turns
-    return 57.0 * cell.updates + 90.0 * turns
+        return 350.0 * turns
+    return 80.0 * cell.updates + 150.0 * turns
 
 
 def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
