@@ -1,7 +1,5 @@
 """privatile: quantiles with honest confidence intervals, from data that never leaves its owner."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

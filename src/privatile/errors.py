@@ -17,8 +17,6 @@
 A message names the thing, the rule, the value it got and how to fix it. No message ever contains a record's value.
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

@@ -9,8 +9,6 @@ rounds alone. Two ways to an interval are compared, both with f̂ regressed on t
 - curve: Q̂ = q̄ + ȳ/f̂ with Fieller's interval. It needs no table: its coverage stays at the nominal one or just above.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import NamedTuple

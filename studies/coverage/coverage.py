@@ -1,7 +1,5 @@
 """The coverage study: a grid of cells as TOML, scored one by one into a file; a second call continues it."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

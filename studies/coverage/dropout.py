@@ -1,7 +1,5 @@
 """Runs whose clients fall silent for stretches of rounds, one by one through the estimator that real runs use."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ python -m studies.coverage.extras [--runs N] [--device cuda] [--results FILE] pr
 value. A part that the file holds already is replaced.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Populations with heaps: values that people round, and the logarithm of another population."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page "How good are the intervals?", filled from the study's results: the verdict, a picture, the tables."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Rows of a CSV file as named tuples."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ A cell that results.csv holds already, with as many runs, is not run again; --pa
 study without touching it: --results another.csv, which fills no page.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How a cell of the coverage study fared: the displayed interval and estimate against truth, bound and oracle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Under the mixture (a drift drawn from N(0, ρ²)) the chance that log M has reac
 approximated by 2,000 looks: python -m studies.coverage.sequence [--paths N] prints it with its Monte Carlo error.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 

@@ -1,7 +1,5 @@
 """Runs that are looked at while they go on: how often the sequence ever misses, and what stopping by its width does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

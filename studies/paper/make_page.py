@@ -5,8 +5,6 @@ privatile paper tables --protocol published --replications 1000 --out RESULTS
 python studies/paper/make_page.py RESULTS 2026-11-15
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ Flower sends the text of an exception to the server. So no exception leaves a cl
 coordinator only the kind of error.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """The coordinator's side: a Flower ServerApp that carries rounds between a coordinator and Flower's nodes."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

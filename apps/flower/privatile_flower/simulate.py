@@ -5,8 +5,6 @@
 The ledgers are real and are kept beside the store (NAME-ledger.db): a record that answers here has answered.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

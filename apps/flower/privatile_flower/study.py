@@ -7,8 +7,6 @@ Each side has its own copy of the study file. A run's name contains the study's 
 study asks about a different run, and is refused. Only the site writes its node config, which says where the data is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

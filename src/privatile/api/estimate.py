@@ -1,7 +1,5 @@
 """`estimate`: from data to a result, in one call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload

@@ -1,7 +1,5 @@
 """Where files live when no path is given."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

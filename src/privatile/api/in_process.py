@@ -1,7 +1,5 @@
 """Carry rounds inside one process: coordinator and responders side by side, all clients' answers in one commit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from privatile.client.responder import Responder, answer_all

@@ -1,7 +1,5 @@
 """The estimator for people who bring their own loop: ask `query`, give counts to `update`, read `result`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The command line: parse, call, print. One file per command, imported when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """`privatile audit`: measure a client's privacy from outside."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 

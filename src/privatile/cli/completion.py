@@ -1,7 +1,5 @@
 """`privatile completion`: a script that teaches a shell our commands and options."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 

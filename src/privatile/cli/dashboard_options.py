@@ -1,7 +1,5 @@
 """The options of a run's dashboard, for every command that has one."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """`privatile doctor`: what is installed, and whether clock, randomness and disk are fine."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,7 +1,5 @@
 """`privatile enroll`: make a client's key on its own machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`privatile join`: run a federation's client next to its data."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`privatile ledger`: what has been spent, by whom. Never a value."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 An option that is not given is None, so that what a file says in its place stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`privatile paper`: every table and figure of the paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Facts on stdout for programs, and texts that every terminal can show."""
 
-from __future__ import annotations
-
 import codecs
 import errno
 import io

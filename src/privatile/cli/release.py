@@ -1,7 +1,5 @@
 """`privatile release`: the signed record of a federation's run."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

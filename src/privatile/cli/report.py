@@ -1,7 +1,5 @@
 """`privatile report`: one page about a run, an experiment or the paper's tables; or a figure of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`privatile serve`: run a federation's coordinator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

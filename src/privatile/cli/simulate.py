@@ -1,7 +1,5 @@
 """`privatile simulate`: Monte Carlo experiments from a design."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

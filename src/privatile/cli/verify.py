@@ -1,7 +1,5 @@
 """`privatile verify`: check a release record, from the counts alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ A responder takes its coins through its constructor and nowhere else. Real data 
 `SeededCoins` exist for simulation and for tests, and no option, file or environment variable leads to them.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Protocol
 

@@ -9,8 +9,6 @@ A missing record's truth is Bernoulli(1 − level) by a coin of its own, so that
 like every other. ±∞ answer like numbers. With `dither` each record adds U(−w/2, w/2) when it answers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The responder: question in, one count out. Nothing else about the records leaves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple

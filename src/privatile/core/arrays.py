@@ -1,7 +1,5 @@
 """Arrays: their type, and which library one belongs to, so that one function serves numpy's and a GPU's."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -21,8 +21,6 @@ in the dataclass's `__post_init__`; the `InputError` raised there is reported in
       line 2, value: there is no such setting. Did you mean 'values'?
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

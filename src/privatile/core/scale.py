@@ -7,8 +7,6 @@ Every scale carries the range [low, high] that the estimand is known to lie in; 
 aggregation (the paper's bounded Θ).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

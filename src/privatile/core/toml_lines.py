@@ -1,7 +1,5 @@
 """Where in a TOML text a value stands, so that an error can name its line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Numbers in words."""
 
-from __future__ import annotations
-
 
 def duration(seconds: float) -> str:
     """A duration in the unit that suits it.

@@ -1,7 +1,5 @@
 """The dashboard's own process: `python -m privatile.dashboard RUN.DB --fd N`, started by `serving.run_dashboard`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -4,8 +4,6 @@ Every state is computed once and sent to all viewers as the same bytes. A viewer
 the last state, which holds the whole history.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac

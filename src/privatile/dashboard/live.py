@@ -4,8 +4,6 @@ The dashboard knows the file and nothing else: it cannot disturb a run, and it w
 this process, in another one, or over.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

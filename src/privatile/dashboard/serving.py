@@ -1,7 +1,5 @@
 """A dashboard in a process of its own, so that viewers never slow the run down."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@ It lies outside Assumptions 2–3: its step depends on the number of rounds and 
 coverage study (`studies/coverage`), not the paper's theorems.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

@@ -10,8 +10,6 @@ a point near the trajectory, and the sums are kept about the *current* mean, so 
 moving the mean by δ turns S = Σ u(Q_i − Q)² into S − 2δR + Pδ², with R = Σ u(Q_i − Q) and P = Σ u.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Clients as the coordinator knows them: budget, weight, level, number of records."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Plans: what the next round asks, given the state so far."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -12,8 +12,6 @@ Unit-free throughout: σ is the local spread τ(1 − τ)/f on the working scale
 left in a rank when every record has answered. The arrays have a leading axis of runs.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

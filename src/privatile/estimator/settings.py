@@ -1,7 +1,5 @@
 """What a result needs beside the plan and the state: which interval is shown, at which confidence, of what."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, get_args

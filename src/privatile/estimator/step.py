@@ -13,8 +13,6 @@ A silent client never changes the estimand: weights are not renormalised; its la
 and the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -3,8 +3,6 @@
 Nothing here ever sees a record: facts are names, counts, rounds and reasons.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -15,8 +15,6 @@ The estimated slope enters as in the fixed-time interval, by Fieller: z_t/√(1 
 that look. A look at which the slope may still be zero has no bounded interval.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The questions between which the quantile lies: an interval that needs no smooth distribution."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

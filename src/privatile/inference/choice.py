@@ -4,8 +4,6 @@ The same counts may be reported at another confidence level, with another interv
 depends on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

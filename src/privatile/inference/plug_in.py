@@ -7,8 +7,6 @@ from the client's own answers. It costs no privacy beyond the answers themselves
 moves its own q inside a round answers no single question.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Self-normalised intervals: the average of a path, with the path's own spread as the measure of its error."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What knowing the clients' ranks, or having the file itself as the target, takes off the variance of a run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

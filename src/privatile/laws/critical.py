@@ -14,8 +14,6 @@ Other norms of the same path: `l1` is Σ_m (r_m − r_{m−1})·|x_m|, `sup` is 
 (`simulated_law.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

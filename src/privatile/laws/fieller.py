@@ -7,8 +7,6 @@ Q̂ = q̄ + ȳ/f̂, with standard error se for a known slope and relative error 
 which holds at any confidence level, and is unbounded where the slope may be zero (zρ ≥ 1).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ The run starts at Q* (what is left of a wrong start is no noise and is not model
 averaging starts is kept, so after a burn-in the averaged window starts from its true, nearly stationary, spread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The normal distribution's critical values."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 
 # The standard library's, exact to 1e-15: scipy.special takes 0.2 s to import, more than a small run takes.

@@ -15,8 +15,6 @@ With y = y₀·cosh²t the integrand is even and analytic for |Im t| < π/2, so 
 exp(−π²/step). For the Brownian bridge (G = sinh√y/√y, h = 1) nothing is left but this one integral.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

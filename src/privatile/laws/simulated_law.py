@@ -11,8 +11,6 @@ which keeps E|X|. A maximum seen only every δ lies about 0.5826·√δ below th
 Kou, 1997; 0.5826 = −ζ(1/2)/√(2π)): a block of length δ with rounds d apart is raised by 0.5826·(√δ − √d).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@
 3. What local privacy costs: the estimator beside a central mechanism and the plain sample quantile, at equal ε.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

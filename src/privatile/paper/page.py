@@ -1,7 +1,5 @@
 """The paper's tables, ours beside the printed ones, differences marked; from the folder of `privatile paper`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What the paper has: the designs of its tables and the values it prints."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from pathlib import Path

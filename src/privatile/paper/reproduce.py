@@ -1,7 +1,5 @@
 """Reproduce parts of the paper into a folder: Markdown, CSV and LaTeX for tables, SVG and PNG for figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial

@@ -4,8 +4,6 @@ As published, every region is oversampled to the size of the largest: a record's
 record pays copies × ε. Properly, every record answers once, in cohorts of unequal size, and pays ε.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

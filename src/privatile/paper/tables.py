@@ -5,8 +5,6 @@ difference, the authors' error taken from their 1,000 replications and the round
 fewer than two marks are expected by chance.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables as text: Markdown, and LaTeX with booktabs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

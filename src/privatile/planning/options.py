@@ -3,8 +3,6 @@
 One frozen value, checked when it is made, before any record is read.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -9,8 +9,6 @@ the half-width in units. Where the clients' distributions differ σ_k² is a lit
 the wide side.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

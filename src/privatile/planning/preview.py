@@ -4,8 +4,6 @@ Without the data's density the width in units is unknown, but its width in *rank
 about the (τ − h) to the (τ + h) quantile, with the h of `planning.plan`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

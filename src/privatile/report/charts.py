@@ -1,7 +1,5 @@
 """Still drawings for paper and for browsers without scripts: positions in pixels, which a template draws as SVG."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

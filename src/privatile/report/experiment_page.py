@@ -1,7 +1,5 @@
 """The report of a Monte Carlo experiment: coverage and error against size, method by method, and every cell."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

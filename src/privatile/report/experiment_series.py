@@ -3,8 +3,6 @@
 Page and print figure draw the same series.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self

@@ -1,7 +1,5 @@
 """Diagnostics in plain words: what went well, what to note, what to worry about. Each rule says its threshold."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

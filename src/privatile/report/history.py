@@ -3,8 +3,6 @@
 The file holds counts only; `Track` leads from them to the state, as the run itself did.
 """
 
-from __future__ import annotations
-
 from array import array
 from typing import NamedTuple
 

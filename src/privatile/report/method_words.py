@@ -1,7 +1,5 @@
 """How estimate and interval were read from the answers, in words that are true for the run at hand."""
 
-from __future__ import annotations
-
 from privatile.estimator.spec import RunSpec
 from privatile.result.result import QuantileResult
 

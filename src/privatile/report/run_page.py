@@ -1,7 +1,5 @@
 """The report of one run: the answer, how it got there, who answered, what it cost, caveats, how to cite."""
 
-from __future__ import annotations
-
 import math
 import time
 from contextlib import closing

@@ -4,8 +4,6 @@ The buckets are fine at the start and even later on: half of their edges are eve
 that zooming in on the first hundred rounds shows rounds and zooming out loses no excursion.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

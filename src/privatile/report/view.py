@@ -1,7 +1,5 @@
 """A run as a page shows it: its specification and, per level, a result, a history and the interval over time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

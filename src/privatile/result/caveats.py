@@ -3,8 +3,6 @@
 What the answers themselves show (drift, fit, support) is said by `diagnostics`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What one client gave and paid, how far its records lie below the estimate, and what a lie of it could do."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

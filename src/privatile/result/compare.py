@@ -8,8 +8,6 @@ so each run's own calibration (its slope's error, its scale's skewness) carries 
 inverts this interval over the confidence level. The runs must be independent: no person in both.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ many standard errors fit into a local spread. The default interval is validated 
 is large enough. Where it is not, or where the run itself shows trouble, the result says so.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import reduce

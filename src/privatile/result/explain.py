@@ -1,7 +1,5 @@
 """Why a run of the default design asked what it asked: every choice, in sentences."""
 
-from __future__ import annotations
-
 import math
 
 from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of

@@ -1,7 +1,5 @@
 """Several levels of one run, put in order: a higher level never has a lower quantile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

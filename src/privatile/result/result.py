@@ -3,8 +3,6 @@
 One list of rows feeds the text, the HTML and the JSON.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import math

@@ -1,7 +1,5 @@
 """From a run's state to its result: the estimand in words, the interval, the facts and the caveats."""
 
-from __future__ import annotations
-
 from privatile.core.scale import Scale
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings

@@ -7,8 +7,6 @@ How questions and counts travel is up to the caller:
         coordinator.accept(counts)
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from typing import NamedTuple

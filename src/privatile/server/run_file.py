@@ -3,8 +3,6 @@
 The state is not stored: it is a pure function of the counts, so a file can always be checked against its own numbers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """What the dashboard and the operations page share: which names mean this machine, a bound socket, server settings."""
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

@@ -3,8 +3,6 @@
 The process number is in the file while the run continues and is removed at its end: a finished file names no process.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import socket

@@ -3,8 +3,6 @@
 Its `key` names it for good: the same setting gives the same random numbers in any design, in any order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

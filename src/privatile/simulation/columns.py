@@ -3,8 +3,6 @@
 Nothing here shows a record: not its text, not an error, not a design.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing here is needed to run an experiment; where there is no numba-cuda or no GPU the message says so.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

@@ -4,8 +4,6 @@ Replications run in blocks of lanes, blocks in threads (the kernels release the 
 one block per thread and two numbers per replication, however many rounds there are.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable, Sequence

@@ -22,8 +22,6 @@ A design defines populations, levels, truth rates and methods by name, and grids
     records = [10000]
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

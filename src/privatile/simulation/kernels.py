@@ -23,8 +23,6 @@ A product and a sum are never contracted into one operation, so that both target
 # Numba compiles this file from its own types; a type checker sees neither them nor the intrinsics.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An experiment's results as files: tidy rows to CSV or Parquet, and numbers as text."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plan checked by simulation: the same design, clients and level, on a population one can draw from."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 from typing import Any

@@ -10,8 +10,6 @@ GPU (CuPy) gives an array there.
 0.75
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields

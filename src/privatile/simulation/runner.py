@@ -3,8 +3,6 @@
 The numbers are the same wherever a cell runs: its streams are named by seed and cell alone.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence

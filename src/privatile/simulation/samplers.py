@@ -1,7 +1,5 @@
 """Populations as flat arrays for the kernel that draws every record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A cell is written in one transaction when it is finished, so a killed run loses 
 next run with the same design continues from there.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

@@ -4,8 +4,6 @@ A stream is named by (seed, cell, replication) alone. So results do not depend o
 replications are cut into blocks, on the other cells of a design, or on an interruption.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -5,8 +5,6 @@ within `ACCURACY` of the exact function: linear interpolation at every quarter o
 Widths and spacings are powers of two, so that the corners of a uniform population, 0 and 1, fall on knots.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

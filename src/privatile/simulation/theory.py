@@ -3,8 +3,6 @@
 Nothing here touches data; distributions are any objects with a CDF and a density.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

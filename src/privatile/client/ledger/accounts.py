@@ -11,8 +11,6 @@
 Opening an account writes nothing; the first answer does.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@
 Nothing is written here.
 """
 
-from __future__ import annotations
-
 from privatile.client.ledger.datasets import (
     Content,
     dataset_id,

@@ -1,7 +1,5 @@
 """The ledger as a file: its tables, how it is opened, and what is said when it cannot be trusted."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import sqlite3

@@ -1,7 +1,5 @@
 """What the holder of the data allows beyond the rule that a record answers once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a ledger says about itself: who has answered how much, and what it cost. Never a value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from privatile.client.ledger.datasets import most_spent, spent_elsewhere, stored_identity

@@ -1,7 +1,5 @@
 """A client's values in random order, loaded bucket by bucket."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate

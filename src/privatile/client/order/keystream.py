@@ -5,8 +5,6 @@ for ever, on every machine and with every version of every library, which a gene
 an order that changed between a crash and a restart would let records answer twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -6,8 +6,6 @@ restart, whatever memory there was. Two passes: rows are scattered by the head o
 loaded and sorted. Small columns stay in memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

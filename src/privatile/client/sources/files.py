@@ -5,8 +5,6 @@ where there is one, the number of the line. It may not fetch extensions, and has
 files would be plain text with names).
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The names of clients and people, the same from every kind of source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

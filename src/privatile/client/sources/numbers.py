@@ -1,7 +1,5 @@
 """Columns of numbers from any library, as doubles. No error here contains a value."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any

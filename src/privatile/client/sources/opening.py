@@ -1,7 +1,5 @@
 """From whatever holds the data to its source."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

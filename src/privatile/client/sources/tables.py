@@ -1,7 +1,5 @@
 """Columns and tables in memory, and the rows of a database's query."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

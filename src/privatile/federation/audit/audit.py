@@ -10,8 +10,6 @@ Four questions, each of which a broken client fails:
 An audit cannot show that a client never misbehaves in a situation that the audit does not create.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

@@ -4,8 +4,6 @@ Clopper and Pearson: the lower bound at error α is the p with P(X ≥ x | p) = 
 both tails are incomplete beta functions, which scipy inverts.
 """
 
-from __future__ import annotations
-
 import math
 
 from scipy.special import betaincinv

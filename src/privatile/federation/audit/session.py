@@ -1,7 +1,5 @@
 """The auditor as coordinator of one client process: a study of its own, planted data, questions and counts."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -14,8 +14,6 @@ Every payload on a client's answer subject gets one verdict:
     forked       the client's ledger has gone back, or is one of two copies: proven by this answer alone
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple

@@ -3,8 +3,6 @@
 Files survive a crash of either side; a request is removed when it is read.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

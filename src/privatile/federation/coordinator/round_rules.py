@@ -1,7 +1,5 @@
 """Rules that look at a run's counts: when a round may be closed, and whose counts are impossible. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

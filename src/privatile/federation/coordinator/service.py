@@ -5,8 +5,6 @@ the clock, the journal and the run's file. A restart continues from what was wri
 function of the counts before it, so asking again is asking the same question.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

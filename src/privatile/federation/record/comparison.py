@@ -9,8 +9,6 @@ made it: another version may use other words, and only that version can tell its
 difference is shown and not judged.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import math

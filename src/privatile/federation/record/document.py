@@ -1,7 +1,5 @@
 """The release record of a run: how it is made, its bytes, its signatures."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

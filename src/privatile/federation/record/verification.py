@@ -3,8 +3,6 @@
 A body may hold anything: it was written by somebody else. Only the form that `read_record` checks is relied on.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ are stated by the organizer, never renormalised silently. Records that the old r
 study asks at most what is left of the records that each client agreed to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path

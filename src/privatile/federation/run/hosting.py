@@ -1,7 +1,5 @@
 """What a coordinator and a client need around them: signals that stop them, and the page for operators."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

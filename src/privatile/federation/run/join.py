@@ -1,7 +1,5 @@
 """An invitation becomes a running client."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Sequence

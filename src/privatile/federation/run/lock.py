@@ -1,7 +1,5 @@
 """One coordinator per folder: a file that holds its process number and is locked while it runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

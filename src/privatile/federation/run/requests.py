@@ -1,7 +1,5 @@
 """What can be asked of a run from outside: stop, abort, readmit a client."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """A folder becomes a running coordinator."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack

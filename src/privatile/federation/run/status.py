@@ -1,7 +1,5 @@
 """How far a run is, read from outside."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The embedded broker: one nats-server process, for organizers without a broker of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

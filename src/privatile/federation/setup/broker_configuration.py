@@ -4,8 +4,6 @@ Every message is synced to disk before it is acknowledged (`sync_interval: alway
 in with its nkey; a client may publish its own answers and hellos, read questions, and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

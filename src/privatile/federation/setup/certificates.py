@@ -4,8 +4,6 @@ The authority signs the broker's certificate and nothing else; the invitation te
 log in with their nkey, so they need no certificate.
 """
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`privatile federation check`: look at everything in the organizer's folder and report everything at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar

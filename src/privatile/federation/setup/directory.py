@@ -10,8 +10,6 @@ DIR/broker/                 the embedded broker's configuration, log and streams
 DIR/run.db                  the run: questions, counts, state
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from pathlib import Path

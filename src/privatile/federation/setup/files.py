@@ -3,8 +3,6 @@
 Files that people write (TOML) are read with `core/decoding.py`, which reports all errors at once, each with its line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

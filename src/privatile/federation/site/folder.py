@@ -6,8 +6,6 @@ SITE/NAME.enrolment.json    to be sent to the organizer
 SITE/ledger.db              who has answered
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from privatile.errors import InputError

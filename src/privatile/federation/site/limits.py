@@ -8,8 +8,6 @@ The file `policy.toml` in the site's folder:
     coordinators   fingerprints of the coordinators that this site answers; empty: the one of the invitation
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ In the ledger a site has one name for itself, whatever a study calls it: two stu
 make its records look new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Whatever is lost on the way is asked again, and a question that is asked again g
 of the network, of the broker or of this process has the same remedy: connect, say hello, look up the last question.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

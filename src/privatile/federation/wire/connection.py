@@ -4,8 +4,6 @@ The broker library's own reconnection hides what was lost. Here a lost connectio
 says hello and asks for the last question again, so that a cut connection and a restart are the same case.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

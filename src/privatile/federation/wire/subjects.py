@@ -1,7 +1,5 @@
 """The broker's subjects and streams of one federation. `docs/wire.md` says who may use which."""
 
-from __future__ import annotations
-
 import re
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
