@@ -126,3 +126,12 @@ def test_a_declared_restore_moves_the_link_back() -> None:
     assert greeting is not None
     assert greeting.restored == greeting.welcome.ledger == link(5)
     assert intake.offer("a", answer(sequence=6)).outcome == "counted"
+
+
+def test_a_restore_that_cannot_be_welcomed_changes_nothing() -> None:
+    intake = open_intake(quarantined={"a": "a reason\nof two lines"})
+    hello = Hello(STUDY, "a", "1" * 32, link(5), restored=link(8)).pack(KEY)
+    with pytest.raises(ProtocolError, match="printable"):
+        intake.greet("a", hello, rounds_done=2)
+    intake.readmit("a")
+    assert intake.offer("a", answer(sequence=6)).outcome == "forked"  # the ledger's last link is still entry 8

@@ -231,7 +231,7 @@ class AnswerIntake:
             raise ProtocolError("the message is not a hello of this client.")
         link, restored = self._links.get(client), None
         if message.study == self._study and link is not None and message.restored == link != message.ledger:
-            self._links[client] = link = restored = message.ledger
+            link = restored = message.ledger
         accepted = self._answers.get(client)
         welcome = Welcome(
             self._study,
@@ -242,4 +242,6 @@ class AnswerIntake:
             self._asked[client],
             self._quarantined.get(client, "")[:500],
         )
+        if restored is not None:  # only now: an error above must leave the links as the journal has them
+            self._links[client] = restored
         return Greeting(welcome, restored)
