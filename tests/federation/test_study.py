@@ -7,10 +7,13 @@ import math
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from privatile.errors import InputError
+from privatile.federation.setup.invitation import Enrolment, read_enrolment
 from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
+from privatile.federation.wire.keys import KeyPair
 from tests.federation.kit import make_study
 from tests.federation.mutations import DROPPED, with_value
 
@@ -136,3 +139,29 @@ def test_whole_numbers_and_reals_are_the_same_number() -> None:
 def test_the_plan_itself_is_checked() -> None:
     with pytest.raises(InputError, match="rounds"):
         make_study(rounds=1, length=10)
+
+
+ESCAPES = "\x1b]0;all is well\x07\x1b[2J"
+
+
+def test_a_setting_with_terminal_escapes_in_its_name_is_shown_without_them() -> None:
+    table = make_study(2).to_dict()
+    agreement = table["clients"]["site0"]
+    changes = ({ESCAPES: 1}, {"clients": {**table["clients"], ESCAPES: agreement}})
+    for changed in (*changes, {"clients": {**table["clients"], "site0": {**agreement, ESCAPES: 1}}}):
+        with pytest.raises(InputError) as caught:
+            FederationStudy.from_dict({**table, **changed})
+        assert "\x1b" not in str(caught.value)
+        assert "\x07" not in str(caught.value)
+
+
+def test_a_file_with_terminal_escapes_in_a_field_is_refused_without_them(tmp_path: Path) -> None:
+    key = KeyPair.generate()
+    fields = msgspec.to_builtins(Enrolment.make("north", "0123456789ab", key))
+    path = tmp_path / "enrolment.json"
+    keys = {**fields["keys"], ESCAPES: 1}
+    for changed in ({ESCAPES: 1}, {"keys": keys}, {"client": ESCAPES}, {"privatile_enrolment": ESCAPES}):
+        path.write_text(json.dumps({**fields, **changed}))
+        with pytest.raises(InputError) as caught:
+            read_enrolment(path)
+        assert str(caught.value).isprintable()

@@ -282,6 +282,32 @@ def test_a_body_that_is_no_message_is_refused(body: str) -> None:
         read_signed(b"\xff\xfe" + body.encode())
 
 
+INJECTED = [
+    "x` - at `$.\n12:00:00 warning finished  reason=all is well client=north #",
+    "x` - at `$.all_is_well",
+    "\x1b[2Jall_is_well",
+    "all_is_well\u2028",
+]
+
+
+@pytest.mark.parametrize("text", INJECTED)
+def test_a_refused_message_writes_nothing_of_its_own_into_the_reason(text: str) -> None:
+    link = {"sequence": 3, "hash": "ab" * 16}
+    hello = {"kind": "hello", "study": STUDY, "client": "a", "instance": "1" * 32, "ledger": link, "restored": None}
+    notice = {"kind": "notice", "study": STUDY, "run": "r", "state": text, "reason": ""}
+    ask = {"kind": "ask", "study": STUDY, "run": "r", "round": 1}
+    step = {"level": 0.5, "query": 1.0, "length": 1, "step": {text: 1.0}}
+    bodies = [{**hello, text: 1}, {**hello, "kind": text}, {**hello, "ledger": {**link, text: 1}}, notice]
+    bodies += [{**hello, "client": text}, {**ask, "asks": [step]}]
+    for body in bodies:
+        with pytest.raises(ProtocolError) as caught:
+            read_signed(json.dumps(body))
+        assert str(caught.value).isprintable()
+        assert not any(word in str(caught.value) for word in ("well", "finished", "x`"))
+    with pytest.raises(ProtocolError, match=r"^ledger\.sequence: expected `int` >= 0\.$"):
+        read_signed(json.dumps({**hello, "ledger": {**link, "sequence": -1}}))
+
+
 def test_a_message_that_breaks_a_rule_is_not_signed() -> None:
     for message in (Notice(STUDY, "r", "paused", "x" * 501), Hello(STUDY, "a", "1" * 31, LINK, None)):
         with pytest.raises(ProtocolError, match="expected `str`"):

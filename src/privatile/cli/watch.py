@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.core.words import duration
+from privatile.core.words import duration, printable
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,12 +71,14 @@ def picture(state: dict[str, Any]) -> RenderableType:
         return Text("waiting for the run to begin …", style="yellow")
     colour = COLOURS.get(state["status"], "yellow")
     parts: list[RenderableType] = [
-        Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {plain(state['run'])}")
+        Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {printable(state['run'])}")
     ]
     if state["status"] in AT_REST:
         parts.append(Text(AT_REST[state["status"]], "yellow"))
     for level in state["levels"]:
-        parts.append(Text(plain(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim"))
+        parts.append(
+            Text(printable(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim")
+        )
         parts.append(_answer(state, level))
     done, planned = state["done"], state["planned"]
     rate = "" if state["last_round_at"] is None else f", the last one {moment(state['last_round_at'], state['now'])}"
@@ -88,11 +90,11 @@ def picture(state: dict[str, Any]) -> RenderableType:
     parts += _clients(state, going=state["status"] in ("running", "paused"))
     if state["status"] == "finished":
         caveats = dict.fromkeys(caveat["text"] for level in state["levels"] for caveat in level["caveats"])
-        parts += [Text(f"Beware: {plain(text)}", "dim") for text in caveats]
+        parts += [Text(f"Beware: {printable(text)}", "dim") for text in caveats]
     for event in state["events"][:SHOWN_EVENTS]:
         when = time.strftime("%H:%M:%S", time.localtime(event["at"]))
-        who = f" {plain(event['client'])}" if event["client"] else ""
-        parts.append(Text(f"! {when} {plain(event['kind'])}{who}: {plain(event['text'])}", "red"))
+        who = f" {printable(event['client'])}" if event["client"] else ""
+        parts.append(Text(f"! {when} {printable(event['kind'])}{who}: {printable(event['text'])}", "red"))
     return Group(*parts)
 
 
@@ -114,7 +116,7 @@ def _clients(state: dict[str, Any], going: bool) -> list[RenderableType]:
         ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
         style = {"alive": "green", "awaited": "yellow"}.get(name, "bold red")
-        table.add_row(Text(plain(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
+        table.add_row(Text(printable(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
     were = "alive" if going else "answered in the last round"
     hidden = clients["all"] - SHOWN_CLIENTS
     more = [Text(f"and {hidden:,} more", "dim")] if hidden > 0 else []
@@ -137,15 +139,6 @@ def _answer(state: dict[str, Any], level: dict[str, Any]) -> RenderableType:
         f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval {ends}   ",
         (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
     )
-
-
-def plain(text: object) -> str:
-    """Text without control codes: a client's name may not move the cursor.
-
-    >>> plain("north\\x1b[2J")
-    'north�[2J'
-    """
-    return "".join(character if character.isprintable() else "�" for character in str(text))
 
 
 def moment(at: float, now: float) -> str:

@@ -24,6 +24,7 @@ in the dataclass's `__post_init__`; the `InputError` raised there is reported in
 import dataclasses
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -35,6 +36,7 @@ import msgspec
 from msgspec import Meta
 
 from privatile.core.toml_lines import Place, line_numbers, nearest_line
+from privatile.core.words import printable
 from privatile.errors import InputError
 
 T = TypeVar("T")
@@ -48,9 +50,38 @@ KINDS: dict[Any, tuple[str, str]] = {
 """The words for a kind of value: one, several."""
 
 
+_PATH = re.compile(r"`(?:key` in `)?\$\.?([a-z_]+(?:\[(?:\d+|\.\.\.)\])*(?:\.[a-z_]+(?:\[(?:\d+|\.\.\.)\])*)*)`")
+
+
+def broken_rule(error: msgspec.ValidationError, whole: str) -> str:
+    """The rule that a text from outside breaks, as a printable sentence; `whole` names the text in it.
+
+    A hostile text must not write its own words into a log, so a field that does not exist and a value that is none of
+    the allowed ones are not quoted, and a place is named only where it consists of names of fields.
+
+    >>> broken_rule(msgspec.ValidationError("Expected `int` >= 1 - at `$.asks[0].length[...]`"), "the body")
+    'asks[0].length[...]: expected `int` >= 1.'
+    >>> broken_rule(msgspec.ValidationError("Object contains unknown field `age`"), "the body")
+    'the body has a field or a value that is not of this format.'
+    """
+    text = str(error)
+    # These two quote the text, which may imitate the place that follows.
+    if text.startswith(("Object contains", "Invalid")):
+        return f"{whole} has a field or a value that is not of this format."
+    rule, _, place = text.rpartition(" - at ")
+    path = _PATH.fullmatch(place)
+    if path is None and rule.startswith(("Expected", "Object missing")):
+        where = whole
+    elif path is None:
+        where, rule = whole, text
+    else:
+        where = path[1]
+    return printable(f"{where}: {rule[:1].lower()}{rule[1:].rstrip('.')}.")
+
+
 def name_of(place: Place) -> str:
     """A place as people write it: `grid[1].level`."""
-    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part:.60}" for part in place)[1:]
+    return printable("".join(f"[{part + 1}]" if isinstance(part, int) else f".{part:.60}" for part in place)[1:])
 
 
 class BrokenRules(InputError):

@@ -1,4 +1,4 @@
-"""Numbers in words."""
+"""Numbers in words, and texts that are safe to show."""
 
 
 def duration(seconds: float) -> str:
@@ -12,3 +12,12 @@ def duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def printable(text: object) -> str:
+    """A text without line breaks and terminal escapes: each character that cannot be printed becomes a mark.
+
+    >>> printable("a\\x1b[2Jb\\n")
+    'a�[2Jb�'
+    """
+    return "".join(character if character.isprintable() else "�" for character in str(text))

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from privatile.core.decoding import broken_rule
 from privatile.errors import InputError, StoreError
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ def read_json(path: Path, kind: type[T], what: str) -> T:
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; it must be {what}.") from None
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: not {what}: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{path}: not {what}: {broken_rule(error, 'the file')}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as {what} ({type(error).__name__}).") from None
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from privatile.core.decoding import broken_rule
 from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.wire.keys import KeyPair, verify
@@ -219,23 +219,9 @@ def _decode(body: bytes) -> Message:
     try:
         return _DECODER.decode(body)
     except msgspec.ValidationError as error:
-        raise ProtocolError(_broken_rule(str(error))) from None
+        raise ProtocolError(broken_rule(error, "the body")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProtocolError("the body is not JSON.") from None
-
-
-def _broken_rule(text: str) -> str:
-    """The rule that a body breaks, without what it holds: a hostile message must not reach a log by its own error.
-
-    >>> _broken_rule("Expected `int` >= 1 - at `$.round`"), _broken_rule("Object contains unknown field `age`")
-    ('round: expected `int` >= 1.', 'the body has a field or a value that is not of this format.')
-    """
-    rule, _, place = text.partition(" - at ")
-    path = re.search(r"\$\.([^`]+)", place)
-    where = path[1] if path else "the body"
-    if rule.startswith(("Object contains", "Invalid")):  # these quote the message
-        return f"{where} has a field or a value that is not of this format."
-    return f"{where}: {rule[:1].lower()}{rule[1:].rstrip('.')}."
 
 
 def unquoted(error: ProtocolError) -> str:
