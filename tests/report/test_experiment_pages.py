@@ -17,19 +17,15 @@ from privatile.paper.tables import compare
 from privatile.report.experiment_page import verdict
 from privatile.simulation.store import FORMAT, SCHEMA
 
-OLDER = SCHEMA.replace(", confidence_level REAL", "")
 TITLE = "</script><script>alert(1)</script> & sizes"
 
 
-def made_store(
-    path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2, level: float | None = 0.95
-) -> Path:
-    """A store as a finished experiment leaves it, without the hours; without a level, one of an older version."""
+def made_store(path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2, level: float = 0.95) -> Path:
+    """A store as a finished experiment leaves it, without the hours."""
     connection = sqlite3.connect(path)
-    connection.executescript(SCHEMA if level is not None else OLDER)
-    facts = (title, "ab" * 32, 2 * rows, *([] if level is None else [level]))
-    version, last = (1, "") if level is None else (FORMAT, ", ?")
-    connection.execute(f"INSERT INTO study VALUES ({version}, ?, ?, 'independent', 1000, 1, ?, 1.8e9{last})", facts)
+    connection.executescript(SCHEMA)
+    facts = (title, "ab" * 32, level, 2 * rows)
+    connection.execute(f"INSERT INTO experiment VALUES ({FORMAT}, ?, ?, 'independent', 1000, 1, ?, ?, 1.8e9)", facts)
     place = 0
     for method in ("C1", "<b>C5</b>"):
         for records in [200, 1000, 5000][:rows]:
@@ -87,20 +83,6 @@ def test_an_experiment_is_judged_at_its_own_level(tmp_path: Path) -> None:
         assert f"median coverage of {level:.0%} intervals" in page
     said = CliRunner().invoke(main, ["simulate", "show", str(tmp_path / "0.9.db")])
     assert "90% intervals" in said.output
-    done = CliRunner().invoke(main, ["report", str(tmp_path / "0.9.db"), "--confidence-level", "0.95"])
-    assert done.exit_code == 2
-    assert "confidence level 0.9" in done.output
-
-
-def test_an_older_store_says_that_its_level_was_assumed(tmp_path: Path) -> None:
-    path = made_store(tmp_path / "old.db", coverage=0.9, level=None)
-    for option, low, word in (((), 4, "0.95 was assumed"), (("--confidence-level", "0.9"), 0, "0.9 was given")):
-        done = CliRunner().invoke(main, ["report", str(path), *option])
-        assert done.exit_code == 0, done.output
-        page = (tmp_path / "old.html").read_text(encoding="utf-8")
-        assert page.count('class="worry">too low') == low
-        assert word in page
-    assert CliRunner().invoke(main, ["simulate", "show", str(path)]).exit_code == 0
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -161,7 +143,7 @@ def paper_folder(folder: Path, shift: float) -> Path:
     connection = sqlite3.connect(folder / "table1-independent.db")
     connection.executescript(SCHEMA)
     facts = (experiment.title, experiment.digest, len(experiment.entries))
-    connection.execute(f"INSERT INTO study VALUES ({FORMAT}, ?, ?, 'independent', 1000, 1, ?, 1.8e9, 0.95)", facts)
+    connection.execute(f"INSERT INTO experiment VALUES ({FORMAT}, ?, ?, 'independent', 1000, 1, 0.95, ?, 1.8e9)", facts)
     for place, entry in enumerate(experiment.entries):
         labels = dict(entry.labels)
         summary = {

@@ -155,27 +155,9 @@ def test_the_store_of_another_design_is_refused(tmp_path: Path) -> None:
 
 def test_a_store_knows_its_confidence_level(tmp_path: Path) -> None:
     with ExperimentStore.open_for(tmp_path / "x.db", parse_experiment("confidence_level = 0.9\n" + DESIGN)) as store:
-        assert store.level() == 0.9
+        assert store.confidence_level == 0.9
     with ExperimentStore.open_existing(tmp_path / "x.db") as store:
-        assert store.level() == store.level(0.9) == 0.9
-        with pytest.raises(InputError, match=r"level 0\.9, not 0\.95"):
-            store.level(0.95)
-
-
-def test_an_older_store_learns_its_level_from_its_design(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    experiment = parse_experiment("confidence_level = 0.9\n" + DESIGN)
-    ExperimentStore.open_for(path, experiment).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE study DROP COLUMN confidence_level")
-        connection.execute("UPDATE study SET format = 1")
-    with ExperimentStore.open_existing(path) as store:
-        assert store.confidence_level is None
-        assert (store.level(), store.level(0.8)) == (0.95, 0.8)
-    with ExperimentStore.open_for(path, experiment) as store:
-        assert store.level() == 0.9
-    with ExperimentStore.open_existing(path) as store:
-        assert store.level() == 0.9
+        assert store.confidence_level == 0.9
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:

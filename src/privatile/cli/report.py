@@ -24,13 +24,7 @@ Writer = Callable[[Path], Path]
     help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, an experiment's coverage and error, "
     "the paper's tables beside the printed ones.",
 )
-@click.option(
-    "--confidence-level",
-    type=float,
-    metavar="LEVEL",
-    help="Confidence level of an experiment whose store is of an older version and does not hold it (0.95).",
-)
-def report(source: Path, output: Path | None, figure: tuple[Path, ...], confidence_level: float | None) -> None:
+def report(source: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
     """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
 
     RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
@@ -48,7 +42,7 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...], confiden
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
-    write_page, write_figure = _writers(kind, path, confidence_level)
+    write_page, write_figure = _writers(kind, path)
     if output is not None:
         write_page(output)
     for target in figure:
@@ -58,7 +52,7 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...], confiden
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _writers(kind: Kind, path: Path, confidence_level: float | None) -> tuple[Writer, Writer]:
+def _writers(kind: Kind, path: Path) -> tuple[Writer, Writer]:
     """What writes the page, and what draws a figure."""
     if kind == "paper":
         from privatile.paper.differences import write_differences
@@ -69,10 +63,7 @@ def _writers(kind: Kind, path: Path, confidence_level: float | None) -> tuple[Wr
         from privatile.report.experiment_figures import write_experiment_figure
         from privatile.report.experiment_page import write_experiment_page
 
-        return (
-            partial(write_experiment_page, path, stated_level=confidence_level),
-            partial(write_experiment_figure, path, stated_level=confidence_level),
-        )
+        return partial(write_experiment_page, path), partial(write_experiment_figure, path)
     from privatile.report.run_figures import write_trajectory
     from privatile.report.run_page import write_run_page
     from privatile.report.view import read_view
@@ -98,4 +89,4 @@ def find(source: Path) -> tuple[Kind, Path]:
     tables = table_names(source)
     if tables is None:
         raise no_run(source)
-    return ("experiment", source) if "study" in tables else ("run", source)
+    return ("experiment", source) if "experiment" in tables else ("run", source)

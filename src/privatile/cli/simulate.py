@@ -78,7 +78,7 @@ def show(store: Path, out: Path | None) -> None:
         rows = kept.rows()
         title = (
             f"{kept.title} ({len(rows)} of {kept.cells} cells, {kept.replications} replications, {kept.protocol} data, "
-            f"{100 * kept.level():g}% intervals)"
+            f"{100 * kept.confidence_level:g}% intervals)"
         )
     if out is not None:
         write_rows(rows, out)

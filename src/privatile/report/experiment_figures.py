@@ -34,10 +34,10 @@ def experiment_figure(rows: Sequence[Row], confidence_level: float) -> Figure:
     return figure
 
 
-def write_experiment_figure(store: Path, path: str | Path, stated_level: float | None = None) -> Path:
+def write_experiment_figure(store: Path, path: str | Path) -> Path:
     """Draw an experiment's store to a .svg, .pdf or .png file; the same experiment gives the same file."""
     with ExperimentStore.open_existing(store) as kept:
-        rows, level = kept.rows(), kept.level(stated_level)
+        rows, level = kept.rows(), kept.confidence_level
     return write_figure(path, lambda: experiment_figure(rows, level))
 
 

@@ -16,9 +16,9 @@ from privatile.simulation.store import ExperimentStore
 MOST_ROWS = 500
 
 
-def experiment_page(store: ExperimentStore, stated_level: float | None = None) -> str:
-    """The whole page, from a store as it is now. `stated_level` is for older stores, which do not hold theirs."""
-    rows, confidence_level = store.rows(), store.level(stated_level)
+def experiment_page(store: ExperimentStore) -> str:
+    """The whole page, from a store as it is now."""
+    rows, confidence_level = store.rows(), store.confidence_level
     facts = {
         "kind": "privatile experiment",
         "format": 1,
@@ -43,16 +43,14 @@ def experiment_page(store: ExperimentStore, stated_level: float | None = None) -
         level_text=f"{100 * confidence_level:g}",
         created=time.strftime("%Y-%m-%d", time.gmtime(store.created)),
         seconds=sum(row["seconds"] for row in rows),
-        older_store=store.confidence_level is None,
-        stated=stated_level is not None,
         **(_drawn(rows, confidence_level) if rows else {}),
     )
 
 
-def write_experiment_page(path: Path, target: Path, stated_level: float | None = None) -> Path:
+def write_experiment_page(path: Path, target: Path) -> Path:
     """Write the page of an experiment's store."""
     with ExperimentStore.open_existing(path) as store:
-        target.write_text(experiment_page(store, stated_level), encoding="utf-8")
+        target.write_text(experiment_page(store), encoding="utf-8")
     return target
 
 
