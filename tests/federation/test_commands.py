@@ -350,6 +350,20 @@ def test_metrics_and_health_pages() -> None:
     assert foreign[0] == 421  # another site's name that points here
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea"])
+def test_the_operations_page_closes_a_connection_with_half_a_request(sent: bytes) -> None:
+    async def scene() -> bytes:
+        metrics = Metrics("privatile", COORDINATOR_METRICS)
+        async with operations_page("127.0.0.1", 0, metrics, lambda: (True, {}), request_timeout=0.2) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            reply = await asyncio.wait_for(reader.read(), 4)  # to the end: the page has closed the connection
+            writer.close()
+            return reply
+
+    assert (b" 200 " in asyncio.run(scene())) == sent.endswith(b"\n\r\nGET /hea")
+
+
 def test_status_says_who_was_heard_and_who_is_missing(tmp_path: Path) -> None:
     """At round 0 every client is needed: the organizer sees which one has not come."""
     federation = Federation(tmp_path, make_study(2, deadline=60.0))

@@ -149,7 +149,11 @@ CLIENT_METRICS = (
 
 @contextlib.asynccontextmanager
 async def operations_page(
-    host: str, port: int, metrics: Metrics, health: Callable[[], tuple[bool, dict[str, Any]]]
+    host: str,
+    port: int,
+    metrics: Metrics,
+    health: Callable[[], tuple[bool, dict[str, Any]]],
+    request_timeout: float = 5.0,
 ) -> AsyncIterator[int]:
     """Serve /metrics and /health over plain HTTP on one address; yields the port.
 
@@ -177,6 +181,8 @@ async def operations_page(
     server = make_server(
         Starlette(routes=[Route("/{path:path}", page, methods=["GET"])]),
         "federation",
+        request_timeout=request_timeout,
+        limit_concurrency=50,
         log_config=None,
         log_level="critical",
         lifespan="off",

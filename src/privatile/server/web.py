@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import re
 import socket
 import time
 from typing import Any
@@ -26,10 +27,11 @@ def is_loopback(host: str) -> bool:
 def host_name(header: str) -> str:
     """The name in a Host header, without its port.
 
-    >>> host_name("localhost:8080"), host_name("[::1]:8080"), host_name("example.org")
-    ('localhost', '::1', 'example.org')
+    >>> host_name("localhost:8080"), host_name("[::1]:8080"), host_name("example.org"), host_name("[::1].example")
+    ('localhost', '::1', 'example.org', '[')
     """
-    return header.partition("]")[0].removeprefix("[") if header.startswith("[") else header.partition(":")[0]
+    bracketed = re.fullmatch(r"\[([^\]]*)\](:\d*)?", header)
+    return bracketed[1] if bracketed else header.partition(":")[0]
 
 
 def listen(host: str, port: int, *, page: str, patience: float = 0.0) -> socket.socket:
@@ -56,8 +58,30 @@ def listen(host: str, port: int, *, page: str, patience: float = 0.0) -> socket.
         return bound
 
 
-def make_server(app: Any, extra: str, **settings: Any) -> Any:
-    """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it."""
+def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, **settings: Any) -> Any:
+    """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
+
+    A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
+    response, is closed: uvicorn itself would keep half a request for ever.
+    """
     uvicorn = require("uvicorn", extra)
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect_request()
+
+        def on_response_complete(self) -> None:
+            self._expect_request()
+            super().on_response_complete()
+
+        def _expect_request(self) -> None:
+            self.loop.call_later(request_timeout, self._close_unless_after, self.cycle)
+
+        def _close_unless_after(self, last: Any) -> None:
+            if self.cycle is last:
+                self.transport.close()
+
     defaults = {"log_level": "warning", "access_log": False, "server_header": False, "timeout_graceful_shutdown": 1}
-    return uvicorn.Server(uvicorn.Config(app, **{**defaults, **settings}))
+    return uvicorn.Server(uvicorn.Config(app, **{**defaults, "http": Protocol, **settings}))
