@@ -165,3 +165,13 @@ def test_a_file_with_terminal_escapes_in_a_field_is_refused_without_them(tmp_pat
         with pytest.raises(InputError) as caught:
             read_enrolment(path)
         assert str(caught.value).isprintable()
+
+
+def test_a_level_of_nothing_is_refused() -> None:
+    table = make_study(2).to_dict()
+    agreement = {**table["clients"]["site0"], "level": None}
+    with pytest.raises(InputError, match=r"clients\.site0\.level: must be a finite number"):
+        FederationStudy.from_dict({**table, "clients": {**table["clients"], "site0": agreement}})
+    del table["level"]
+    with pytest.raises(InputError, match="level and levels exclude each other"):
+        FederationStudy.from_dict({**table, "level": None, "levels": [0.25, 0.5]})

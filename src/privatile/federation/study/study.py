@@ -176,8 +176,13 @@ def load_study(path: Path) -> FederationStudy:
 def _from_document(document: Document) -> FederationStudy:
     """A file has `level`, a number, or `levels`, a list."""
     table = dict(document.table)
+    clients = table.get("clients")
+    for name, agreement in clients.items() if isinstance(clients, Mapping) else ():
+        if isinstance(agreement, Mapping) and agreement.get("level", 0.5) is None:
+            document.add(("clients", str(name), "level"), "must be a finite number; got nothing. Leave it out instead.")
+    has_level = "level" in table
     level = table.pop("level", None)
-    if level is not None and "levels" in table:
+    if has_level and "levels" in table:
         document.add(("level",), "level and levels exclude each other: level is one number, levels a list. Keep one.")
     elif level is not None:
         number = document.value(level, float, ("level",))
