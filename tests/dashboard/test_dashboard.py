@@ -172,6 +172,7 @@ def test_only_the_token_gives_access(finished: Path) -> None:
         for path in ("/", "/events", "/state.json", "/static/chart.js"):
             assert client.get(path, headers=LOCAL).status_code == 401
         assert client.get("/?token=wrong", headers=LOCAL).status_code == 401
+        assert client.get(f"/?token=wrong&token={token}", headers=LOCAL).status_code == 401
         assert client.get("/state.json", headers={**LOCAL, "authorization": f"Bearer {token}"}).status_code == 200
         assert client.get("/state.json", headers={**LOCAL, "authorization": "Bearer x"}).status_code == 401
         entered = client.get(f"/?token={token}", headers=LOCAL)

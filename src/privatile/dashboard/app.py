@@ -183,7 +183,8 @@ class AccessCheck:
         name = host_name(request.headers.get("host", ""))
         if not (is_loopback(name) or name in self._hosts):
             return PlainTextResponse("this dashboard does not go by that name\n", 421)
-        if self._matches(request.query_params.get("token", "")):
+        token = next(iter(request.query_params.getlist("token")), "")  # the first one, not the last
+        if self._matches(token):
             # From the address line into a cookie that no script can read: the address bar and the history lose it.
             response = RedirectResponse("/", 303)
             response.set_cookie(
