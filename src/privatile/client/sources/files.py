@@ -110,6 +110,7 @@ class FileSource(Source):
             selected = [f"CAST({expression} AS DOUBLE)", "0"]
         if self.client is not None:
             self._find_clients()
+        known = len(self.clients)
         selected += [self._text(name) for name in self.wanted[1:]]
         rows = 0
         for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
@@ -120,6 +121,8 @@ class FileSource(Source):
                 # Each name is looked up once per batch, not once per row.
                 clients = names[0].dictionary_encode(null_encoding="encode")
                 codes = np.array([self.code(name) for name in clients.dictionary.to_pylist()], dtype=np.uint16)
+                if len(self.clients) > known:
+                    raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
                 batch = batch._replace(codes=codes[clients.indices.to_numpy()])
             yield batch
 
