@@ -207,3 +207,22 @@ def test_a_driver_that_quotes_rows(database: sqlite3.Connection) -> None:
 def test_not_a_connection() -> None:
     with pytest.raises(InputError, match="DB-API connection; got dict"):
         open_source({}, query="SELECT 1", value="x")
+
+
+def test_rows_of_unequal_lengths_are_refused_without_their_values() -> None:
+    class Cursor:
+        description = (("wage",), ("region",))
+
+        def execute(self, query: str) -> None: ...
+
+        def fetchmany(self, count: int) -> list[tuple[object, ...]]:
+            return [(1.0, "north"), (float(SECRET),)]
+
+        def close(self) -> None: ...
+
+    class Connection:
+        cursor = Cursor
+
+    with pytest.raises(DataError, match="names 2 columns") as caught:
+        values_of(open_source(Connection(), query="SELECT wage, region FROM pay", value="wage"))
+    assert str(SECRET) not in str(caught.value)

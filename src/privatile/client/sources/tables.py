@@ -85,6 +85,11 @@ class DatabaseSource(Source):
                 None if name is None else available.index(name) for name in (self.column, self.client, self.person)
             ]
             while rows := _safely(cursor.fetchmany, FETCH):
+                if any(len(row) != len(available) for row in rows):
+                    raise DataError(
+                        f"the query names {len(available)} columns, but the database gave a row with more or fewer. "
+                        "Check the query and the database's driver."
+                    )
                 columns = list(zip(*rows, strict=True))
                 yield self.batch(*(None if place is None else columns[place] for place in places))
         finally:
