@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from studies.coverage.calibrate import Calibration
@@ -11,6 +11,7 @@ from studies.coverage.extras import Extra
 from studies.coverage.scores import Score
 
 from privatile.estimator.auto import SUPPORTED, supported
+from privatile.paper.text_tables import markdown_table
 from privatile.report.print_style import BLUE, VERMILION, print_style, save_figure
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")
@@ -42,13 +43,6 @@ def verdict(scores: Sequence[Score]) -> str:
     return words
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, *rows)).replace(
-        "\n", "\n|" + "---|" * len(head) + "\n", 1
-    )
-
-
 def table(scores: Sequence[Score]) -> str:
     """One row per cell."""
     rows = (
@@ -65,7 +59,7 @@ def table(scores: Sequence[Score]) -> str:
         )
         for score in scores
     )
-    return markdown_table(HEAD, rows)
+    return "\n".join(markdown_table(HEAD, rows))
 
 
 def tables(scores: Sequence[Score]) -> str:
@@ -83,24 +77,23 @@ def extras(rows: Sequence[Extra]) -> str:
             settings.setdefault(row.setting, {})[row.name] = f"{row.value:.4g}"
         names = list(dict.fromkeys(name for values in settings.values() for name in values))
         lines = ((setting, *(values.get(name, "") for name in names)) for setting, values in settings.items())
-        found.append(f"### {kind.capitalize()}\n\n{markdown_table(('setting', *names), lines)}")
+        found.append("\n".join([f"### {kind.capitalize()}", "", *markdown_table(("setting", *names), lines)]))
     return "\n\n".join(found)
 
 
 def calibrations(rows: Sequence[Calibration]) -> str:
     """z of the plain interval by relaxations and level, and the curve's coverage beside it."""
-    return markdown_table(
-        ("N", "level", "z of path mean ± z·s/f̂", "coverage of the curve's interval"),
+    head = ("N", "level", "z of path mean ± z·s/f̂", "coverage of the curve's interval")
+    cells = (
         (
-            (
-                f"{row.relaxations:g}",
-                f"{row.confidence_level:g}",
-                f"{row.plain_value:.3f} ± {row.plain_error:.3f}",
-                f"{row.curve_coverage:.4f}",
-            )
-            for row in rows
-        ),
+            f"{row.relaxations:g}",
+            f"{row.confidence_level:g}",
+            f"{row.plain_value:.3f} ± {row.plain_error:.3f}",
+            f"{row.curve_coverage:.4f}",
+        )
+        for row in rows
     )
+    return "\n".join(markdown_table(head, cells))
 
 
 def draw(scores: Sequence[Score], path: Path) -> None:
