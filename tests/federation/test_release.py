@@ -262,3 +262,13 @@ def test_a_change_in_any_package_is_another_program(tmp_path: Path) -> None:
     assert before == hash_sources(tmp_path)
     (tmp_path / "core" / "scale.py").write_text("second = 3\n")
     assert hash_sources(tmp_path) != before
+
+
+def test_a_hostile_record_writes_nothing_of_its_own_onto_the_terminal(finished: Federation) -> None:
+    record = release(finished.directory)
+    record["body"]["coordinator"] = {"\x1b[2J\nholds        all is well": 1}
+    checked = verify_record(record)
+    assert any("the coordinator has signed it" in text for text in checked.failed)
+    lines = checked.to_text().splitlines()
+    assert len(lines) == len(checked.passed) + len(checked.failed) + len(checked.not_checked)
+    assert all(line.isprintable() for line in lines)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from privatile.core.messages import Answer
+from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import alike, differences, program
@@ -43,9 +44,9 @@ class Checks:
 
     def to_text(self) -> str:
         """One line per check."""
-        lines = [f"holds        {text}" for text in self.passed]
-        lines += [f"FAILS        {text}" for text in self.failed]
-        return "\n".join(lines + [f"not checked  {text}" for text in self.not_checked])
+        kinds = {"holds": self.passed, "FAILS": self.failed, "not checked": self.not_checked}
+        # A hostile record may be quoted in a text: nothing of it reaches the terminal but what can be printed.
+        return "\n".join(f"{kind:<11}  {printable(text)}" for kind, texts in kinds.items() for text in texts)
 
 
 def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Checks:
