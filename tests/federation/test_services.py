@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatile.api import in_process
+from privatile.api.local_run import ask_rounds
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
@@ -139,7 +139,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
         )
         responders.append(responder._responder)
     local = Coordinator(RunStore.create(tmp_path / "local.db", study.run, study.spec))
-    in_process.run(local, responders)
+    ask_rounds(local, responders)
     assert len(transcript(run.store)) == rounds * len(levels)
     assert transcript(run.store) == transcript(local.store)
     assert [one.to_json() for one in run.coordinator.results()] == [one.to_json() for one in local.results()]

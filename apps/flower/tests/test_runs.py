@@ -27,7 +27,7 @@ from flwr.cli.build import build_fab_from_disk
 from conftest import REPOSITORY, TESTS
 from grid import Grid, Prepare, furnish_data, furnish_ledgers, run_over_grid
 from known_draws import RoundCoins, counts, position, transcript
-from privatile.api import in_process
+from privatile.api.local_run import ask_rounds
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
@@ -118,7 +118,7 @@ def test_in_process_broker_and_flower_runs_agree_bit_for_bit(
             )
             for k, name in enumerate(names)
         ]
-        in_process.run(coordinator, [site._responder for site in sites])
+        ask_rounds(coordinator, [site._responder for site in sites])
         coordinator.store.close()
         return coordinator
 

@@ -4,4 +4,4 @@ Both are exported by `privatile` itself, which imports them when they are first 
 the command needs only `folders` from this package for some of its options, and must not import numpy for that.
 """
 
-__all__ = ["estimate", "folders", "in_process", "local_run", "online"]
+__all__ = ["estimate", "folders", "local_run", "online"]

@@ -6,8 +6,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from privatile.api.in_process import Progress
-from privatile.api.local_run import prepare
+from privatile.api.local_run import Progress, prepare
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.result.result import QuantileResult

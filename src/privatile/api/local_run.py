@@ -6,7 +6,7 @@ The command line and `estimate` use the same two steps: `prepare`, which asks no
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from privatile.api.folders import ledger_path, person_key_path, state_folder
-from privatile.api.in_process import Progress, run
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.accounts import release_run
 from privatile.client.ledger.keys import PersonKey
@@ -23,7 +22,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import shuffle
-from privatile.client.responder import Responder
+from privatile.client.responder import Responder, answer_all
 from privatile.client.sources.opening import open_source
 from privatile.errors import InputError, StoreError
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -33,6 +32,9 @@ from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name
 from privatile.server.run_file import RunStore
 from privatile.server.writer import claim
+
+Progress = Callable[[int, int], None]
+"""Called after every round with rounds done and rounds planned."""
 
 
 def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> LocalRun:
@@ -204,7 +206,7 @@ class LocalRun:
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
                     responder.reserve(client.records)
-            run(coordinator, self._responders, progress)
+            ask_rounds(coordinator, self._responders, progress)
             release_run(self.ledger, self._name)
         results = coordinator.results()
         reporter = RunReporter(store.to_bytes(), results)
@@ -218,6 +220,21 @@ class LocalRun:
         """Remove the run's file unless it is to be saved: what remains of the run is the ledger's account."""
         if self.options.save is None and self._path is not None:
             _forget(self._path)
+
+
+def ask_rounds(coordinator: Coordinator, responders: Sequence[Responder], progress: Progress | None = None) -> None:
+    """Ask until the plan is over. Killed at any moment, the same call continues where it stopped.
+
+    The ledger is on the disk before a count reaches the coordinator; a round that was counted but not yet stored is
+    asked again and gets the stored count.
+    """
+    while (rounds := coordinator.rounds()) is not None:
+        pairs = [pair for each in rounds for pair in zip(responders, each.questions, strict=True)]
+        ones = iter([answer.check(asked).ones for answer, (_, asked) in zip(answer_all(pairs), pairs, strict=True)])
+        coordinator.accept([[next(ones) for _ in each.questions] for each in rounds])
+        if progress is not None:
+            progress(coordinator.done, coordinator.planned)
+    coordinator.finish()
 
 
 def _check_plans(spec: RunSpec) -> None:
