@@ -15,7 +15,6 @@ from privatile.errors import ProtocolError, StoreError
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
-from privatile.report.thinning import bucket_ends
 from privatile.server.coordinator import Track
 from privatile.server.run_file import RunStore, StoredRound
 
@@ -46,6 +45,37 @@ class Mark(NamedTuple):
 
     round: int
     state: RoundState
+
+
+def bucket_ends(rounds: int, most: int) -> Integers:
+    """Last round (1-based) of each bucket: at most `most` of them, the last is `rounds`.
+
+    Half of the edges are evenly spaced, half are geometric: zooming in on the first hundred rounds shows rounds, and
+    zooming out loses no excursion.
+
+    >>> bucket_ends(5, 10).tolist()
+    [1, 2, 3, 4, 5]
+    >>> ends = bucket_ends(100_000, 1000)
+    >>> len(ends) <= 1000, ends[:4].tolist(), int(ends[-1])
+    (True, [1, 2, 3, 4], 100000)
+    """
+    if rounds <= most:
+        return np.arange(1, rounds + 1)
+    even = np.linspace(rounds / (most - most // 2), rounds, most - most // 2)
+    early = np.geomspace(1, rounds, most // 2)
+    return np.unique(np.ceil(np.concatenate([even, early]) - 1e-9).astype(np.int64))
+
+
+def envelope(values: Floats, ends: Integers) -> tuple[Floats, Floats]:
+    """Lowest and highest value in each bucket.
+
+    >>> envelope(np.array([3.0, 1.0, 2.0, 9.0]), np.array([1, 4]))
+    (array([3., 1.]), array([3., 9.]))
+    """
+    if not len(values):
+        return values, values
+    starts = np.concatenate([[0], ends[:-1]])
+    return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
 
 
 def mark_rounds(planned: int) -> frozenset[int]:

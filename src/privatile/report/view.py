@@ -13,8 +13,7 @@ from privatile.core.scale import Scale
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
-from privatile.report.history import LevelHistory, Snapshot
-from privatile.report.thinning import bucket_ends, envelope
+from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult, in_units
 from privatile.result.summary import summarize
