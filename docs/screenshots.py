@@ -22,7 +22,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.dashboard.app import dashboard_page
 from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report.experiment_page import write_experiment_page
+from privatile.report.experiment_page import experiment_page
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from privatile.simulation.experiment import parse_experiment
@@ -70,7 +70,9 @@ def experiment_report(folder: Path) -> Path:
     experiment = parse_experiment(EXPERIMENT)
     with ExperimentStore.open_for(folder / "experiment.db", experiment) as store:
         run_experiment(experiment, store)
-    return write_experiment_page(folder / "experiment.db", folder / "experiment.html")
+    page = folder / "experiment.html"
+    page.write_text(experiment_page(folder / "experiment.db"), encoding="utf-8")
+    return page
 
 
 def half_a_run(path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from string import Template
 
-from privatile.paper.page import comparisons
+from privatile.paper.page import by_protocol, comparisons
 from privatile.paper.published import TABLES
 from privatile.paper.tables import Comparison, agreeing
 
@@ -47,15 +47,13 @@ def within(cells: Cells) -> str:
 def coverage_line(cells: Cells, method: str) -> str:
     """Mean coverage of a method: ours, ours with the paper's critical value, the printed one."""
     own = [(c.ours["coverage"], c.coverage_like_theirs, c.theirs.coverage) for c in cells if c.method == method]
-    return f"| {method} | {' | '.join(f'{sum(column) / len(column):.3f}' for column in zip(*own, strict=True))} |"
+    return f"| {method} | {' | '.join(f'{fmean(column):.3f}' for column in zip(*own, strict=True))} |"
 
 
 def page(results: Path, date: str) -> str:
     found = comparisons(results)
-    fresh, fixed = (
-        [cell for table in found if table.protocol == protocol for cell in table.cells]
-        for protocol in ("independent", "published")
-    )
+    cells = by_protocol(found)
+    fresh, fixed = cells["independent"], cells["published"]
     high, low = by_rate(fresh, "0.9"), by_rate(fresh, "0.25")
 
     def part(name: str) -> str:

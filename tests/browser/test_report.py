@@ -135,17 +135,19 @@ def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path
 
 
 def made_page(kind: str, folder: Path) -> Path:
-    from privatile.paper.page import write_paper_page
-    from privatile.report.experiment_page import write_experiment_page
+    from privatile.paper.page import paper_page
+    from privatile.report.experiment_page import experiment_page
     from tests.report.test_experiment_pages import made_store, paper_folder
 
     target = folder / "page.html"
     if kind == "experiment":
-        return write_experiment_page(made_store(folder / "experiment.db", coverage=0.9, rows=3), target)
-    if kind == "paper":
-        return write_paper_page(paper_folder(folder / "paper", shift=0.2), target)
-    levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
-    return write_run_page(read_view(long_run(folder / "run.db", rounds=300, levels=levels)), target)
+        target.write_text(experiment_page(made_store(folder / "experiment.db", coverage=0.9, rows=3)), encoding="utf-8")
+    elif kind == "paper":
+        target.write_text(paper_page(paper_folder(folder / "paper", shift=0.2)), encoding="utf-8")
+    else:
+        levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
+        write_run_page(read_view(long_run(folder / "run.db", rounds=300, levels=levels)), target)
+    return target
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,6 @@ import click
 from privatile.errors import InputError, StoreError
 
 Kind = Literal["run", "experiment", "paper"]
-Writer = Callable[[Path], Path]
 
 
 @click.command()
@@ -42,34 +41,34 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
-    write_page, write_figure = _writers(kind, path)
+    page, draw = _makers(kind, path)
     if output is not None:
-        write_page(output)
+        output.write_text(page(), encoding="utf-8")
     for target in figure:
-        write_figure(target)
+        draw(target)
         click.echo(target)
     if output is not None:
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _writers(kind: Kind, path: Path) -> tuple[Writer, Writer]:
-    """What writes the page, and what draws a figure."""
+def _makers(kind: Kind, path: Path) -> tuple[Callable[[], str], Callable[[Path], Path]]:
+    """What gives the page's text, and what draws a figure to a file."""
     if kind == "paper":
         from privatile.paper.differences import write_differences
-        from privatile.paper.page import write_paper_page
+        from privatile.paper.page import paper_page
 
-        return partial(write_paper_page, path), partial(write_differences, path)
+        return partial(paper_page, path), partial(write_differences, path)
     if kind == "experiment":
         from privatile.report.experiment_figures import write_experiment_figure
-        from privatile.report.experiment_page import write_experiment_page
+        from privatile.report.experiment_page import experiment_page
 
-        return partial(write_experiment_page, path), partial(write_experiment_figure, path)
+        return partial(experiment_page, path), partial(write_experiment_figure, path)
     from privatile.report.run_figures import write_trajectory
-    from privatile.report.run_page import write_run_page
+    from privatile.report.run_page import run_page
     from privatile.report.view import read_view
 
     view = read_view(path)
-    return partial(write_run_page, view), partial(write_trajectory, view)
+    return partial(run_page, view), partial(write_trajectory, view)
 
 
 def find(source: Path) -> tuple[Kind, Path]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privatile.paper.page import comparisons
+from privatile.paper.page import by_protocol, comparisons
 from privatile.paper.tables import Comparison
 from privatile.report.print_style import BLUE, GREY, VERMILION, write_figure
 
@@ -48,10 +48,7 @@ def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Fig
 
 def write_differences(folder: Path, path: str | Path) -> Path:
     """Draw the tables of a folder of `privatile paper` to a .svg, .pdf or .png file."""
-    by_protocol: dict[str, list[Comparison]] = {}
-    for table in comparisons(folder):
-        by_protocol.setdefault(table.protocol, []).extend(table.cells)
-    found = [(name, cells) for name, cells in by_protocol.items() if cells]
+    found = [(name, cells) for name, cells in by_protocol(comparisons(folder)).items() if cells]
     return write_figure(path, lambda: differences_figure(found))
 
 

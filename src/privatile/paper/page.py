@@ -56,14 +56,21 @@ def comparisons(folder: Path) -> list[TableFound]:
     return found
 
 
+def by_protocol(found: Sequence[TableFound]) -> dict[str, list[Comparison]]:
+    """The cells of all tables, by protocol."""
+    cells: dict[str, list[Comparison]] = {}
+    for table in found:
+        cells.setdefault(table.protocol, []).extend(table.cells)
+    return cells
+
+
 def paper_page(folder: Path) -> str:
     """The whole page."""
     found = comparisons(folder)
     cells = [cell for table in found for cell in table.cells]
     facts = [{**plain_row(cell.row()), "protocol": table.protocol} for table in found for cell in table.cells]
     shares = {
-        protocol: _share([cell for table in found if table.protocol == protocol for cell in table.cells])
-        for protocol in dict.fromkeys(table.protocol for table in found)
+        protocol: f"{agreeing(own)} of {len(own)} agree. {verdict(own)}" for protocol, own in by_protocol(found).items()
     }
     return render_page(
         "paper.html.j2",
@@ -76,16 +83,6 @@ def paper_page(folder: Path) -> str:
         shares=shares,
         tables=[_table(table) for table in found],
     )
-
-
-def _share(cells: Sequence[Comparison]) -> str:
-    return f"{agreeing(cells)} of {len(cells)} agree. {verdict(cells)}"
-
-
-def write_paper_page(folder: Path, target: Path) -> Path:
-    """Write the page of a folder."""
-    target.write_text(paper_page(folder), encoding="utf-8")
-    return target
 
 
 def _table(table: TableFound) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from privatile.simulation.store import ExperimentStore
 MOST_ROWS = 500
 
 
-def experiment_page(store: ExperimentStore) -> str:
+def experiment_page(path: Path) -> str:
     """The whole page, from a store as it is now."""
-    rows, confidence_level = store.rows(), store.confidence_level
+    with ExperimentStore.open_existing(path) as store:
+        rows, confidence_level = store.rows(), store.confidence_level
     facts = {
         "kind": "privatile experiment",
         "format": 1,
@@ -45,13 +46,6 @@ def experiment_page(store: ExperimentStore) -> str:
         seconds=sum(row["seconds"] for row in rows),
         **(_drawn(rows, confidence_level) if rows else {}),
     )
-
-
-def write_experiment_page(path: Path, target: Path) -> Path:
-    """Write the page of an experiment's store."""
-    with ExperimentStore.open_existing(path) as store:
-        target.write_text(experiment_page(store), encoding="utf-8")
-    return target
 
 
 def plain_row(row: Row) -> Row:
