@@ -3,8 +3,6 @@
 The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +35,7 @@ Progress = Callable[[int, int], None]
 """Called after every round with rounds done and rounds planned."""
 
 
-def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> LocalRun:
+def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> "LocalRun":
     """Read the data and work out the run. With `rng` everything is a simulation: seeded coins, no ledger file."""
     coins: Coins
     if rng is None:

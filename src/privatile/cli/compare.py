@@ -1,7 +1,5 @@
 """`privatile compare`: the difference of two quantiles of different people."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +38,7 @@ def compare(
     echo_facts(made, as_json)
 
 
-def _result(path: Path, level: float | None) -> QuantileResult:
+def _result(path: Path, level: float | None) -> "QuantileResult":
     from privatile.server.coordinator import Coordinator
     from privatile.server.run_file import RunStore
 

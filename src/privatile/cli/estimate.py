@@ -1,7 +1,5 @@
 """`privatile estimate`: a quantile with its interval from a column."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,7 +209,7 @@ def _all_or_each(option: str, given: tuple[str, ...]) -> tuple[tuple[float, ...]
     return for_all, by_client
 
 
-def _preview(run: LocalRun, as_json: bool) -> None:
+def _preview(run: "LocalRun", as_json: bool) -> None:
     from privatile.planning.preview import preview
 
     if run.store is not None:
@@ -220,7 +218,7 @@ def _preview(run: LocalRun, as_json: bool) -> None:
     echo_facts(preview(run.spec), as_json)
 
 
-def _estimate(run: LocalRun, explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
+def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
     from privatile.cli.progress import rounds_bar
 
     if run.store is not None:
@@ -244,7 +242,7 @@ def _estimate(run: LocalRun, explain: bool, as_json: bool, dashboard: DashboardO
         dashboard.linger()
 
 
-def _text(result: QuantileResult, explain: bool) -> str:
+def _text(result: "QuantileResult", explain: bool) -> str:
     text = result.to_text()
     if explain:
         why = result.explanation or ("This design follows fixed tables: nothing was chosen along the way.",)

@@ -1,7 +1,5 @@
 """`privatile federation`: set up a federation, admit clients, look after a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from privatile.federation.setup.directory import Directory
 
 
-def _directory(_context: click.Context, _parameter: click.Parameter, path: Path) -> Directory:
+def _directory(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
     # Imported when a command is called: --help works without the extra, and at once.
     from privatile.federation.setup.directory import Directory
 
@@ -99,7 +97,7 @@ def federation() -> None:
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of the embedded broker.")
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own, for the invitations.")
 def init(
-    directory: Directory,
+    directory: "Directory",
     clients: tuple[str, ...],
     epsilon: tuple[str, ...],
     weight: tuple[str, ...],
@@ -137,7 +135,7 @@ def init(
 @federation.command()
 @DIRECTORY
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own.")
-def invite(directory: Directory, brokers: tuple[str, ...]) -> None:
+def invite(directory: "Directory", brokers: tuple[str, ...]) -> None:
     """Write the invitations again, after an edit of the study."""
     for path in directory.invite(brokers):
         click.echo(str(path))
@@ -148,7 +146,7 @@ def invite(directory: Directory, brokers: tuple[str, ...]) -> None:
 @DIRECTORY
 @click.argument("enrolment", type=click.Path(path_type=Path))
 @click.option("--fingerprint", help="As the site read it out to you; asked for when not given.")
-def admit(directory: Directory, enrolment: Path, fingerprint: str | None) -> None:
+def admit(directory: "Directory", enrolment: Path, fingerprint: str | None) -> None:
     """Admit a client's key, or replace its old one. The fingerprint comes from the site, by telephone."""
     from privatile.federation.setup.directory import admit as admit_key
     from privatile.federation.setup.invitation import read_enrolment
@@ -166,7 +164,7 @@ def admit(directory: Directory, enrolment: Path, fingerprint: str | None) -> Non
 @federation.command()
 @DIRECTORY
 @click.argument("client")
-def revoke(directory: Directory, client: str) -> None:
+def revoke(directory: "Directory", client: str) -> None:
     """Take a client's key away, for good. The run pauses once its patience is over."""
     from privatile.federation.setup.directory import revoke as revoke_key
 
@@ -180,7 +178,7 @@ def revoke(directory: Directory, client: str) -> None:
 @click.option("--epsilon", type=float, required=True, help="Its privacy budget.")
 @click.option("--records", type=int, required=True, help="Records asked of it.")
 @click.option("--weight", type=float, required=True, help="Its weight; the others keep their proportions.")
-def add(directory: Directory, client: str, epsilon: float, records: int, weight: float) -> None:
+def add(directory: "Directory", client: str, epsilon: float, records: int, weight: float) -> None:
     """Add a client to the study, before its run begins: the estimand changes with it."""
     from privatile.federation.setup.directory import add_client
 
@@ -193,7 +191,7 @@ def add(directory: Directory, client: str, epsilon: float, records: int, weight:
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Names of the broker from now on.")
 @click.option("--port", type=PORT, help="Port from now on; the invitations change with it.")
 @click.option("--listen", help="Address to listen on from now on.")
-def renew(directory: Directory, hosts: tuple[str, ...], port: int | None, listen: str | None) -> None:
+def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, listen: str | None) -> None:
     """Issue the broker's certificate again, for the same or other names; clients trust it as they did."""
     from privatile.federation.setup.directory import renew as renew_certificate
 
@@ -203,7 +201,7 @@ def renew(directory: Directory, hosts: tuple[str, ...], port: int | None, listen
 
 @federation.command()
 @DIRECTORY
-def check(directory: Directory) -> None:
+def check(directory: "Directory") -> None:
     """Look at everything in DIR and report everything that is wrong, at once."""
     from privatile.federation.setup.check import check as check_directory
 
@@ -218,7 +216,7 @@ def check(directory: Directory) -> None:
 @federation.command()
 @DIRECTORY
 @json_flag("The state")
-def status(directory: Directory, as_json: bool) -> None:
+def status(directory: "Directory", as_json: bool) -> None:
     """Where the run stands."""
     from privatile.federation.run.status import read_status
 
@@ -227,7 +225,7 @@ def status(directory: Directory, as_json: bool) -> None:
 
 @federation.command()
 @DIRECTORY
-def stop(directory: Directory) -> None:
+def stop(directory: "Directory") -> None:
     """Stop the coordinator after the round in hand; `privatile serve` continues later."""
     from privatile.federation.run.requests import stop_coordinator
 
@@ -237,7 +235,7 @@ def stop(directory: Directory) -> None:
 @federation.command()
 @DIRECTORY
 @click.confirmation_option(prompt="Abort the run for good? What was answered stays spent.")
-def abort(directory: Directory) -> None:
+def abort(directory: "Directory") -> None:
     """End the run for good and tell the clients. What was answered stays spent."""
     from privatile.federation.run.requests import abort_run
 
@@ -254,7 +252,7 @@ def abort(directory: Directory) -> None:
 @click.option("--rounds", type=int, help="Rounds; as before unless given.")
 @click.option("--title", help="The new study's title; the old one, with who is missing, unless given.")
 def derive(
-    directory: Directory,
+    directory: "Directory",
     new: Path,
     without: tuple[str, ...],
     weight: tuple[str, ...],
@@ -277,7 +275,7 @@ def derive(
 @federation.command()
 @DIRECTORY
 @click.option("--readmit", "clients", multiple=True, required=True, metavar="NAME", help="Count its answers again.")
-def resume(directory: Directory, clients: tuple[str, ...]) -> None:
+def resume(directory: "Directory", clients: tuple[str, ...]) -> None:
     """Decide about quarantined clients. Going on without a client is a new study: its estimand is another."""
     from privatile.federation.run.requests import readmit
 

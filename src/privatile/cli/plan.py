@@ -1,7 +1,5 @@
 """`privatile plan`: how narrow the interval would be, and what it takes to make it so."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +80,7 @@ def plan(
 
 def _clients(
     level: float, count: int, records: int | None, epsilon: float | None, named: tuple[str, ...]
-) -> list[Client]:
+) -> "list[Client]":
     from privatile.core.mechanism import RandomizedResponse
     from privatile.estimator.clients import Client
 

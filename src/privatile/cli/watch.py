@@ -1,7 +1,5 @@
 """`privatile watch`: a run at a glance, in the terminal."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +60,7 @@ def watch(run: Path, once: bool, every: float) -> None:
                 time.sleep(every)
 
 
-def picture(state: dict[str, Any]) -> RenderableType:
+def picture(state: dict[str, Any]) -> "RenderableType":
     """One state as a panel. Every text from outside is shown as text: neither markup nor control codes survive."""
     from rich.console import Group
     from rich.text import Text
@@ -98,7 +96,7 @@ def picture(state: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _clients(state: dict[str, Any], going: bool) -> list[RenderableType]:
+def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
     """How many clients answered, and a table of the first ones."""
     from rich.table import Table
     from rich.text import Text
@@ -123,7 +121,7 @@ def _clients(state: dict[str, Any], going: bool) -> list[RenderableType]:
     return [Text(f"{clients['counts']['alive']} of {clients['all']} clients {were}"), table, *more]
 
 
-def _answer(state: dict[str, Any], level: dict[str, Any]) -> RenderableType:
+def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     from privatile.result.result import significant

@@ -8,8 +8,6 @@ variance) use the *realised* rate r = 2N/2⁶⁴ − 1, so nothing is lost to ro
 leaves a client.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
@@ -106,14 +104,14 @@ class RandomizedResponse:
         object.__setattr__(self, "threshold", threshold)
 
     @classmethod
-    def from_threshold(cls, threshold: int) -> RandomizedResponse:
+    def from_threshold(cls, threshold: int) -> "RandomizedResponse":
         """The mechanism that tells the truth iff its coin falls below `threshold`."""
         coin = object.__new__(cls)
         coin._set(int(threshold))
         return coin
 
     @classmethod
-    def from_epsilon(cls, epsilon: float) -> RandomizedResponse:
+    def from_epsilon(cls, epsilon: float) -> "RandomizedResponse":
         """The largest truth rate whose ε does not exceed `epsilon`: N = ⌊2⁶⁴·e^ε/(1 + e^ε)⌋, to 60 digits.
 
         >>> RandomizedResponse.from_epsilon(-1)
@@ -135,7 +133,7 @@ class RandomizedResponse:
         return cls.from_threshold(threshold)
 
     @classmethod
-    def not_private(cls) -> RandomizedResponse:
+    def not_private(cls) -> "RandomizedResponse":
         """Every record tells the truth; ε = ∞. For checks and comparisons, never by accident."""
         return cls.from_threshold(COINS)
 

@@ -5,8 +5,6 @@ randomized reports that said yes. `query` is in the units of the data. In `local
 the step η = γ/E with which the client moves its own query after each report; in `cohort` mode it does not.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -122,7 +120,7 @@ class Answer(_Message):
     level: float
     ones: int
 
-    def check(self, question: Question) -> Answer:
+    def check(self, question: Question) -> "Answer":
         """Refuse an answer to another question, or a count no cohort could give."""
         for field in ("run", "round", "level"):
             asked, got = getattr(question, field), getattr(self, field)

@@ -6,8 +6,6 @@ values with a `table`; nothing here is random and nothing depends on data.
     γ_m = c·r̄/(m^a + b),  round m = 1, 2, … uses γ_{m−1};  the paper: c = 20, a = 0.51, b = 100
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,7 +181,7 @@ class DecayingStep:
             raise InputError("a step rule needs offset > 0: the first round's step would be infinite.")
 
     @classmethod
-    def paper(cls, mean_truth_rate: float) -> DecayingStep:
+    def paper(cls, mean_truth_rate: float) -> "DecayingStep":
         """20·r̄/(m^0.51 + 100), r̄ the plain mean of the clients' truth rates."""
         return cls(scale=20.0 * mean_truth_rate)
 

@@ -11,8 +11,6 @@ quarter. The belief only places the questions; no estimate or interval is taken 
 Every array has a leading axis of runs, so that the study of thousands of runs executes this very code.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -63,11 +61,11 @@ class Belief(NamedTuple):
         shares: Floats = raised / raised.sum(axis=(1, 2), keepdims=True)
         return shares
 
-    def take(self, runs: NDArray[np.int64]) -> Belief:
+    def take(self, runs: NDArray[np.int64]) -> "Belief":
         """Some of the runs."""
         return self._replace(**{name: getattr(self, name)[runs] for name in _BY_RUN})
 
-    def put(self, runs: NDArray[np.int64], newer: Belief) -> Belief:
+    def put(self, runs: NDArray[np.int64], newer: "Belief") -> "Belief":
         """The same with some runs one answer further; the others get an answer that is none."""
         xp = array_namespace(self.boxes)
         if len(runs) == len(self.boxes):
@@ -98,7 +96,7 @@ class Summary(NamedTuple):
     """Standard error of log s."""
 
 
-def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) -> Belief:
+def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) -> "Belief":
     """Anywhere in the range, at any spread; `xp` is the library of the arrays."""
     width = high - low
     box = xp.array([low, high, math.log(width * NARROWEST), math.log(width * WIDEST)])
@@ -107,7 +105,7 @@ def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) ->
     return Belief(level, low, high, xp.tile(box, (runs, 1)), nothing, nothing, nothing, flat)
 
 
-def learn(belief: Belief, queries: Floats, residuals: Floats, variances: Floats) -> Belief:
+def learn(belief: "Belief", queries: Floats, residuals: Floats, variances: Floats) -> "Belief":
     """One answer per run: y = τ − F(q) + noise of the given variance."""
     xp = array_namespace(queries)
     added = belief._replace(
@@ -160,7 +158,7 @@ def _log_likelihood(boxes: Floats, level: float, queries: Floats, residuals: Flo
     return logs
 
 
-def _zoom(belief: Belief) -> Belief:
+def _zoom(belief: "Belief") -> "Belief":
     """Move the grid where the belief fills too little of it or leans on an edge, and weigh all answers again."""
     xp = array_namespace(belief.boxes)
     weights, boxes = belief.weights, belief.boxes
@@ -204,7 +202,7 @@ def _fitted(weights: Floats, box: Floats, low: float, high: float) -> tuple[Floa
     return xp.column_stack([start, end]), worth | lean_low | lean_high
 
 
-def summarize(belief: Belief) -> Summary:
+def summarize(belief: "Belief") -> Summary:
     """Mean and error of the quantile, mean and log-error of the spread.
 
     The spread's plain mean: while it is hardly known, the geometric one follows the narrow spreads, which nothing has
@@ -223,7 +221,7 @@ def summarize(belief: Belief) -> Summary:
     return Summary(mean, xp.sqrt(variance + cell * cell / 12.0), typical, xp.sqrt(spread_variance))
 
 
-def best_question(belief: Belief, variance: float) -> tuple[Floats, Floats]:
+def best_question(belief: "Belief", variance: float) -> tuple[Floats, Floats]:
     """The candidate whose answer is expected to sharpen u most, and the belief's variance of F there.
 
     A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise).

@@ -3,8 +3,6 @@
 Two runs with the same specification and the same counts give the same result; its digest names it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
@@ -89,7 +87,7 @@ class RunSpec(ReportSettings):
         return parse_design(self.design).mode
 
     @property
-    def questions(self) -> RunSpec:
+    def questions(self) -> "RunSpec":
         """The same run with all that no question depends on at its default: two such are one run, reported twice."""
         # A run that stops at a width is reported as it is asked: its interval decides where it stops.
         free = REPORT_ONLY if self.until_width is None else ()
@@ -97,7 +95,7 @@ class RunSpec(ReportSettings):
         clients = tuple(replace(client, records=1, file_records=0) for client in self.clients)
         return replace(self, clients=clients, **plain)
 
-    def reported_as(self, other: RunSpec) -> RunSpec:
+    def reported_as(self, other: "RunSpec") -> "RunSpec":
         """This run, reported as `other` says."""
         return replace(self, **{name: getattr(other, name) for name in REPORT_ONLY})
 
@@ -160,7 +158,7 @@ class RunSpec(ReportSettings):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @classmethod
-    def from_json(cls, text: str) -> RunSpec:
+    def from_json(cls, text: str) -> "RunSpec":
         """Read what `to_json` wrote."""
         plain = json.loads(text)
         if not isinstance(plain, dict) or plain.get("version") != VERSION:

@@ -13,8 +13,6 @@ between the mean of the questions and Q.
 The interval is `laws.fieller`'s, with ρ the relative error of the slope.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -94,7 +92,7 @@ class CurveFit(NamedTuple):
     lean: Floats
     """Standard errors between the window's own slope and the curve's; see `LARGEST_LEAN`."""
 
-    def of_run(self, run: int) -> CurveFit:
+    def of_run(self, run: int) -> "CurveFit":
         """The fit of one run: the same fields, as numbers."""
         return CurveFit(*(values[run] for values in self))
 
@@ -126,7 +124,7 @@ def fit_curve(
     start: Floats,
     slope: Floats,
     window: NDArray[np.bool_],
-) -> CurveFit:
+) -> "CurveFit":
     """Fit runs × rounds of answers; an infinite variance leaves a round out.
 
     `start` and `slope` are first guesses of Q and f; the slope is sought within a factor of 8 of its guess. `window`

@@ -4,8 +4,6 @@ Every method gives an `Inference`: a centre, a scale and the law of (centre − 
 from the same law, so they never disagree: a value is inside the interval iff its p-value exceeds 1 − confidence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,7 +50,7 @@ class Inference:
             return statistic, p_value_of(inside)
         return statistic, self.tail(abs(statistic)) if self.error_scale else 0.0
 
-    def unbounded(self) -> Inference:
+    def unbounded(self) -> "Inference":
         """The same estimate with nothing known about its error."""
         return replace(self, quantile=lambda level: math.inf, tail=lambda distance: 1.0, ends=None)
 
@@ -63,7 +61,7 @@ SMALLEST_P = 1e-9
 
 def from_ends(
     method: str, center: float, error_scale: float, ends: Callable[[float], tuple[float, float]]
-) -> Inference:
+) -> "Inference":
     """An inference known by its two ends at every confidence; they widen with it and always hold the centre.
 
     Quantile and tail are those of the end that is further from the centre.
@@ -97,7 +95,7 @@ def p_value_of(inside: Callable[[float], bool]) -> float:
     return math.exp(low)
 
 
-def hull(center: float, inferences: Sequence[Inference], method: str) -> Inference:
+def hull(center: float, inferences: "Sequence[Inference]", method: str) -> "Inference":
     """The hull of several intervals about one centre, at every confidence: at least as wide as each of them."""
 
     def ends(level: float) -> tuple[float, float]:
@@ -107,7 +105,7 @@ def hull(center: float, inferences: Sequence[Inference], method: str) -> Inferen
     return from_ends(method, center, max(inference.error_scale for inference in inferences), ends)
 
 
-def simultaneous(inference: Inference, members: int) -> Inference:
+def simultaneous(inference: "Inference", members: int) -> "Inference":
     """The same for one of several independent inferences that are to hold all at once (Šidák).
 
     Levels of one run are asked of different records, so their errors are independent: each holds with probability
@@ -129,7 +127,7 @@ def simultaneous(inference: Inference, members: int) -> Inference:
     )
 
 
-def clip_to_range(inference: Inference, scale: Scale) -> Inference:
+def clip_to_range(inference: "Inference", scale: Scale) -> "Inference":
     """The same about a centre inside the range, where the estimand is known to lie.
 
     A centre beyond an end means "at or beyond": it is moved to that end with its whole interval, so that no interval

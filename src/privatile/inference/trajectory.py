@@ -1,7 +1,5 @@
 """The rounds of one run, one by one: what a fit and a self-normalised interval are computed from."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Iterable
@@ -20,7 +18,7 @@ class Trajectory:
         self._averaged = array("d", averaged)
         self._answers = array("d", answers)
 
-    def until(self, rounds: int, averaged: int) -> Trajectory:
+    def until(self, rounds: int, averaged: int) -> "Trajectory":
         """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
         return Trajectory(self._averaged[: 5 * averaged], self._answers[: 3 * rounds])
 
@@ -71,7 +69,7 @@ class Trajectory:
         return self._column(4)
 
 
-def slope(trajectory: Trajectory) -> float:
+def slope(trajectory: "Trajectory") -> float:
     """f at Q*: minus the slope of what came back on the query asked about, rounds weighted by 1/w; never below 0."""
     asked, weights = trajectory.asked, 1.0 / trajectory.weights
     centred = asked - np.average(asked, weights=weights)

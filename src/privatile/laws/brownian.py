@@ -14,8 +14,6 @@ every y (a block of one or two rounds is then exact). Nothing is assumed about t
 value moves by less than 1e-7 of itself against no coarsening at all, which the tests check.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,7 +47,7 @@ class Energy(NamedTuple):
     right_pull: Floats
     endpoint: Floats
 
-    def merged(self) -> tuple[Energy, Floats]:
+    def merged(self) -> "tuple[Energy, Floats]":
         """The point between each two neighbouring blocks eliminated, and the sum of the log pivots."""
         paired = len(self.clock) // 2 * 2
         one, two = (Energy(*(row[first:paired:2] for row in self)) for first in (0, 1))

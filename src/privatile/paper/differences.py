@@ -1,7 +1,5 @@
 """The paper's tables as a figure for print: every cell's difference from the printed one, those that differ marked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +16,7 @@ GAP = 1.0
 """Between two tables, in columns."""
 
 
-def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> Figure:
+def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> "Figure":
     """Coverage (ours less printed) and error (ours over printed): a row per protocol, a column per table and method."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -59,7 +57,7 @@ def _columns(cells: Sequence[Comparison]) -> dict[tuple[str, str], float]:
     return {key: number + GAP * tables.index(key[0]) for number, key in enumerate(keys)}
 
 
-def _points(axis: Axes, cells: Sequence[Comparison], values: Sequence[tuple[float, bool]], rule: float) -> None:
+def _points(axis: "Axes", cells: Sequence[Comparison], values: Sequence[tuple[float, bool]], rule: float) -> None:
     """The value of every cell, those marked as different in another colour."""
     axis.axhline(rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
     columns = _columns(cells)

@@ -1,7 +1,5 @@
 """The paper's two figures, from our runs: SVG and PNG."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ PANELS = (
 """The two panels of Figure 2, by the cells they show."""
 
 
-def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+def _save(figure: "Figure", folder: Path, name: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     return [save_figure(figure, folder / f"{name}{suffix}") for suffix in (".svg", ".png")]
 

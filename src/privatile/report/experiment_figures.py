@@ -1,7 +1,5 @@
 """The figure of an experiment for print: coverage and error against size, method by method."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ COLUMNS = 3
 """Panels side by side: as many as a page's width keeps readable."""
 
 
-def experiment_figure(rows: Sequence[Row], confidence_level: float) -> Figure:
+def experiment_figure(rows: Sequence[Row], confidence_level: float) -> "Figure":
     """Panels over the sizes; an experiment of one size lists its settings instead."""
     if not rows:
         raise InputError("there is no finished cell to draw yet.")
@@ -41,7 +39,7 @@ def write_experiment_figure(store: Path, path: str | Path) -> Path:
     return write_figure(path, lambda: experiment_figure(rows, level))
 
 
-def _over_sizes(series: ExperimentSeries) -> Figure:
+def _over_sizes(series: ExperimentSeries) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
@@ -72,7 +70,7 @@ def _over_sizes(series: ExperimentSeries) -> Figure:
     return figure
 
 
-def _panel(axis: Axes, panel: Panel, measure: Measure) -> None:
+def _panel(axis: "Axes", panel: Panel, measure: Measure) -> None:
     axis.axhline(measure.rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
     for number, points in enumerate(panel.lines):
         color, marker, dash = LINES[number % len(LINES)]
@@ -87,7 +85,7 @@ def _panel(axis: Axes, panel: Panel, measure: Measure) -> None:
     axis.set_ylim(*measure.heights)
 
 
-def _by_setting(series: ExperimentSeries) -> Figure:
+def _by_setting(series: ExperimentSeries) -> "Figure":
     from matplotlib.figure import Figure
 
     names = [panel.setting for panel in series.measures[0].panels]
@@ -112,7 +110,7 @@ def _by_setting(series: ExperimentSeries) -> Figure:
     return figure
 
 
-def _legend(figure: Figure, names: Sequence[str]) -> None:
+def _legend(figure: "Figure", names: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     entries = []

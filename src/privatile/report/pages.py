@@ -3,8 +3,6 @@
 A page is one file. It asks no host for anything, and only scripts whose hash its policy names may run.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +30,7 @@ def static(name: str, package: str = "privatile.report") -> str:
 
 
 @cache
-def _environment(package: str) -> Environment:
+def _environment(package: str) -> "Environment":
     """Templates of a package, which may extend and import those of `report`."""
     # Imported here: most commands make no page, and importing privatile must stay fast.
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined

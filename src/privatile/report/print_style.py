@@ -1,7 +1,5 @@
 """How figures for print look: colour-blind safe, readable in grey, text stays text, the same file every time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +45,7 @@ def print_style() -> Iterator[None]:
         yield
 
 
-def write_figure(path: str | Path, draw: Callable[[], Figure]) -> Path:
+def write_figure(path: str | Path, draw: "Callable[[], Figure]") -> Path:
     """Draw to a .svg, .pdf or .png file; a name that is no figure's is refused before any work."""
     if (target := Path(path)).suffix.lower() not in FIGURE_FORMATS:
         raise InputError(f"a figure must end in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
@@ -55,7 +53,7 @@ def write_figure(path: str | Path, draw: Callable[[], Figure]) -> Path:
         return save_figure(draw(), target)
 
 
-def save_figure(figure: Figure, target: Path) -> Path:
+def save_figure(figure: "Figure", target: Path) -> Path:
     """Write it without a date: the same numbers give the same file."""
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower())
     try:

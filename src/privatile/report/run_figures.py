@@ -1,7 +1,5 @@
 """The figure of a run for print: the estimate and its interval over the rounds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def trajectory_figure(view: RunView) -> Figure:
+def trajectory_figure(view: RunView) -> "Figure":
     """The estimate and its interval over the rounds, one panel per level."""
     from matplotlib.figure import Figure
 

@@ -3,8 +3,6 @@
 A cohort's count is one binomial draw given q (its records are fresh and independent), so nothing is approximated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -117,14 +115,14 @@ class AutoRuns:
             window=averaged,
         )
 
-    def until(self, last: int) -> AutoRuns:
+    def until(self, last: int) -> "AutoRuns":
         """The runs as they stood after round `last` (counted from 0)."""
         xp = array_namespace(self.queries)
         seen = xp.arange(self.queries.shape[1]) <= last
         noise, averaged = xp.where(seen, self.noise, xp.inf), self.averaged & seen
         return replace(self, noise=noise, averaged=averaged, asked=self.asked[:, : last + 1])
 
-    def on_host(self) -> AutoRuns:
+    def on_host(self) -> "AutoRuns":
         """The same with numpy's arrays, the curves fitted where the runs were simulated."""
         if array_namespace(self.queries) is np:
             return self
@@ -140,7 +138,7 @@ def _on_host(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value
 
 
-def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np) -> AutoRuns:
+def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np) -> "AutoRuns":
     """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it."""
     policy, rounds = cell.policy, cell.policy.rounds
     weights, rates = xp.array(cell.shares), xp.array(cell.truth_rates)

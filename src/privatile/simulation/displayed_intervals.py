@@ -1,7 +1,5 @@
 """The intervals that results would show, for many simulated runs: the rule is `inference.choice`'s own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -27,13 +25,13 @@ class DisplayedIntervals(NamedTuple):
     high: Floats
 
     @classmethod
-    def of(cls, inferences: Iterable[Inference], confidence_level: float) -> DisplayedIntervals:
+    def of(cls, inferences: Iterable[Inference], confidence_level: float) -> "DisplayedIntervals":
         """The intervals of inferences."""
         rows = [(inference.center, *inference.interval(confidence_level)) for inference in inferences]
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 3).T)
 
     @classmethod
-    def joined(cls, parts: Sequence[DisplayedIntervals]) -> DisplayedIntervals:
+    def joined(cls, parts: "Sequence[DisplayedIntervals]") -> "DisplayedIntervals":
         """Several blocks of runs as one."""
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -54,7 +52,7 @@ def settings_of(cell: AutoCell) -> ReportSettings:
 
 def displayed_intervals(
     cell: AutoCell, runs: AutoRuns, levels: Sequence[float] = (0.95,), interval: IntervalName = "default"
-) -> list[DisplayedIntervals]:
+) -> "list[DisplayedIntervals]":
     """What the results of all runs show at these confidence levels."""
     settings = replace(settings_of(cell), interval=interval)
     inferences = [

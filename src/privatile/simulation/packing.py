@@ -4,8 +4,6 @@ Cells that share rounds, clients, tables or a data set share them here too, so t
 megabytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -94,7 +92,7 @@ class Block:
     data: Floats | None = field(default=None, repr=False, compare=False)
     """The cell's fixed data set; none: that of the released code."""
 
-    def wider(self) -> Block:
+    def wider(self) -> "Block":
         """The same block with twice the range."""
         low, high = widened(self.low, self.high)
         return replace(self, low=low, high=high)
@@ -104,7 +102,7 @@ class Block:
 class Batch:
     """Jobs and what they point into."""
 
-    blocks: list[Block]
+    blocks: "list[Block]"
     """In the order of the jobs: the longest first."""
     jobs: NDArray[Any]
     clients: NDArray[Any]
@@ -187,7 +185,7 @@ def laplace_scales(cell: Cell) -> Floats:
 
 def blocks_of(
     place: int, cell: Cell, replications: int, seed: int, first: int = 0, data: Floats | None = None
-) -> list[Block]:
+) -> "list[Block]":
     """A cell's replications from `first` on, cut into blocks."""
     count = -(-replications // LANES) * LANES
     words = states(seed, cell.key, first, count)
@@ -200,7 +198,7 @@ def blocks_of(
     return blocks
 
 
-def grid_of(block: Block) -> Grid | None:
+def grid_of(block: "Block") -> Grid | None:
     """The block's tables; none when a population is too rough for one. Fixed data needs no table."""
     cell, margin = block.cell, reach(block.cell)
     if cell.fixed_data:
@@ -213,7 +211,7 @@ def _grid(populations: tuple[Population, ...], low: float, high: float) -> Grid 
     return make_grid(populations, low, high)
 
 
-def pack(blocks: Sequence[Block]) -> Batch:
+def pack(blocks: "Sequence[Block]") -> Batch:
     """Lay out blocks; those with the most work come first."""
     costs = {block.cell.key: _cost(block.cell) for block in blocks}
     ordered = sorted(blocks, key=lambda block: -costs[block.cell.key])
@@ -291,7 +289,7 @@ def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
     }
 
 
-def _records(block: Block, data: _Pool) -> dict[str, Any]:
+def _records(block: "Block", data: _Pool) -> dict[str, Any]:
     """The one data set, when there is one."""
     cell = block.cell
     if not cell.fixed_data:
@@ -303,7 +301,7 @@ def _records(block: Block, data: _Pool) -> dict[str, Any]:
     return {"data": first, "records": max(cell.asked) if block.data is None else block.data.shape[1]}
 
 
-def _clients(block: Block, clients: _Pool, tables: _Pool) -> dict[str, Any]:
+def _clients(block: "Block", clients: _Pool, tables: _Pool) -> dict[str, Any]:
     """Clients with their tables, and the constants a cell's kernel derives from them."""
     cell, grid = block.cell, grid_of(block)
     if grid is None:

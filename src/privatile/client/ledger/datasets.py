@@ -11,8 +11,6 @@ Which rows two splits share is not stored, so what overlapping data sets have sp
 splits the sum, within a split the maximum. What differs in one value, one row or the order is not recognised.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -40,11 +38,11 @@ class Identity:
     splits: tuple[SplitId, ...]
     """The whole column that it is a part of, and how that is split; and itself as a whole."""
 
-    def same_split(self, other: Identity) -> bool:
+    def same_split(self, other: "Identity") -> bool:
         """Whether both are the same data set, or parts of one split."""
         return self.column == other.column and not set(self.splits).isdisjoint(other.splits)
 
-    def overlaps(self, other: Identity) -> bool:
+    def overlaps(self, other: "Identity") -> bool:
         """Whether the two, which share a digest, hold the same records under other names."""
         return not (self.by_person and other.by_person) and not self.same_split(other)
 
@@ -102,7 +100,7 @@ def own_spent(ledger: Ledger, dataset: int) -> float:
     return most
 
 
-def stored_identity(ledger: Ledger, dataset: int) -> Identity:
+def stored_identity(ledger: Ledger, dataset: int) -> "Identity":
     """The identity of a data set of the ledger."""
     splits = ledger.execute("SELECT source, split FROM splits WHERE dataset = ?", (dataset,)).fetchall()
     row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,))
@@ -110,7 +108,7 @@ def stored_identity(ledger: Ledger, dataset: int) -> Identity:
     return Identity(column, bool(by_person), values_digest, tuple(splits))
 
 
-def overlapping_datasets(ledger: Ledger, this: Identity) -> dict[int, Identity]:
+def overlapping_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identity]":
     """The data sets that overlap with this one directly."""
     found = set()
     for source, split in this.splits:
@@ -122,7 +120,7 @@ def overlapping_datasets(ledger: Ledger, this: Identity) -> dict[int, Identity]:
     return {dataset: other for dataset, other in others.items() if this.overlaps(other)}
 
 
-def spent_elsewhere(ledger: Ledger, this: Identity) -> float:
+def spent_elsewhere(ledger: Ledger, this: "Identity") -> float:
     """The most that one record has spent in other data sets: those that overlap, and those that overlap with them."""
     seen: dict[int, Identity] = {}
     waiting = overlapping_datasets(ledger, this)

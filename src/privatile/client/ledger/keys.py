@@ -5,8 +5,6 @@ the ledger: who finds the ledger alone cannot test whether somebody is in it. Bo
 only, and are made whole or not at all.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets
@@ -81,7 +79,7 @@ class PersonKey:
         return f"PersonKey({str(self._path)!r})"
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> PersonKey:
+    def open(cls, path: str | os.PathLike[str]) -> "PersonKey":
         """The key in the file at `path`; where there is none, a new one that `save` writes there."""
         where = Path(path)
         if not where.exists():

@@ -14,8 +14,6 @@ from the cursor, and only a run that may spend again walks past n. Nothing in th
 The file is made at the first commit: opening a ledger and reading from it writes nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -70,12 +68,12 @@ class Ledger:
     # -- opening and closing -------------------------------------------------------------------------------------
 
     @classmethod
-    def in_memory(cls, master: bytes | None = None) -> Ledger:
+    def in_memory(cls, master: bytes | None = None) -> "Ledger":
         """A ledger that lives as long as this process: for simulation and tests, whose `master` key may be seeded."""
         return cls(fresh(master), None, on_disk=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Ledger:
+    def open(cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> "Ledger":
         """The ledger at `path`; where there is none, one that will be made there at the first commit."""
         where = Path(path)
         if not where.exists() and not where.is_symlink():

@@ -5,8 +5,6 @@ of it each time. Charges are appended instead, one row per group, and folded int
 until then they are kept in memory too. What a person has spent is the sum of both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,7 +31,7 @@ def person_names(words: bytes) -> list[bytes]:
 class LifetimeBudgets:
     """The people of one ledger."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
         self._pending: dict[bytes, float] = {}
         self._through = 0

@@ -6,8 +6,6 @@ else is hidden under a key stream whose key never leaves memory, so that what a 
 reveals no value.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets
@@ -45,7 +43,7 @@ class Part:
         self._columns = tuple(column[order] for column in columns)
         self._file: SpillFile | None = None
 
-    def spill(self, file: SpillFile) -> None:
+    def spill(self, file: "SpillFile") -> None:
         """Move the rows from memory into a file."""
         self._offset = file.write(self._columns)
         self._file, self._columns = file, ()
@@ -158,7 +156,7 @@ class Shelf:
             for each in chain.from_iterable(self._parts.values()):
                 each.spill(self._file)
 
-    def take(self, label: str) -> Buckets:
+    def take(self, label: str) -> "Buckets":
         """The parts under `label`, which leave the shelf."""
         return Buckets(self._parts.pop(label, []), in_memory=self._file is None)
 

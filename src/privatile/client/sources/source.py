@@ -4,8 +4,6 @@ Every source gives the same three things: the names of the clients (public), val
 and, where a person column is named, the text by which each record's person is known. No error here contains a value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -31,7 +29,7 @@ class Batch(NamedTuple):
     codes: NDArray[np.integer[Any]] | None = None
     people: Sequence[bytes] | None = None
 
-    def piece(self, start: int, stop: int) -> Batch:
+    def piece(self, start: int, stop: int) -> "Batch":
         """The rows from `start` up to `stop`."""
         return Batch(
             self.values[start:stop],
@@ -54,11 +52,11 @@ class Source:
         self.clients = [ONLY_CLIENT] if client is None else []
         self._codes: dict[object, int] = {}
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> "Iterator[Batch]":
         """All rows."""
         raise NotImplementedError
 
-    def batch(self, values: object, clients: object = None, people: object = None) -> Batch:
+    def batch(self, values: object, clients: object = None, people: object = None) -> "Batch":
         """Rows from columns of any library: values and, where such columns are named, who holds them and whose."""
         return Batch(
             numbers(self.column, values),

@@ -8,8 +8,6 @@ heard        when each client last sent anything with a valid signature
 quarantined  clients whose answers do not count until the organizer decides
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -48,7 +46,7 @@ class Journal:
         self._store = store
 
     @classmethod
-    def open(cls, store: RunStore, study_text: str, digest: str) -> Journal:
+    def open(cls, store: RunStore, study_text: str, digest: str) -> "Journal":
         """Prepare the tables of a run's file, or refuse the file of another study."""
         journal = cls(store)
         store.execute([(statement, ()) for statement in SCHEMA])

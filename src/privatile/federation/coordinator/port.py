@@ -1,7 +1,5 @@
 """The coordinator's end of a broker connection: questions and welcomes out, answers and hellos in."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -30,7 +28,7 @@ class CoordinatorPort:
     async def open(
         self,
         on_answer: Callable[[str, bytes], None],
-        on_hello: Callable[[CoordinatorPort, str, bytes], Awaitable[None]],
+        on_hello: "Callable[[CoordinatorPort, str, bytes], Awaitable[None]]",
         *,
         replicas: int = 1,
     ) -> None:

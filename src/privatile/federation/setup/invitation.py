@@ -4,8 +4,6 @@ invitation   organizer -> site: the study, where the broker is, whom to trust
 enrolment    site -> organizer: the site's public keys, signed by them
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -140,11 +138,11 @@ class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"privatile enrolment 1\n{identity}\n{client}\n{keys.login}\n{keys.signer}".encode()
 
     @classmethod
-    def make(cls, client: str, identity: str, key: KeyPair) -> Enrolment:
+    def make(cls, client: str, identity: str, key: KeyPair) -> "Enrolment":
         """Sign one's own public keys for one federation."""
         return cls(FORMAT, client, identity, key.public, key.sign(cls._text(client, identity, key.public)))
 
 
-def read_enrolment(path: Path) -> Enrolment:
+def read_enrolment(path: Path) -> "Enrolment":
     """Read an enrolment and check its signature."""
     return read_json(path, Enrolment, "an enrolment of this version of privatile")

@@ -4,8 +4,6 @@ Everything two honest parties must agree on is here, and nothing else: a client 
 the canonical text (`FederationStudy.digest`), so a study edited during a run is another study.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -167,14 +165,14 @@ class FederationStudy:
         )
 
     @classmethod
-    def from_dict(cls, table: object) -> FederationStudy:
+    def from_dict(cls, table: object) -> "FederationStudy":
         """Read plain values; every broken rule is reported at once."""
         if not isinstance(table, Mapping):
             raise InputError("a study must be a table of settings.")
         return _from_document(Document(table, "the study"))
 
 
-def _broken_rules(study: FederationStudy) -> list[tuple[Place, str]]:
+def _broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
     """Every rule that a study breaks, each with the place of the setting; empty when there is none."""
     broken: list[tuple[Place, str]] = []
     levels, clients, (low, high) = study.levels, study.clients, study.range
@@ -227,7 +225,7 @@ def _broken_rules(study: FederationStudy) -> list[tuple[Place, str]]:
     return broken or _broken_plan(study)
 
 
-def _broken_plan(study: FederationStudy) -> list[tuple[Place, str]]:
+def _broken_plan(study: "FederationStudy") -> list[tuple[Place, str]]:
     """What only the schedule itself can say; asked once everything else holds."""
     try:
         for index in range(len(study.levels)):
@@ -237,7 +235,7 @@ def _broken_plan(study: FederationStudy) -> list[tuple[Place, str]]:
     return []
 
 
-def _broken_agreement(name: str, agreement: ClientAgreement, study: FederationStudy) -> Iterator[tuple[str, ...]]:
+def _broken_agreement(name: str, agreement: ClientAgreement, study: "FederationStudy") -> Iterator[tuple[str, ...]]:
     """Broken rules, each followed by its place inside the client's table."""
     epsilon, weight, records, level = agreement.epsilon, agreement.weight, agreement.records, agreement.level
     if not NAME.fullmatch(name):
@@ -258,7 +256,7 @@ def _broken_agreement(name: str, agreement: ClientAgreement, study: FederationSt
         yield f"must lie inside (0, 1); got {level}.", "level"
 
 
-def _question_size(study: FederationStudy) -> int:
+def _question_size(study: "FederationStudy") -> int:
     """Bytes of a round's questions, which name every client's length where they differ, and in local mode its step."""
     clients = study.clients
     if len({agreement.records for agreement in clients.values()}) <= 1:
@@ -269,14 +267,14 @@ def _question_size(study: FederationStudy) -> int:
     return 500 + len(study.levels) * (200 + each)
 
 
-def load_study(path: Path) -> FederationStudy:
+def load_study(path: Path) -> "FederationStudy":
     """Read a study file; all errors at once, each with its line."""
     if not path.exists():
         raise InputError(f"{path}: there is no study file here. Make one with: privatile federation init")
     return _from_document(read_toml(path))
 
 
-def _from_document(document: Document) -> FederationStudy:
+def _from_document(document: Document) -> "FederationStudy":
     """A file has `level`, a number, or `levels`, a list."""
     table = dict(document.table)
     clients = table.get("clients")
@@ -296,7 +294,7 @@ def _from_document(document: Document) -> FederationStudy:
     return document.finish(document.decode(FederationStudy, table))
 
 
-def study_toml(study: FederationStudy) -> str:
+def study_toml(study: "FederationStudy") -> str:
     """The study as a commented TOML file; `load_study` reads back an equal study."""
     lines = [
         "# What is asked, of whom, at what privacy budget. Both sides sign for the hash of this content:",

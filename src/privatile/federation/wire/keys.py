@@ -5,8 +5,6 @@ The secret is an nkey seed. Two Ed25519 keys are derived from it: the *login* ke
 with one key, a hostile broker could send a forged answer as its challenge and get it signed.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -73,7 +71,7 @@ class KeyPair:
         return bytes(self._signer.sign(message))
 
     @classmethod
-    def generate(cls) -> KeyPair:
+    def generate(cls) -> "KeyPair":
         """A fresh secret from the operating system's randomness."""
         return cls(bytes(nkeys.encode_seed(os.urandom(32), _USER_PREFIX)))
 
@@ -151,7 +149,7 @@ def broken_mode(path: Path) -> list[str]:
     return []
 
 
-def read_key(path: Path) -> KeyPair:
+def read_key(path: Path) -> "KeyPair":
     """Load a seed file; refuses one that others can read."""
     try:
         wrong = broken_mode(path)

@@ -12,8 +12,6 @@ every field; a test compares the two.
     answer   client -> coordinator          counts, with the link of the ledger entry behind them
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json
@@ -117,7 +115,7 @@ class AskMessage(_Signed, frozen=True, tag="ask"):
     asks: Annotated[tuple[LevelQuestion, ...], _PerLevel]
 
     @classmethod
-    def of(cls, study: str, questions: Mapping[str, Sequence[Question]]) -> AskMessage:
+    def of(cls, study: str, questions: Mapping[str, Sequence[Question]]) -> "AskMessage":
         """From one tuple of questions per client; all share run, round and, level by level, the query."""
         first = next(iter(questions.values()))
         asks = []
@@ -198,7 +196,7 @@ class AnswerMessage(_Signed, frozen=True, tag="answer"):
     ledger: Link
 
     @classmethod
-    def of(cls, study: str, answers: Sequence[Answer], ledger: Link) -> AnswerMessage:
+    def of(cls, study: str, answers: Sequence[Answer], ledger: Link) -> "AnswerMessage":
         """From one answer per level, all to the same round."""
         if len({(answer.run, answer.round, answer.client) for answer in answers}) != 1:
             raise ProtocolError("the counts of one answer belong to one run, round and client.")
