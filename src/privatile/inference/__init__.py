@@ -10,12 +10,4 @@ from privatile.inference.choice import Evidence, as_displayed, choose_interval, 
 from privatile.inference.inference import Inference, from_ends
 from privatile.inference.trajectory import Trajectory
 
-__all__ = [
-    "Evidence",
-    "Inference",
-    "Trajectory",
-    "as_displayed",
-    "choose_interval",
-    "from_ends",
-    "gather_evidence",
-]
+__all__ = ["Evidence", "Inference", "Trajectory", "as_displayed", "choose_interval", "from_ends", "gather_evidence"]

@@ -30,10 +30,7 @@ against all of 2,000 rounds v moves by 4e-6 at N = 12 to 140, and by 2e-5 with l
 
 
 def linear_law(
-    steps: Sequence[float] | Floats,
-    noise_weights: Sequence[float] | Floats,
-    slope: float,
-    burn_in: int = 0,
+    steps: Sequence[float] | Floats, noise_weights: Sequence[float] | Floats, slope: float, burn_in: int = 0
 ) -> RatioLaw:
     """The law of |Q_T − Q*|/√V in the linear model: `quantile` gives critical values, `tail` p-values.
 

@@ -9,12 +9,4 @@ experiments that the paper does not have, `page` and `differences` what `privati
 from privatile.paper.published import TABLES, paper_experiment, published_salary, published_tables
 from privatile.paper.tables import Comparison, compare, verdict
 
-__all__ = [
-    "TABLES",
-    "Comparison",
-    "compare",
-    "paper_experiment",
-    "published_salary",
-    "published_tables",
-    "verdict",
-]
+__all__ = ["TABLES", "Comparison", "compare", "paper_experiment", "published_salary", "published_tables", "verdict"]

@@ -202,11 +202,7 @@ def salary_texts(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
         return [f"{row[name]:,.0f}" for name in names]
 
     whole = [
-        line(
-            row,
-            f"{row['mean_estimate']:,.0f} ({row['spread']:,.0f})",
-            *dollars(row, "one_estimate", *all_dollars),
-        )
+        line(row, f"{row['mean_estimate']:,.0f} ({row['spread']:,.0f})", *dollars(row, "one_estimate", *all_dollars))
         for row in rows
     ]
     brief = [line(row, *dollars(row, "mean_estimate", *all_dollars[:3])) for row in rows]

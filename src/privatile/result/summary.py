@@ -44,9 +44,7 @@ def summarize(
         mode=plan.mode,
         clients=client_facts(plan, state, settings.confidence_level),
         caveats=most_important_first(
-            *warnings,
-            *interval_caveats(settings, plan, state, interval),
-            *caveats(settings, plan, state, alone),
+            *warnings, *interval_caveats(settings, plan, state, interval), *caveats(settings, plan, state, alone)
         ),
         run=run,
         simulated=settings.simulated,

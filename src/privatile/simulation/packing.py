@@ -233,15 +233,7 @@ def pack(blocks: "Sequence[Block]") -> Batch:
         for name, value in values.items():
             jobs[name][i] = value
     return Batch(
-        ordered,
-        jobs,
-        clients.joined(),
-        rounds.joined(),
-        lengths.joined(),
-        tables.joined(),
-        data.joined(),
-        words,
-        start,
+        ordered, jobs, clients.joined(), rounds.joined(), lengths.joined(), tables.joined(), data.joined(), words, start
     )
 
 

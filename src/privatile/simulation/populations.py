@@ -303,11 +303,7 @@ class Mixture(Population):
 
     def to_spec(self) -> dict[str, Any]:
         """The table that `from_spec` reads."""
-        return {
-            "family": "mixture",
-            "parts": [part.to_spec() for part in self.parts],
-            "weights": list(self.weights),
-        }
+        return {"family": "mixture", "parts": [part.to_spec() for part in self.parts], "weights": list(self.weights)}
 
 
 FAMILIES: dict[str, type[Population]] = {

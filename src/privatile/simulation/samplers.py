@@ -6,16 +6,7 @@ import numpy as np
 
 from privatile.errors import InputError
 from privatile.simulation.columns import Dithered, Empirical
-from privatile.simulation.populations import (
-    Cauchy,
-    Laplace,
-    LogNormal,
-    Mixture,
-    Normal,
-    Population,
-    StudentT,
-    Uniform,
-)
+from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, Population, StudentT, Uniform
 
 KINDS = (Normal, Uniform, Cauchy, Laplace, LogNormal, StudentT, Empirical)
 """A kind's number in the kernels is its place here."""

@@ -215,13 +215,7 @@ class Ledger:
             )
 
     def append(
-        self,
-        run: str,
-        client: str,
-        question: Question | None,
-        span: tuple[int, int],
-        length: int,
-        ones: int | None,
+        self, run: str, client: str, question: Question | None, span: tuple[int, int], length: int, ones: int | None
     ) -> Position:
         """Add an entry and link it; without a question, records that count as spent. Call inside a transaction.
 

@@ -21,14 +21,7 @@ from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import limits_toml
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.connection import connected
-from privatile.federation.wire.messages import (
-    LARGEST_ANSWER,
-    AnswerMessage,
-    AskMessage,
-    Hello,
-    Welcome,
-    read_message,
-)
+from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, AskMessage, Hello, Welcome, read_message
 
 LOW, HIGH = 31415.9265, 73190.4242
 """The two planted values; half of the records each. Their digits occur nowhere else."""

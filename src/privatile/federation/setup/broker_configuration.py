@@ -101,12 +101,7 @@ def configuration_text(
         "pid_file": str(files.pid),
         "log_file": str(files.log),
         "logfile_size_limit": 10 << 20,
-        "tls": {
-            "cert_file": str(files.certificate),
-            "key_file": str(files.key),
-            "min_version": "1.3",
-            "timeout": 5,
-        },
+        "tls": {"cert_file": str(files.certificate), "key_file": str(files.key), "min_version": "1.3", "timeout": 5},
         "jetstream": {
             "store_dir": str(files.folder / "jetstream"),
             "sync_interval": "always",
