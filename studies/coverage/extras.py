@@ -31,7 +31,7 @@ from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 from privatile.simulation.cells import Cell
 from privatile.simulation.columns import Dithered, Empirical
 from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
-from privatile.simulation.engine import run_cell
+from privatile.simulation.engine import run_cell, summarize
 from privatile.simulation.populations import Mixture, Normal
 
 HERE = Path(__file__).parent
@@ -188,12 +188,9 @@ def table2(work: Work) -> Found:
         }
         for label, preset in (("C5", "paper-c5"), ("Log", "paper-log")):
             theirs = Cell(laws, (level,) * 10, rates[name], (0.1,) * 10, PRESETS[preset], (records,) * 10)
-            found = run_cell(theirs, work.runs, seed=52)
-            half = theirs.critical_value * found.normalizers**0.5
-            error = np.abs(found.estimates - theirs.truth)
-            values[f"{label} error"] = float(error.mean())
-            values[f"{label} half-width"] = float(half.mean())
-            values[f"{label} coverage"] = float((error <= half).mean())
+            found = summarize(theirs, run_cell(theirs, work.runs, seed=52))
+            values |= {f"{label} error": found.mae, f"{label} half-width": found.width / 2}
+            values[f"{label} coverage"] = found.coverage
         yield f"t_T={records} τ={level:g} r={name}", values
 
 

@@ -12,7 +12,7 @@ ROUNDED = 1e-6
 """How far from 1 the sum of written weights may be, per client: with six decimals each is off by half of this."""
 
 UNITY = 1e-9
-"""How far from 1 the sum of a run's weights may be: the rounding of the sum itself, of up to 10⁶ clients."""
+"""How far from 1 a sum of weights may be: the rounding of the sum itself, of up to 10⁶ clients."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ def check_level(level: float, what: str = "q") -> None:
         raise InputError(f"{what} must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
 
 
-def _checked_sum(weights: Mapping[str, float], slack: float) -> float:
+def checked_sum(weights: Mapping[str, float], slack: float = UNITY) -> float:
     """The sum of weights, which must be positive and sum to 1 up to `slack`."""
     for name, weight in weights.items():
         if not (math.isfinite(weight) and weight > 0):
-            raise InputError(f"weights must be positive; got {weight!r} for {name!r}. Leave a client out instead.")
+            raise InputError(f"weights must be positive; got {weight!r} for {name!r}. Leave it out instead.")
     total = math.fsum(weights.values())
     if abs(total - 1.0) > slack:
         raise InputError(f"weights must sum to 1; they sum to {total:.12g}. Divide each by {total:.12g}.")
@@ -71,7 +71,7 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
     ...
     privatile.errors.InputError: weights must sum to 1; they sum to 0.9. Divide each by 0.9.
     """
-    total = _checked_sum(weights, ROUNDED * len(weights))
+    total = checked_sum(weights, ROUNDED * len(weights))
     return {name: weight / total for name, weight in weights.items()}
 
 
@@ -84,7 +84,7 @@ def check_clients(clients: Sequence[Client]) -> None:
         raise InputError(f"client names must differ; {name!r} appears {times} times.")
     for client in clients:
         check_level(client.level, f"level of client {client.name}")
-    _checked_sum({client.name: client.weight for client in clients}, UNITY)
+    checked_sum({client.name: client.weight for client in clients})
 
 
 def pooled_noise(clients: Sequence[Client]) -> float:

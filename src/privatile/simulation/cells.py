@@ -15,6 +15,7 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import rank_noise
 from privatile.errors import InputError
+from privatile.estimator.clients import checked_sum
 from privatile.estimator.schedule import Design, Lengths, lengths_by_rounds
 from privatile.laws.critical import critical_value
 from privatile.simulation.columns import Dithered, Empirical
@@ -65,8 +66,7 @@ class Cell:
             raise InputError(f"every level must lie inside (0, 1); got {self.levels}.")
         if not all(0.0 < rate <= 1.0 for rate in self.truth_rates):
             raise InputError(f"every truth_rate must lie in (0, 1]; got {self.truth_rates}.")
-        if min(self.weights) <= 0.0 or not math.isclose(sum(self.weights), 1.0, abs_tol=1e-9):
-            raise InputError(f"weights must be positive and sum to 1; got a sum of {sum(self.weights)!r}.")
+        checked_sum({f"client {k}": weight for k, weight in enumerate(self.weights, 1)})
         if self.method not in METHODS:
             raise InputError(f"method must be one of {', '.join(METHODS)}; got {self.method!r}.")
         if self.method == "dp-sgd" and max(self.truth_rates) == 1.0:

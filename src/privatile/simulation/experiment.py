@@ -37,6 +37,7 @@ from privatile.core.decoding import Document, parse_toml, read_text
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.toml_lines import Place
 from privatile.errors import InputError
+from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Mode, Power
 from privatile.simulation.cells import Cell, Method
 from privatile.simulation.populations import Normal, Population, from_spec
@@ -229,7 +230,7 @@ def _weights(document: Document, settings: _Settings) -> tuple[float, ...]:
     clients, given = settings.clients, settings.weights
     if given and (len(given) != clients or min(given) <= 0.0):
         document.add(("weights",), f"must hold one positive number per client, {clients}; got {len(given)} entries.")
-    elif given and abs(sum(given) - 1.0) > 1e-9:
+    elif given and abs(sum(given) - 1.0) > UNITY:
         document.add(("weights",), f"must sum to 1; got {sum(given)!r}.")
     return given or (1.0 / clients,) * clients
 

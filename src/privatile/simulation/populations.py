@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from privatile.core.arrays import Floats, array_namespace, special_functions
 from privatile.errors import InputError
+from privatile.estimator.clients import checked_sum
 
 _ROUNDS_OF_BISECTION = 200
 """Enough to halve the widest double interval down to neighbouring numbers near its root (2⁻²⁰⁰)."""
@@ -285,8 +286,7 @@ class Mixture(Population):
         weights = self.weights or (1.0 / len(self.parts),) * len(self.parts)
         if len(weights) != len(self.parts):
             raise InputError(f"weights must be as many as parts, {len(self.parts)}; got {len(weights)}.")
-        if min(weights) <= 0.0 or not math.isclose(sum(weights), 1.0, abs_tol=1e-9):
-            raise InputError(f"weights must be positive and sum to 1; got a sum of {sum(weights)!r}.")
+        checked_sum({f"part {k}": weight for k, weight in enumerate(weights, 1)})
         object.__setattr__(self, "parts", tuple(self.parts))
         object.__setattr__(self, "weights", tuple(float(weight) for weight in weights))
 

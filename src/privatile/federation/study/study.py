@@ -22,6 +22,7 @@ from privatile.core.messages import Missing
 from privatile.core.scale import SCALES
 from privatile.core.toml_lines import Place
 from privatile.errors import InputError
+from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
@@ -214,7 +215,7 @@ def _broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         for rule, *place in _broken_agreement(name, agreement, study):
             add(rule, "clients", name, *place)
     total = math.fsum(agreement.weight for agreement in clients.values())
-    if clients and abs(total - 1.0) > 1e-9:
+    if clients and abs(total - 1.0) > UNITY:
         add(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.", "clients")
     size = _question_size(study)
     if size > LARGEST_ASK:
