@@ -107,13 +107,12 @@ def test_an_experiment_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
 
 def test_the_papers_tables_are_drawn_with_differences_marked(tmp_path: Path) -> None:
     from privatile.paper.differences import differences_figure
-    from privatile.paper.page import comparisons
     from privatile.report.print_style import VERMILION
 
     count = len(paper_experiment("table1", "independent", 1000).entries)
     for shift in (0.0, 0.2):
         folder = paper_folder(tmp_path / f"paper-{shift}", shift)
-        figure = differences_figure([("independent", comparisons(folder)[0].cells)])
+        figure = differences_figure(folder)
         for axis in figure.axes:
             marked = [line for line in axis.lines if line.get_color() == VERMILION]
             assert [len(line.get_xdata()) for line in marked] == [count if shift else 0]  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -258,27 +259,30 @@ def test_the_command(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
-    from privatile.report.run_figures import write_trajectory
+    from privatile.report.print_style import write_figure
+    from privatile.report.run_figures import trajectory_figure
 
-    view = read_view(run)
+    draw = partial(trajectory_figure, read_view(run))
     heads = {".svg": b"<?xml", ".pdf": b"%PDF-", ".png": b"\x89PNG"}
     for suffix, head in heads.items():
-        first = write_trajectory(view, tmp_path / f"a{suffix}").read_bytes()
+        first = write_figure(tmp_path / f"a{suffix}", draw).read_bytes()
         assert first.startswith(head)
-        assert first == write_trajectory(view, tmp_path / f"b{suffix}").read_bytes()  # no date inside
+        assert first == write_figure(tmp_path / f"b{suffix}", draw).read_bytes()  # no date inside
     assert ">rounds<" in (tmp_path / "a.svg").read_text()  # text stays text
     with pytest.raises(InputError, match="must end in"):
-        write_trajectory(view, tmp_path / "a.gif")
+        write_figure(tmp_path / "a.gif", draw)
 
 
 def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from privatile.report.run_figures import write_trajectory
+    from privatile.report.print_style import write_figure
+    from privatile.report.run_figures import trajectory_figure
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    view = read_view(long_run(tmp_path / "run.db", rounds=50))
     with pytest.raises(MissingExtra, match=r"privatile\[report\]"):
-        write_trajectory(read_view(long_run(tmp_path / "run.db", rounds=50)), tmp_path / "a.svg")
+        write_figure(tmp_path / "a.svg", partial(trajectory_figure, view))
 
 
 def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult) -> None:

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from privatile.errors import InputError, StoreError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Kind = Literal["run", "experiment", "paper"]
 
@@ -41,34 +44,36 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
+    from privatile.report.print_style import write_figure
+
     page, draw = _makers(kind, path)
     if output is not None:
         output.write_text(page(), encoding="utf-8")
     for target in figure:
-        draw(target)
+        write_figure(target, draw)
         click.echo(target)
     if output is not None:
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _makers(kind: Kind, path: Path) -> tuple[Callable[[], str], Callable[[Path], Path]]:
-    """What gives the page's text, and what draws a figure to a file."""
+def _makers(kind: Kind, path: Path) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
+    """What gives the page's text, and what draws a figure."""
     if kind == "paper":
-        from privatile.paper.differences import write_differences
+        from privatile.paper.differences import differences_figure
         from privatile.paper.page import paper_page
 
-        return partial(paper_page, path), partial(write_differences, path)
+        return partial(paper_page, path), partial(differences_figure, path)
     if kind == "experiment":
-        from privatile.report.experiment_figures import write_experiment_figure
+        from privatile.report.experiment_figures import experiment_figure
         from privatile.report.experiment_page import experiment_page
 
-        return partial(experiment_page, path), partial(write_experiment_figure, path)
-    from privatile.report.run_figures import write_trajectory
+        return partial(experiment_page, path), partial(experiment_figure, path)
+    from privatile.report.run_figures import trajectory_figure
     from privatile.report.run_page import run_page
     from privatile.report.view import read_view
 
     view = read_view(path)
-    return partial(run_page, view), partial(write_trajectory, view)
+    return partial(run_page, view), partial(trajectory_figure, view)
 
 
 def find(source: Path) -> tuple[Kind, Path]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from privatile.paper.page import by_protocol, comparisons
 from privatile.paper.tables import Comparison
-from privatile.report.print_style import BLUE, GREY, VERMILION, write_figure
+from privatile.report.print_style import BLUE, GREY, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,11 +16,12 @@ GAP = 1.0
 """Between two tables, in columns."""
 
 
-def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> "Figure":
+def differences_figure(folder: Path) -> "Figure":
     """Coverage (ours less printed) and error (ours over printed): a row per protocol, a column per table and method."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+    found = [(name, cells) for name, cells in by_protocol(comparisons(folder)).items() if cells]
     figure = Figure(figsize=(7.2, 0.9 + 4.2 * len(found)), layout="constrained")
     axes = figure.subplots(2 * len(found), 1, squeeze=False)[:, 0]
     for number, (protocol, cells) in enumerate(found):
@@ -42,12 +43,6 @@ def differences_figure(found: Sequence[tuple[str, Sequence[Comparison]]]) -> "Fi
     differ = Line2D([], [], color=VERMILION, marker="D", linestyle="", markersize=4, label="differs")
     figure.legend(handles=[agree, differ], loc="outside upper center", ncols=2, frameon=False)
     return figure
-
-
-def write_differences(folder: Path, path: str | Path) -> Path:
-    """Draw the tables of a folder of `privatile paper` to a .svg, .pdf or .png file."""
-    found = [(name, cells) for name, cells in by_protocol(comparisons(folder)).items() if cells]
-    return write_figure(path, lambda: differences_figure(found))
 
 
 def _columns(cells: Sequence[Comparison]) -> dict[tuple[str, str], float]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privatile.errors import InputError
-from privatile.report.experiment_series import ExperimentSeries, Measure, Panel, Row
-from privatile.report.print_style import GREY, LINES, write_figure
+from privatile.report.experiment_series import ExperimentSeries, Measure, Panel
+from privatile.report.print_style import GREY, LINES
 from privatile.simulation.store import ExperimentStore
 
 if TYPE_CHECKING:
@@ -19,24 +19,19 @@ COLUMNS = 3
 """Panels side by side: as many as a page's width keeps readable."""
 
 
-def experiment_figure(rows: Sequence[Row], confidence_level: float) -> "Figure":
-    """Panels over the sizes; an experiment of one size lists its settings instead."""
+def experiment_figure(path: Path) -> "Figure":
+    """Panels over the sizes of an experiment's store; an experiment of one size lists its settings instead."""
+    with ExperimentStore.open_existing(path) as store:
+        rows = store.rows()
     if not rows:
         raise InputError("there is no finished cell to draw yet.")
-    series = ExperimentSeries.of(rows, confidence_level)
+    series = ExperimentSeries.of(rows, store.confidence_level)
     several = len(series.sizes) > 1
     figure = _over_sizes(series) if several else _by_setting(series)
     name = series.size_name if several else f"{series.sizes[0]:,.0f} {series.size_name}"
     figure.supxlabel(name + (f"; all with {series.shared}" if series.shared else ""), fontsize=9)
     _legend(figure, series.methods)
     return figure
-
-
-def write_experiment_figure(store: Path, path: str | Path) -> Path:
-    """Draw an experiment's store to a .svg, .pdf or .png file; the same experiment gives the same file."""
-    with ExperimentStore.open_existing(store) as kept:
-        rows, level = kept.rows(), kept.confidence_level
-    return write_figure(path, lambda: experiment_figure(rows, level))
 
 
 def _over_sizes(series: ExperimentSeries) -> "Figure":

@@ -1,9 +1,8 @@
 """The figure of a run for print: the estimate and its interval over the rounds."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privatile.report.print_style import BLUE, GREY, write_figure
+from privatile.report.print_style import BLUE, GREY
 from privatile.report.view import RunView
 
 if TYPE_CHECKING:
@@ -32,8 +31,3 @@ def trajectory_figure(view: RunView) -> "Figure":
     axes[-1].set_xlabel("rounds")
     axes[0].legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     return figure
-
-
-def write_trajectory(view: RunView, path: str | Path) -> Path:
-    """Draw the trajectory to a .svg, .pdf or .png file, without a date: the same run gives the same file."""
-    return write_figure(path, lambda: trajectory_figure(view))

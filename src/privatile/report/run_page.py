@@ -14,7 +14,7 @@ from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.findings import findings
 from privatile.report.method_words import how_read, looking, short_title, way_there
 from privatile.report.pages import CITATION, render_page
-from privatile.report.print_style import FIGURE_FORMATS
+from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result.result import QuantileResult, significant
 from privatile.server.run_file import RunStore
@@ -90,9 +90,9 @@ class RunReporter:
         with closing(RunStore.from_bytes(self.copy)) as store:
             view = RunRecord(store).view(self.results)
         if Path(path).suffix.lower() in FIGURE_FORMATS:
-            from privatile.report.run_figures import write_trajectory
+            from privatile.report.run_figures import trajectory_figure
 
-            return write_trajectory(view, path)
+            return write_figure(path, lambda: trajectory_figure(view))
         return write_run_page(view, path)
 
 
