@@ -14,17 +14,12 @@ from string import Template
 
 from privatile.paper.page import by_protocol, comparisons
 from privatile.paper.published import TABLES
-from privatile.paper.tables import Comparison, agreeing
+from privatile.paper.tables import Comparison, differing
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
 METHODS = ("C1", "C5", "Log", "DP-SGD (C1)", "DC")
 Cells = Sequence[Comparison]
-
-
-def share(cells: Cells, method: str) -> str:
-    own = [cell for cell in cells if cell.method == method]
-    return f"{len(own) - agreeing(own)} of {len(own)}"
 
 
 def by_rate(cells: Cells, rate: str) -> tuple[float, float]:
@@ -71,7 +66,7 @@ def page(results: Path, date: str) -> str:
         high_ratio=f"{high[0]:.2f}",
         high_gap=f"{high[1]:+.3f}",
         covers="\n".join(coverage_line(fresh, name) for name in METHODS),
-        marks="\n".join(f"| {name} | {share(fresh, name)} | {share(fixed, name)} |" for name in METHODS),
+        marks="\n".join(f"| {name} | {differing(fresh, name)} | {differing(fixed, name)} |" for name in METHODS),
         within=within(fixed),
         independent="\n\n".join(part(f"{table}-independent") for table in TABLES),
         published="\n\n".join(part(f"{table}-published") for table in TABLES),

@@ -162,10 +162,13 @@ def agreeing(cells: Sequence[Comparison]) -> int:
     return sum(not (cell.coverage_differs or cell.mae_differs) for cell in cells)
 
 
+def differing(cells: Sequence[Comparison], method: str) -> str:
+    """How many of a method's cells differ from the printed ones, of how many."""
+    own = [cell for cell in cells if cell.method == method]
+    return f"{len(own) - agreeing(own)} of {len(own)}"
+
+
 def verdict(cells: Sequence[Comparison]) -> str:
     """One sentence on how many cells differ, by method."""
-    counts = []
-    for method in dict.fromkeys(cell.method for cell in cells):
-        own = [cell for cell in cells if cell.method == method]
-        counts.append(f"{method} {len(own) - agreeing(own)} of {len(own)}")
+    counts = [f"{method} {differing(cells, method)}" for method in dict.fromkeys(cell.method for cell in cells)]
     return "Cells that differ by more than the two Monte Carlo errors explain: " + ", ".join(counts) + "."
