@@ -25,7 +25,7 @@ check-tests: $(VENV)/.test
 
 # Long forms of fault tests and Flower's own.
 test-long: $(VENV)/.test $(FLOWER)/.test
-	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults
+	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults tests/simulation/test_cuda.py
 	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower
 
 $(VENV)/.base: pyproject.toml constraints.txt

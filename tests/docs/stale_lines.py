@@ -25,7 +25,7 @@ def stale_setup(line: str) -> str:
     words = [word for word in shlex.split(line, comments=True) if not word.startswith("-")]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     if words[:1] == ["make"]:
-        made = set(re.findall(r"^([a-z]+):", makefile, re.M))
+        made = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.M))
         return _first(f"the Makefile makes no {word}" for word in words[1:] or ["nothing"] if word not in made)
     if words[:2] == ["pip", "install"]:
         return _first(_stale_requirement(word) for word in words[2:] or [""])
@@ -67,7 +67,7 @@ def stale_command(line: str) -> str:
     command: click.Command = main
     context = click.Context(main)
     words = re.split(r"\s+", line)[1:]
-    while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z-]+", words[0]):
+    while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
         found = command.get_command(context, words.pop(0))
         if found is None:
             return f"{line!r}: no such command"
