@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from privatile.cli import main
 
 
+@pytest.mark.slow
 def test_a_figure_is_written_where_it_was_asked_for(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     result = CliRunner().invoke(main, ["paper", "figure2", "--out", str(tmp_path / "new" / "folder"), "--quiet"])

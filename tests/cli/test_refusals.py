@@ -185,6 +185,7 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_one_file_and_stays_one_when_it_is_read(here: Path) -> None:
     for arguments in (("watch", "run.db", "--once"), ("report", "run.db"), ("compare", "run.db", "run.db")):
         run(*arguments)

@@ -29,6 +29,7 @@ def shown(state: dict[str, object]) -> str:
     return console.export_text()
 
 
+@pytest.mark.slow
 def test_watch_shows_where_a_run_stands(tmp_path: Path) -> None:
     path = long_run(tmp_path / "run.db", rounds=400, silent=frozenset({1}))
     done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])  # the folder of a federation works too
@@ -82,6 +83,7 @@ def test_watch_tells_a_killed_estimate_from_a_running_one(tmp_path: Path) -> Non
     assert "2 of 2 clients answered in the last round" in after
 
 
+@pytest.mark.slow
 def test_watch_tells_silence_where_no_process_can_be_known(tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=100)
     run.go(30)

@@ -249,6 +249,7 @@ runs = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(runs, st.booleans())
 def test_whatever_is_asked_the_books_are_right(asked: list[tuple[str, int, float, int, bool]], spend: bool) -> None:

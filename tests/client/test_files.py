@@ -86,6 +86,7 @@ def test_a_column_of_texts_is_refused(file: Path) -> None:
     assert "north" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_half_a_file_is_refused_or_is_a_shorter_file(file: Path) -> None:
     """Cut anywhere: either an error without a value, or rows that were complete."""
     whole = file.read_bytes()

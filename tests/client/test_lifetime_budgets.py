@@ -33,6 +33,7 @@ class Undone(Exception):
     """Raised to leave a transaction."""
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps, st.integers(1, 10))
 def test_sums_are_right(

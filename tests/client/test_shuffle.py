@@ -49,6 +49,7 @@ def chi_square_of_orders(clients: int) -> float:
     return sum((counts[each] - expected) ** 2 / expected for each in permutations([0.0, 1.0, 2.0, 3.0]))
 
 
+@pytest.mark.slow
 def test_every_order_is_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = float(chi2.ppf(1 - 1e-4, df=23))  # the key is fixed: this passes always or never
     assert chi_square_of_orders(4_800) < limit

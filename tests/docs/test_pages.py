@@ -239,6 +239,7 @@ def test_the_site_asks_no_other_host(site: Path) -> None:
     assert "MathJax" not in how
 
 
+@pytest.mark.slow
 def test_every_page_is_reached_and_every_picture_is_there(site: Path) -> None:
     listed = (site / "index.html").read_text(encoding="utf-8")
     for page in PAGES:

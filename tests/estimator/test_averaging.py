@@ -33,6 +33,7 @@ def test_algorithm_2_equals_the_formula(rounds: list[tuple[float, float]]) -> No
     assert normalizer_of(queries, weights) == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [0.0, 1e8])
 def test_a_million_rounds_near_a_hundred_million_lose_nothing(base: float) -> None:
     rounds = 1_000_000

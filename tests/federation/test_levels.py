@@ -96,6 +96,7 @@ def test_clients_with_levels_of_their_own_go_with_one_level() -> None:
         make_study(terms, levels=LEVELS)
 
 
+@pytest.mark.slow
 def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> None:
     def study(levels: int) -> FederationStudy:
         terms = {f"client{k:05d}": ClientAgreement(1.0, 1 / 4000, 10_000 + k % 2) for k in range(4000)}

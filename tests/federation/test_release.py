@@ -195,6 +195,7 @@ def test_words_that_have_not_changed_hold_whichever_version_made_them(finished: 
     assert "estimand, method, caveats and all else it says are those of the run" in checked.passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("junk", [None, 7, "x", [], [7], {}, {"site0": 7}, [{}]])
 def test_a_body_that_holds_anything_fails_without_an_exception(finished: Federation, junk: object) -> None:
     record = release(finished.directory)

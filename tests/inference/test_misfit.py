@@ -83,6 +83,7 @@ def test_whole_numbers_carry_the_caveat_and_a_wider_interval_and_dither_takes_it
     assert "misfit" not in {caveat.code for caveat in smooth.caveats}
 
 
+@pytest.mark.slow
 def test_whole_years_are_covered_or_carry_a_caveat() -> None:
     """Few enough records that their steps drown in the noise: then the interval's own width is the warning."""
     told = 0

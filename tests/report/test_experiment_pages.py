@@ -85,6 +85,7 @@ def test_an_experiment_is_judged_at_its_own_level(tmp_path: Path) -> None:
     assert "90% intervals" in said.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
 def test_an_experiment_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
     """Every method and what all cells share is said; one size lists settings, several are an axis; no date inside."""

@@ -82,6 +82,7 @@ def page(result: QuantileResult, tmp_path_factory: pytest.TempPathFactory) -> st
     return result.report(tmp_path_factory.mktemp("page") / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_result_says(result: QuantileResult, page: str) -> None:
     facts = Reader(page).facts
     assert facts["results"][0] == json.loads(result.to_json())

@@ -101,6 +101,7 @@ CELLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_same_bits_as_the_cpu(name: str, host: Launch) -> None:
     chosen, count = CELLS[name], LANES + 30

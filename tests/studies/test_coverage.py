@@ -50,6 +50,7 @@ def test_a_study_continues_where_it_stopped(tmp_path: Path) -> None:
     assert "cells, by information" in (tmp_path / "intervals.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_stopping_by_width_leaves_records_unasked() -> None:
     cell = make_cell("t", family="normal", clients=2, truth_rate=0.9, level=0.5, information=8000)
     runs = simulate(cell, 60, np.random.default_rng(2))
@@ -136,6 +137,7 @@ def test_the_extras_on_disk_keep_what_the_page_promises() -> None:
             assert 0.93 <= covered <= 0.98
 
 
+@pytest.mark.slow
 def test_a_plan_predicts_the_width_that_the_study_found() -> None:
     folder = Path(__file__).parents[2] / "studies" / "coverage"
     found = scored(folder / "results.csv")

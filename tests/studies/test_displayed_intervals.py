@@ -56,6 +56,7 @@ def test_a_simulation_scores_what_a_result_shows(population: Population, smooth:
         assert (simulated.half_width[0] > 1.5 * alone.half_width[0]) != smooth
 
 
+@pytest.mark.slow
 def test_silent_clients_widen_the_interval_and_it_still_covers() -> None:
     cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (4000,) * 4)
     runs = 60

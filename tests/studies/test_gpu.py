@@ -127,6 +127,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return library
 
 
+@pytest.mark.slow
 def test_the_same_draws_give_the_same_runs(cupy: ModuleType) -> None:
     gpu, processor = on_gpu(CELL, 30, seed=5), on_processor(CELL, 30, seed=5)
     assert type(gpu.fit.center).__module__ == "cupy"
