@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", metavar="K", help="numbers of clients to measure")
     parser.add_argument("--devices", type=int, metavar="N", help="devices of a fleet to measure, one bit each")
     parser.add_argument("--rounds", type=int, default=0, help="by default 300 up to 10 clients, 60 up to 100, then 20")
-    parser.add_argument("--length", type=int, default=10, help="records a client is asked for in a round")
+    parser.add_argument("--length", type=int, default=10, help="records per client and round")
     parser.add_argument("--crew", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
