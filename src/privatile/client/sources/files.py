@@ -111,7 +111,8 @@ class FileSource(Source):
         if self.client is not None:
             self._find_clients()
         known = len(self.clients)
-        selected += [self._text(name) for name in self.wanted[1:]]
+        selected += [] if self.client is None else [self._text(self.client)]
+        selected += [] if self.person is None else [self._identifier(self.person)]
         rows = 0
         for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
             self._refuse_bad(bad.to_numpy(), rows)
@@ -142,13 +143,26 @@ class FileSource(Source):
             self.code(name)
 
     def _text(self, name: str) -> str:
-        """A client's or a person's column as text; whole floats read as integers, as everywhere."""
+        """A client's column as text; whole floats read as integers, as everywhere."""
         expression, kind = self._columns[name]
         if kind in ("FLOAT", "DOUBLE"):
             whole = f"{expression} = floor({expression}) AND abs({expression}) < 1e18"
             integer = f"CAST(CAST({expression} AS BIGINT) AS VARCHAR)"
             expression = f"CASE WHEN {whole} THEN {integer} ELSE CAST({expression} AS VARCHAR) END"
         return f"trim(CAST({expression} AS VARCHAR))"
+
+    def _identifier(self, name: str) -> str:
+        """A person's column: as it is where its kind decides what it means (`person_text`), otherwise as text."""
+        expression, kind = self._columns[name]
+        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+            raise DataError(
+                f"the person column holds entries of the kind {kind:.40}. An identifier is a text or a number."
+            )
+        if kind == "JSON":  # texts and numbers mixed; as text it would keep its quotation marks
+            return f"{expression} ->> '$'"
+        if kind.startswith(("FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BLOB", "TIMESTAMP")):
+            return expression
+        return f"CAST({expression} AS VARCHAR)"
 
     def _run(self, sql: str) -> Any:
         return self._safely(lambda: self._connection.sql(sql, params=self._parameters))

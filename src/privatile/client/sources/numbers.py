@@ -46,6 +46,8 @@ def _plain(values: Any) -> NDArray[Any]:
 
 def entries(column: Any) -> list[Any]:
     """A column as Python objects."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+        return list(column)  # as Python objects they would be plain numbers
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(column, method):
             return list(getattr(column, method)())

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.sources.names import check_client, person_bytes
+from privatile.client.sources.names import check_client
 from privatile.client.sources.numbers import entries, numbers
+from privatile.client.sources.people import exact_below, person_bytes
 from privatile.core.arrays import Floats
 from privatile.errors import DataError
 
@@ -61,7 +62,7 @@ class Source:
         return Batch(
             numbers(self.column, values),
             None if clients is None else np.array([self.code(entry) for entry in entries(clients)], dtype=np.uint16),
-            None if people is None else person_bytes(entries(people)),
+            None if people is None else person_bytes(entries(people), exact_below(people)),
         )
 
     def code(self, value: object) -> int:
