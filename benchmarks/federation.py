@@ -170,8 +170,8 @@ def run_echo(folder: Path, directory: Directory, rounds: int, *, plain: bool) ->
     files = directory.broker_files
     # Consumers need the whole JetStream interface, which a federation's clients may not use.
     configuration = json.loads(files.configuration.read_text().partition("\n")[2])
-    for user in configuration["authorization"]["users"]:
-        del user["permissions"]
+    users = [user for account in configuration.pop("accounts").values() for user in account["users"]]
+    configuration["authorization"]["users"] = [{"nkey": user["nkey"]} for user in users]
     files.configuration.write_text(json.dumps(configuration))
     broker = EmbeddedBroker(files, directory.settings())
     broker.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -45,24 +46,28 @@ def subjects(identity: str) -> dict[str, str]:
 def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, levels: tuple[float, ...]) -> None:
     study = make_study(2, rounds=100, length=3, mode=mode, levels=levels, quorum=2)
     federation = Federation(tmp_path, study)
-    tap = KeyPair.generate()
     files = federation.directory.broker_files
     configuration = json.loads(files.configuration.read_text().partition("\n")[2])
-    configuration["authorization"]["users"].append({"nkey": tap.public.login, "permissions": {"subscribe": [">"]}})
+    taps = [KeyPair.generate() for _ in configuration["accounts"]]
+    for tap, account in zip(taps, configuration["accounts"].values(), strict=True):
+        account["users"].append({"nkey": tap.public.login, "permissions": {"subscribe": [">"]}})
     files.configuration.write_text(json.dumps(configuration))
     recorded: list[tuple[str, bytes, Any]] = []
 
     async def scene() -> None:
-        async with (
-            federation.running_broker(),
-            connected("tap", [federation.settings.url], tap, federation.directory.authority.read_text()) as connection,
-        ):
+        async def record(message: Msg) -> None:
+            recorded.append((message.subject, message.data, message.headers))
 
-            async def record(message: Msg) -> None:
-                recorded.append((message.subject, message.data, message.headers))
-
-            await connection.nc.subscribe(">", cb=record)
-            await connection.nc.flush()
+        authority = federation.directory.authority.read_text()
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(federation.running_broker())
+            connections = [
+                await stack.enter_async_context(connected("tap", [federation.settings.url], tap, authority))
+                for tap in taps
+            ]
+            for connection in connections:
+                await connection.nc.subscribe(">", cb=record)
+                await connection.nc.flush()
             run = federation.open_run()
             first = federation.coordinator(run)
             services = [federation.client(name) for name in study.clients]
@@ -73,7 +78,8 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, leve
                 await stopped
                 assert await asyncio.wait_for(federation.coordinator(run).run(), PATIENCE) == "finished"
                 await asyncio.wait_for(asyncio.gather(*clients), PATIENCE)
-            await connection.nc.flush()
+            for connection in connections:
+                await connection.nc.flush()
 
     asyncio.run(scene())
     validator = jsonschema.Draft202012Validator(schema())
@@ -95,7 +101,11 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, leve
         fields = json.loads(body)
         validator.validate(fields)
         assert fields["kind"] in allowed.split()
-        assert headers is None
+        if headers is not None:  # the broker's own, on what crosses from a client's account
+            (information,) = headers.items()
+            assert information[0] == "Nats-Request-Info"
+            assert set(json.loads(information[1])) <= {"acc", "rtt"}
+            assert json.loads(information[1])["acc"] == f"client_{found.group(1)}"
         kinds[fields["kind"]] = kinds.get(fields["kind"], 0) + 1
         if fields["kind"] in ("ask", "answer"):
             counts.add(len(fields["asks" if fields["kind"] == "ask" else "counts"]))
@@ -132,7 +142,7 @@ def check_elsewhere(traffic: set[tuple[str, bytes, str]], identity: str, coordin
             }, payload
         elif re.fullmatch(rf"\$JS\.API\.DIRECT\.GET\.{streams}\.privatile\.{identity}\..*", subject):
             assert payload == b""
-        elif subject.startswith(("_INBOX_coordinator.", "_INBOX_site0.", "_INBOX_site1.")):
+        elif subject.startswith(("_INBOX_coordinator.", "_INBOX_site0.", "_INBOX_site1.", "_R_.")):
             if b"\n" in payload:  # a kept message, as it was published
                 read_any(payload, coordinator)
             elif payload:

@@ -10,6 +10,7 @@ from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfi
 from privatile.federation.monitoring import facts
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg
+from privatile.federation.wire.messages import LARGEST_ANSWER, LARGEST_ASK
 
 log = logging.getLogger("privatile.federation.coordinator")
 
@@ -35,9 +36,9 @@ class CoordinatorPort:
         """Make the two streams where they do not exist, and listen to every client."""
         identity, nc = self._identity, self._connection.nc
         js = nc.jetstream(timeout=5)
-        for name, subject in (
-            (subjects.ask_stream(identity), subjects.ask_subject(identity)),
-            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*")),
+        for name, subject, largest in (
+            (subjects.ask_stream(identity), subjects.ask_subject(identity), LARGEST_ASK),
+            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*"), LARGEST_ANSWER),
         ):
             config = StreamConfig(
                 name=name,
@@ -48,6 +49,9 @@ class CoordinatorPort:
                 # By size alone: a limit of one message per subject would cost one deletion per message.
                 max_bytes=STREAM_BYTES,
                 num_replicas=replicas,
+                max_msg_size=largest,
+                # The broker confirms what the coordinator stores; a client needs no confirmation of its answers.
+                no_ack=name == subjects.answer_stream(identity),
                 allow_direct=True,
             )
             await js.add_stream(config)

@@ -7,13 +7,16 @@ in with its nkey; a client may publish its own answers and hellos, read question
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from privatile.federation.wire import subjects
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import LARGEST_ASK
+
+COORDINATOR = "coordinator"
+"""The coordinator's account on the broker."""
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +48,11 @@ class BrokerFiles:
         self.log = folder / "broker.log"
 
 
+def question_request(identity: str) -> str:
+    """The request for the last question that the broker keeps."""
+    return f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}"
+
+
 def client_permissions(identity: str, client: str) -> tuple[list[str], list[str]]:
     """(may publish, may subscribe) of one client.
 
@@ -55,7 +63,7 @@ def client_permissions(identity: str, client: str) -> tuple[list[str], list[str]
     publish = [
         subjects.answer_subject(identity, client),
         subjects.hello_subject(identity, client),
-        f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}",
+        question_request(identity),
     ]
     subscribe = [
         subjects.ask_subject(identity),
@@ -81,6 +89,11 @@ def coordinator_permissions(identity: str) -> tuple[list[str], list[str]]:
     return publish, subscribe
 
 
+def _account(client: str) -> str:
+    """A client's account on the broker: what is published there stays there, but for what the table below lets through."""
+    return f"client_{client}"
+
+
 def configuration_text(
     identity: str,
     settings: BrokerSettings,
@@ -88,9 +101,10 @@ def configuration_text(
     coordinator: PublicKeys,
     clients: Mapping[str, PublicKeys],
 ) -> str:
-    """The configuration file: TLS 1.3, nkeys, permissions by client, a synced JetStream. JSON is valid there."""
-    parties = {coordinator.login: coordinator_permissions(identity)}
-    parties |= {keys.login: client_permissions(identity, name) for name, keys in sorted(clients.items())}
+    """The configuration file: TLS 1.3, nkeys, an account and permissions by client, a synced JetStream.
+
+    JSON is valid there.
+    """
     configuration = {
         "server_name": f"privatile_{identity}",
         "listen": f"{_bracketed(settings.listen)}:{settings.port}",
@@ -108,13 +122,46 @@ def configuration_text(
             "max_memory_store": 64 << 20,
             "max_file_store": 1 << 30,
         },
-        "authorization": {
-            "timeout": 5,
-            "users": [
-                {"nkey": login, "permissions": {"publish": publish, "subscribe": subscribe}}
-                for login, (publish, subscribe) in parties.items()
-            ],
-        },
+        "authorization": {"timeout": 5},
+        "accounts": accounts(identity, coordinator, clients),
     }
     remark = "# Written by privatile from the study and the roster; edits are lost. A broker of your own needs this."
     return f"{remark}\n{json.dumps(configuration, indent=2)}\n"
+
+
+def accounts(identity: str, coordinator: PublicKeys, clients: Mapping[str, PublicKeys]) -> dict[str, Any]:
+    """One account for the coordinator with its streams, and one for every client.
+
+    The broker does not apply publish permissions to reply subjects: within one account a client could make the broker
+    send its replies to another client's subjects. Between accounts it cannot: a reply goes back to the account of the
+    request, and only the subjects named here cross at all.
+    """
+    made: dict[str, Any] = {}
+    exports: list[dict[str, Any]] = [{"stream": subjects.ask_subject(identity), "accounts": []}]
+    question = question_request(identity)
+    exports.append({"service": question, "accounts": []})
+    for client, keys in sorted(clients.items()):
+        account = _account(client)
+        sent = [subjects.answer_subject(identity, client), subjects.hello_subject(identity, client)]
+        welcome = subjects.welcome_subject(identity, client)
+        exports[0]["accounts"].append(account)
+        exports[1]["accounts"].append(account)
+        exports += [{"service": subject, "accounts": [account]} for subject in sent]
+        exports += [{"stream": welcome, "accounts": [account]}]
+        made[account] = {
+            "users": [_user(keys, client_permissions(identity, client))],
+            "imports": [
+                *({"service": {"account": COORDINATOR, "subject": subject}} for subject in (*sent, question)),
+                *(
+                    {"stream": {"account": COORDINATOR, "subject": subject}}
+                    for subject in (subjects.ask_subject(identity), welcome)
+                ),
+            ],
+        }
+    user = _user(coordinator, coordinator_permissions(identity))
+    return {COORDINATOR: {"jetstream": True, "users": [user], "exports": exports}, **made}
+
+
+def _user(keys: PublicKeys, permissions: tuple[list[str], list[str]]) -> dict[str, Any]:
+    publish, subscribe = permissions
+    return {"nkey": keys.login, "permissions": {"publish": publish, "subscribe": subscribe}}
