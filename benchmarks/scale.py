@@ -41,7 +41,7 @@ from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link, question_digest
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 
@@ -110,7 +110,7 @@ def measure_clients(clients: int, rounds: int, length: int, processes: int) -> d
         ask = AskMessage.of("0" * 64, dict.fromkeys(directory.study().clients, (question,)))
         link = Link(rounds, "0" * 32)
         key = KeyPair.generate()
-        answer = AnswerMessage.of("0" * 64, (Answer(store.run, rounds, "c0", 0.5, length),), link).pack(key)
+        answer = AnswerMessage.of("0" * 64, "0" * 64, (Answer(store.run, rounds, "c0", 0.5, length),), link).pack(key)
         store.close()
         first = len(times) // 20
         return {
@@ -186,6 +186,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                             bit = int(mechanism.respond(truth, coin)[0])
                             told = AnswerMessage.of(
                                 study.digest,
+                                question_digest(study.digest, (question,)),
                                 (Answer(study.run, question.round, f"device{device}", question.level, bit),),
                                 Link(1, "0" * 32),
                             ).pack(keys[device % 256])

@@ -18,6 +18,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.opening import open_source
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.service import CoordinatorService
+from privatile.federation.record import countersign
 from privatile.federation.run.join import JoinOptions, prepare_client
 from privatile.federation.run.serve import OpenRun, open_run, roster_signers
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
@@ -28,6 +29,7 @@ from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.connection import Backoff
+from privatile.federation.wire.keys import KeyPair
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -120,6 +122,11 @@ class Federation:
         )
         service.backoff = Backoff(longest=0.3)
         return service
+
+    def countersigned(self, record: dict[str, Any], name: str, key: KeyPair | None = None) -> dict[str, Any]:
+        """The record with a site's countersignature, by its own ledger and its own key, or another."""
+        with self.ledger(name) as ledger:
+            return countersign(record, name, key or self.sites[name].key(), self.directory.store_file, ledger)
 
     def ledger(self, name: str) -> Ledger:
         return Ledger.open(self.sites[name].ledger_file, read_only=True)

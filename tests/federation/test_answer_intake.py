@@ -10,7 +10,7 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.coordinator.answer_intake import MOST_OFFENCES, AnswerIntake
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, Hello, Link
+from privatile.federation.wire.messages import AnswerMessage, Hello, Link, question_digest
 
 STUDY = "ab" * 32
 KEY = KeyPair.generate()
@@ -21,8 +21,16 @@ def link(sequence: int) -> Link:
     return Link(sequence, f"{sequence:032x}")
 
 
-def answer(ones: int = 7, sequence: int = 9, number: int = 3, study: str = STUDY, key: KeyPair = KEY) -> bytes:
-    return AnswerMessage.of(study, (Answer("run", number, "a", 0.5, ones),), link(sequence)).pack(key)
+def answer(
+    ones: int = 7,
+    sequence: int = 9,
+    number: int = 3,
+    study: str = STUDY,
+    key: KeyPair = KEY,
+    asked: Question = QUESTION,
+) -> bytes:
+    digest = question_digest(study, (replace(asked, round=number),))
+    return AnswerMessage.of(study, digest, (Answer("run", number, "a", 0.5, ones),), link(sequence)).pack(key)
 
 
 def open_intake(**state: object) -> AnswerIntake:

@@ -105,7 +105,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     site_arguments = ["--countersign", "--invitation", str(tmp_path / "north" / "invitation.json")]
     verified = call("verify", str(record), "--transcript", str(folder / "run.db"), *site_arguments)
     assert verified.exit_code == 0, verified.output
-    assert "to the last bit" in verified.output
+    assert "the estimate is the one the counts give" in verified.output
     spoiled = json.loads(record.read_text())
     spoiled["body"]["results"][0]["estimate"] += 1
     record.write_text(json.dumps(spoiled))

@@ -179,7 +179,7 @@ def test_what_cannot_be_derived_is_refused(tmp_path: Path) -> None:
     enrolment = read_enrolment(federation.sites["site0"].enrolment_file)
     with pytest.raises(InputError, match="no client 'site0'"):
         admit(new, enrolment, enrolment.keys.fingerprint)
-    assert new.roster().revoked == (enrolment.keys.fingerprint,)
+    assert [(old.client, old.keys) for old in new.roster().revoked] == [("site0", enrolment.keys)]
 
 
 def test_a_finished_run_leaves_too_few_records_to_derive(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.federation.record import countersign, release, verify_record
+from privatile.federation.record import release, verify_record
 from privatile.federation.setup.directory import revoke
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
@@ -48,11 +48,11 @@ def test_an_answer_stays_under_the_key_that_gave_it(tmp_path: Path, change: str)
     asyncio.run(scene())
     record = release(federation.directory)
     if change == "rotated":
-        record = countersign(record, "site0", federation.sites["site0"].key())
+        record = federation.countersigned(record, "site0")
     checked = verify_record(record, federation.directory.store_file)
     assert checked.failed == []
     counted = ROUNDS + 1 if change == "revoked" else 2 * ROUNDS
-    assert f"all {counted} signatures of clients hold" in checked.passed
+    assert any(f"all {counted} signatures of clients hold" in text for text in checked.passed)
     spent = record["body"]["spent"]["site0"]
     assert (spent["records"], spent["silent_rounds"]) == ((2, ROUNDS - 1) if change == "revoked" else (2 * ROUNDS, 0))
 
@@ -63,11 +63,11 @@ def test_a_key_that_has_not_answered_yet_may_countersign(tmp_path: Path) -> None
     asyncio.run(federation.run()).store.close()
     before = release(federation.directory)
     key = federation.enroll("site0", new_key=True).key()
-    after = countersign(release(federation.directory), "site0", key)
+    after = federation.countersigned(release(federation.directory), "site0")
     checked = verify_record(after, federation.directory.store_file)
     assert checked.failed == []
     assert "client site0 has countersigned it" in checked.passed
     # A record made before the key was admitted does not name it, and says so.
-    failed = verify_record(countersign(before, "site0", key)).failed
+    failed = verify_record(federation.countersigned(before, "site0", key)).failed
     assert len(failed) == 1
     assert "none of those the record names" in failed[0]

@@ -201,9 +201,9 @@ SAMPLES: list[tuple[wire.Message, str]] = [
         f'"study":"{STUDY}"}}',
     ),
     (
-        AnswerMessage.of(STUDY, (Answer("r", 1, "a", 0.5, 3), Answer("r", 1, "a", 0.75, 1)), LINK),
+        AnswerMessage.of(STUDY, "1" * 64, (Answer("r", 1, "a", 0.5, 3), Answer("r", 1, "a", 0.75, 1)), LINK),
         f'{{"client":"a","counts":[{{"level":0.5,"ones":3}},{{"level":0.75,"ones":1}}],"kind":"answer",{LEDGER},'
-        f'"round":1,"run":"r","study":"{STUDY}"}}',
+        f'"question":"{"1" * 64}","round":1,"run":"r","study":"{STUDY}"}}',
     ),
 ]
 KEY = KeyPair.generate()
@@ -273,6 +273,7 @@ def test_a_signed_message_with_a_field_more_or_less_or_wrong_is_refused(message:
         ("answer", ("client",), ("a.b", "a" * 41)),
         ("answer", ("counts", 0, "ones"), (-1, 1 << 54, 10**30, 3.0, "3", None)),
         ("answer", ("counts", 0, "level"), (0, 1, -0.5, None)),
+        ("answer", ("question",), (None, "", "0" * 63, "AB" * 32, 0)),
         ("answer", ("ledger",), (None,)),
     ],
     ids=str,

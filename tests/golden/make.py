@@ -7,6 +7,7 @@ to change, and say in the commit why it does.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -29,7 +30,7 @@ from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.coordinator.answer_intake import Accepted
 from privatile.federation.record import release, verify_record
 from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link, question_digest
 from privatile.paper.published import paper_experiment
 from privatile.paper.tables import compare
 from privatile.simulation.displayed_intervals import displayed_intervals
@@ -181,6 +182,7 @@ def released(folder: Path) -> dict[str, object]:
             ones = [int(rng.binomial(one.length, share)) for one, share in zip(asked, yes, strict=True)]
             message = AnswerMessage.of(
                 study.digest,
+                question_digest(study.digest, asked),
                 tuple(Answer(study.run, number, name, q.level, count) for q, count in zip(asked, ones, strict=True)),
                 Link(number, "0" * 32),
             )
@@ -204,12 +206,11 @@ def released(folder: Path) -> dict[str, object]:
         for key, value in record["body"].items()
         if key not in ("program", "software", "coordinator", "clients", "transcript")
     }
-    fingerprint = federation.directory.key().public.fingerprint
     return {
         "body": body,
         "rounds": record["body"]["transcript"]["rounds"],
         "messages of the first round": messages[:4],
-        "check": checked.to_text().replace(fingerprint, "(its fingerprint)").splitlines(),
+        "check": re.sub(r"(\w{4}-){7}\w{4}", "(its fingerprint)", checked.to_text()).splitlines(),
     }
 
 

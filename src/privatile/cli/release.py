@@ -18,6 +18,7 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
 
     write_record(make(Directory(folder), unfinished=unfinished), output)
     click.echo(
-        f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation: "
-        f"privatile verify {shlex.quote(str(output))} --countersign --invitation INVITATION.json"
+        f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation, given this file and "
+        f"the run's: privatile verify {shlex.quote(str(output))} --transcript "
+        f"{shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json"
     )

@@ -8,7 +8,7 @@ How questions and counts travel is up to the caller:
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from privatile.core.messages import Question
@@ -49,6 +49,24 @@ class Track:
         self.trajectory.record(self.ask, self.state, self.plan)
         stops = narrow_enough(self.spec, self.plan, self.state, self.trajectory)
         self.ask = None if stops else self.plan.ask(self.state)
+
+
+def _level_questions(
+    run: str, plan: Plan, number: int, sent: float, step: float, lengths: Sequence[int]
+) -> tuple[Question, ...]:
+    """One round of one level: a question per client, in the plan's order; `sent` is the query in units."""
+    return tuple(
+        Question(run, number, plan.level_of(client), sent, length, step / length if plan.mode == "local" else None)
+        for client, length in zip(plan.clients, lengths, strict=True)
+    )
+
+
+def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Question, ...]]]:
+    """Every round of every level, with the questions as they were sent, one per client."""
+    plans = [store.spec.plan(level_index) for level_index in range(len(store.spec.levels))]
+    for stored in store.all_rounds():
+        plan = plans[stored.level_index]
+        yield stored, _level_questions(store.run, plan, stored.round, stored.sent, stored.step, stored.lengths)
 
 
 def new_run_name() -> str:
@@ -103,19 +121,8 @@ class Coordinator:
         return dict(zip((client.name for client in self.spec.clients), asked, strict=True)) if rounds else {}
 
     def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
-        plan = track.plan
-        query = plan.scale.to_units(ask.query)
-        return tuple(
-            Question(
-                run=self.run,
-                round=track.state.round + 1,
-                level=plan.level_of(client),
-                query=query,
-                length=length,
-                step=ask.step / length if plan.mode == "local" else None,
-            )
-            for client, length in zip(plan.clients, ask.lengths, strict=True)
-        )
+        sent = track.plan.scale.to_units(ask.query)
+        return _level_questions(self.run, track.plan, track.state.round + 1, sent, ask.step, ask.lengths)
 
     def accept(self, counts: Sequence[Sequence[int | None]], also: Sequence[Statement] = ()) -> None:
         """Take the counts of exactly the rounds that `rounds()` gave, in that order: step, then write, all or nothing.
@@ -132,6 +139,7 @@ class Coordinator:
                     level_index=index,
                     round=track.state.round,
                     query=ask.query,
+                    sent=track.plan.scale.to_units(ask.query),
                     step=ask.step,
                     averaged=ask.averaged,
                     lengths=ask.lengths,

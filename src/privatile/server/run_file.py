@@ -19,9 +19,10 @@ FORMAT = 1
 SCHEMA = """
 CREATE TABLE run (format INTEGER NOT NULL, id TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
                   created REAL NOT NULL, finished REAL);
-CREATE TABLE rounds (level INTEGER NOT NULL, round INTEGER NOT NULL, query REAL NOT NULL, step REAL NOT NULL,
-                     averaged INTEGER NOT NULL, lengths TEXT NOT NULL, ones TEXT NOT NULL, after REAL NOT NULL,
-                     mean REAL, normalizer REAL, at REAL NOT NULL, PRIMARY KEY (level, round)) WITHOUT ROWID;
+CREATE TABLE rounds (level INTEGER NOT NULL, round INTEGER NOT NULL, query REAL NOT NULL, sent REAL NOT NULL,
+                     step REAL NOT NULL, averaged INTEGER NOT NULL, lengths TEXT NOT NULL, ones TEXT NOT NULL,
+                     after REAL NOT NULL, mean REAL, normalizer REAL, at REAL NOT NULL,
+                     PRIMARY KEY (level, round)) WITHOUT ROWID;
 """
 
 
@@ -35,6 +36,8 @@ class StoredRound(NamedTuple):
     level_index: int
     round: int
     query: float
+    sent: float
+    """The query as it was sent, in units: another machine's `exp` may differ in the last bit."""
     step: float
     averaged: bool
     lengths: tuple[int, ...]
@@ -142,10 +145,12 @@ class RunStore:
         """Write one round of every level, and what the caller keeps with it, in one transaction."""
         now = time.time()
         rows = [
-            (*entry[:4], int(entry.averaged), json.dumps(entry.lengths), json.dumps(entry.ones), *entry[7:10], now)
+            (*entry[:5], int(entry.averaged), json.dumps(entry.lengths), json.dumps(entry.ones), *entry[8:11], now)
             for entry in rounds
         ]
-        self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
+        self.execute(
+            [*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)]
+        )
 
     def _damaged(self) -> StoreError:
         return StoreError(f"{self.path} is damaged and cannot be read to its end. Restore it from a backup.")
@@ -178,13 +183,13 @@ class RunStore:
         """The rounds of one level, in order, from round `after` + 1 on."""
         try:
             cursor = self._connection.execute(
-                "SELECT level, round, query, step, averaged, lengths, ones, after, mean, normalizer, at FROM rounds "
-                "WHERE level = ? AND round > ? ORDER BY round",
+                "SELECT level, round, query, sent, step, averaged, lengths, ones, after, mean, normalizer, at"
+                " FROM rounds WHERE level = ? AND round > ? ORDER BY round",
                 (level_index, after),
             )
             for row in cursor:
-                lengths, ones = tuple(json.loads(row[5])), tuple(json.loads(row[6]))
-                yield StoredRound._make((*row[:4], bool(row[4]), lengths, ones, *row[7:]))
+                lengths, ones = tuple(json.loads(row[6])), tuple(json.loads(row[7]))
+                yield StoredRound._make((*row[:5], bool(row[5]), lengths, ones, *row[8:]))
         except (sqlite3.DatabaseError, ValueError, TypeError):
             raise self._damaged() from None
 

@@ -26,6 +26,7 @@ from privatile.federation.wire.messages import (
     Hello,
     Link,
     Welcome,
+    question_digest,
     read_message,
     unquoted,
 )
@@ -175,6 +176,8 @@ class AnswerIntake:
                 raise ProtocolError(f"one count per level, {len(asked)}, was asked; got {len(answers)}.")
             for answer, question in zip(answers, asked, strict=True):
                 answer.check(question)
+            if message.question != question_digest(self._study, asked):
+                raise ProtocolError("the answer is to another question than this round's.")
         except ProtocolError as error:
             return Verdict("rejected", unquoted(error))
         ones = tuple(answer.ones for answer in answers)

@@ -19,7 +19,7 @@ from typing import Any
 from privatile import __version__
 
 SAME = 1e-9
-"""Relative difference allowed for a number recomputed on another machine; the estimate itself must be identical."""
+"""Relative difference allowed for a number recomputed on another machine, whose functions round otherwise."""
 
 FIGURES = ("estimate", "confidence_interval")
 SETTINGS = ("rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated")

@@ -57,15 +57,6 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def countersign(record: dict[str, Any], client: str, key: KeyPair) -> dict[str, Any]:
-    """The record with a site's signature of the body beside the coordinator's."""
-    body, signatures = record["body"], record["signatures"]
-    if client not in body["study"]["clients"]:
-        raise InputError(f"the record's study has no client {client!r}.")
-    signed = {**signatures["clients"], client: {"signer": key.public.signer, "signature": sign(body, key)}}
-    return {"body": body, "signatures": {**signatures, "clients": signed}}
-
-
 def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]:
     """The signed record of a folder's run."""
     if not directory.store_file.exists():
@@ -93,7 +84,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "spent": spent(study, store),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store)},
             "coordinator": msgspec.to_builtins(key.public),
-            "clients": _signers(store, directory),
+            "clients": _client_keys(store, directory),
             "events": events(journal),
         }
     return {"body": body, "signatures": {"coordinator": sign(body, key), "clients": {}}}
@@ -103,7 +94,7 @@ def transcript_digest(store: RunStore) -> str:
     """SHA-256 over every round: what was asked, every count, every signature."""
     digest = hashlib.sha256()
     for stored in store.all_rounds():
-        asked = [stored.level_index, stored.round, stored.query, stored.lengths, stored.ones]
+        asked = [stored.level_index, stored.round, stored.query, stored.sent, stored.step, stored.lengths, stored.ones]
         digest.update(canonical(asked) + b"\n")
     for row in store.query(
         "SELECT round, client, sequence, hash, signer, signature FROM evidence ORDER BY round, client"
@@ -130,9 +121,12 @@ def events(journal: Journal) -> list[list[Any]]:
     return [[event.kind, event.client, event.round] for event in journal.events()]
 
 
-def _signers(store: RunStore, directory: Directory) -> dict[str, list[str]]:
+def _client_keys(store: RunStore, directory: Directory) -> dict[str, list[dict[str, str]]]:
     """The keys that signed a client's counts, and the one it has now: a key that came last may still countersign."""
-    found = {name: {keys.signer} for name, keys in directory.roster().clients.items()}
-    for client, signer in store.query("SELECT DISTINCT client, signer FROM evidence"):
-        found.setdefault(client, set()).add(signer)
-    return {client: sorted(signers) for client, signers in sorted(found.items())}
+    roster = directory.roster()
+    used = set(store.query("SELECT DISTINCT client, signer FROM evidence"))
+    found = {client: [keys] for client, keys in roster.clients.items()}
+    for old in roster.revoked:
+        if (old.client, old.keys.signer) in used:
+            found.setdefault(old.client, []).append(old.keys)
+    return {client: [msgspec.to_builtins(keys) for keys in entries] for client, entries in sorted(found.items())}

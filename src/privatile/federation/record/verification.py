@@ -16,10 +16,12 @@ from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import alike, differences, program
+from privatile.federation.record.countersignature import body_digest, named_rounds, told_by
 from privatile.federation.record.document import SOFTWARE, canonical, events, is_signed, spent, transcript_digest
+from privatile.federation.record.transcript import exchanges, moved_questions
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
-from privatile.federation.wire.messages import AnswerMessage, Link
+from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
@@ -31,10 +33,12 @@ class VerificationFailed(PrivatileError):
 
 @dataclass
 class Checks:
-    """What was checked and holds, what fails, and what could not be checked."""
+    """What was checked and holds, what fails, what a site wants readers to know, and what could not be checked."""
 
     passed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    flagged: list[str] = field(default_factory=list)
+    """Holds, and yet says something that may have changed the result."""
     not_checked: list[str] = field(default_factory=list)
 
     def add(self, text: str, holds: bool, why: str = "") -> bool:
@@ -44,7 +48,7 @@ class Checks:
 
     def to_text(self) -> str:
         """One line per check."""
-        kinds = {"holds": self.passed, "FAILS": self.failed, "not checked": self.not_checked}
+        kinds = {"holds": self.passed, "FAILS": self.failed, "FLAGGED": self.flagged, "not checked": self.not_checked}
         # A hostile record may be quoted in a text: nothing of it reaches the terminal but what can be printed.
         return "\n".join(f"{kind:<11}  {printable(text)}" for kind, texts in kinds.items() for text in texts)
 
@@ -71,12 +75,13 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     if transcript is None:
         checks.not_checked += [
             "the estimate against the counts: give the run's file with --transcript",
-            "the clients' signatures of their counts: they are in the run's file",
+            "the clients' signatures of questions and counts: they are in the run's file",
         ]
     else:
         _check_transcript(checks, body, study, transcript)
     checks.not_checked += [
-        "that the keys belong to the people named: compare fingerprints with them",
+        "that the coordinator's key belongs to the people named: compare its fingerprint with them",
+        *_fingerprints(body),
         "that a client's reports are randomized as agreed: `privatile audit` measures that at the site",
     ]
     return checks
@@ -87,18 +92,38 @@ def _part(body: dict[str, Any], key: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _keys(body: dict[str, Any], client: str) -> list[Any]:
-    keys = _part(body, "clients").get(client)
-    return keys if isinstance(keys, list) else []
+def _keys(body: dict[str, Any], client: str) -> list[PublicKeys]:
+    """The keys that the record names for a client."""
+    try:
+        return msgspec.convert(_part(body, "clients").get(client, []), list[PublicKeys])
+    except (InputError, msgspec.ValidationError):
+        return []
+
+
+def _signers(body: dict[str, Any], client: str) -> set[str]:
+    return {keys.signer for keys in _keys(body, client)}
+
+
+def _fingerprints(body: dict[str, Any]) -> list[str]:
+    return [
+        f"that key {keys.fingerprint} is that of client {client}: compare the fingerprint with them"
+        for client in sorted(_part(body, "clients"))
+        for keys in _keys(body, client)
+    ]
 
 
 def _check_countersignatures(checks: Checks, record: dict[str, Any]) -> None:
     body, signatures = record["body"], record["signatures"]["clients"]
     for client, entry in sorted(signatures.items()):
-        known = isinstance(entry, dict) and entry.get("signer") in _keys(body, client)
-        good = known and is_signed(canonical(body), entry["signer"], entry.get("signature"))
-        why = "the signature is not that of its key" if known else "its key is none of those the record names"
-        checks.add(f"client {client} has countersigned it", good, why)
+        statement = entry.get("statement") if isinstance(entry, dict) else None
+        if not isinstance(statement, dict) or entry.get("signer") not in _signers(body, client):
+            checks.add(f"client {client} has countersigned it", False, "its key is none of those the record names")
+            continue
+        signed = is_signed(canonical(statement), entry["signer"], entry.get("signature"))
+        of_this = (statement.get("client"), statement.get("record")) == (client, body_digest(body))
+        why = "the statement is about another record" if signed else "the signature is not that of its key"
+        if checks.add(f"client {client} has countersigned it", signed and of_this, why):
+            checks.flagged += told_by(client, statement)
     missing = sorted(set(body["study"]["clients"]) - set(signatures))
     if missing:
         checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
@@ -116,6 +141,9 @@ def _check_transcript(checks: Checks, body: dict[str, Any], study: FederationStu
             return
         told = _part(body, "transcript")
         checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
+        moved = moved_questions(store)
+        sent = "every question is recorded as it was sent"
+        checks.add(sent, not moved, named_rounds(moved))
         _check_evidence(checks, body, study, store)
         try:
             coordinator = Coordinator(store)
@@ -141,17 +169,25 @@ def _check_evidence(checks: Checks, body: dict[str, Any], study: FederationStudy
         (row[0], row[1]): row[2:]
         for row in store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
     }
-    counts = _counts(store)
+    counts = {key: exchange for key, exchange in exchanges(store).items() if not exchange.is_silent}
     unsigned = [key for key in counts if key not in evidence]
     checks.add("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
     checks.add("no signature is left over", set(evidence) <= set(counts))
     bad = 0
+    signers = {client: _signers(body, client) for client in study.clients}
     for number, client in counts.keys() & evidence.keys():
         sequence, head, signer, signature = evidence[number, client]
-        answers = [Answer(study.run, number, client, level, ones) for level, ones in counts[number, client]]
-        signed = AnswerMessage.of(study.digest, answers, Link(sequence, head)).text()
-        bad += not (signer in _keys(body, client) and is_signed(signed, signer, signature))
-    checks.add(f"all {len(counts):,} signatures of clients hold", not bad, f"{bad} do not")
+        questions, counted = counts[number, client]
+        answers = [
+            Answer(study.run, number, client, question.level, ones)
+            for question, ones in zip(questions, counted, strict=True)
+            if ones is not None
+        ]
+        asked = question_digest(study.digest, questions)
+        signed = AnswerMessage.of(study.digest, asked, answers, Link(sequence, head)).text()
+        bad += not (signer in signers[client] and is_signed(signed, signer, signature))
+    text = f"all {len(counts):,} signatures of clients hold, each for its question and its counts"
+    checks.add(text, not bad, f"{bad} do not")
     listed = body["events"] if isinstance(body.get("events"), list) else []
     declared = [event[1:2] for event in listed if isinstance(event, list) and event[:1] == ["restored"]]
     restored = {client for client in study.clients if [client] in declared}
@@ -163,18 +199,6 @@ def _check_evidence(checks: Checks, body: dict[str, Any], study: FederationStudy
     checks.add("every client's ledger only went forward", not broken, ", ".join(broken))
     if restored:
         checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
-
-
-def _counts(store: RunStore) -> dict[tuple[int, str], list[tuple[float, int]]]:
-    """The levels asked and the counts given, by round and client."""
-    counts: dict[tuple[int, str], list[tuple[float, int]]] = {}
-    plans = [store.spec.plan(level_index) for level_index in range(len(store.spec.levels))]
-    for stored in store.all_rounds():
-        plan = plans[stored.level_index]
-        for client, ones in zip(plan.clients, stored.ones, strict=True):
-            if ones is not None:
-                counts.setdefault((stored.round, client.name), []).append((plan.level_of(client), ones))
-    return counts
 
 
 def _check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
@@ -200,8 +224,7 @@ def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, 
     settings, words = differences(told, mine)
     why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
     estimate, interval = told.get("estimate"), told.get("confidence_interval")
-    same = type(estimate) is type(mine["estimate"]) and estimate == mine["estimate"]
-    checks.add(f"the estimate{where} is the one the counts give, to the last bit", same, why)
+    checks.add(f"the estimate{where} is the one the counts give", alike(estimate, mine["estimate"]), why)
     checks.add(f"the interval{where} is the one the counts give", alike(interval, mine["confidence_interval"]), why)
     fixed = f"budgets, weights, levels and numbers of records{where} are those of the run"
     checks.add(fixed, not settings, ", ".join(settings))

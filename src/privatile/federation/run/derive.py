@@ -12,7 +12,7 @@ from pathlib import Path
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.run.lock import running_coordinator
-from privatile.federation.setup.directory import Directory, Roster, new_folder
+from privatile.federation.setup.directory import Directory, RevokedKey, Roster, new_folder
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.study.study import FederationStudy
@@ -136,7 +136,7 @@ def _write(old: Directory, path: Path, study: FederationStudy, left: list[str]) 
     for certificate, copy in zip(old.certificates, new.certificates, strict=True):
         replace_file(copy, certificate.read_text(encoding="ascii"))
     kept = {name: keys for name, keys in roster.clients.items() if name in left}
-    gone = tuple(keys.fingerprint for name, keys in roster.clients.items() if name not in left)
+    gone = tuple(RevokedKey(name, keys) for name, keys in roster.clients.items() if name not in left)
     new.save_roster(Roster(kept, (*roster.revoked, *gone)))
     new.invite(brokers)
     return new

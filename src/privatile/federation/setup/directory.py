@@ -31,12 +31,18 @@ def new_identity() -> str:
     return secrets.token_hex(6)
 
 
+class RevokedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that was revoked or replaced: it may never come back, but what it has signed stays signed."""
+
+    client: str
+    keys: PublicKeys
+
+
 class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who has been admitted: the live keys by client, and those that may never come back."""
 
     clients: Mapping[str, PublicKeys]
-    revoked: tuple[str, ...]
-    """Fingerprints of keys that were revoked or replaced."""
+    revoked: tuple[RevokedKey, ...]
 
 
 class Directory:
@@ -181,7 +187,7 @@ def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:
             f"the fingerprints differ: the file's is {enrolment.keys.fingerprint}. Ask the site to read out its own "
             "again; if they still differ, someone has replaced the file on its way."
         )
-    if enrolment.keys.fingerprint in roster.revoked:
+    if enrolment.keys in [old.keys for old in roster.revoked]:
         raise InputError("this key was revoked before. The site makes a new one with: privatile enroll --new-key")
     for name, keys in roster.clients.items():
         if name != enrolment.client and {keys.login, keys.signer} & {enrolment.keys.login, enrolment.keys.signer}:
@@ -189,7 +195,7 @@ def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:
     old = roster.clients.get(enrolment.client)
     revoked = roster.revoked
     if old is not None and old != enrolment.keys:
-        revoked = (*revoked, old.fingerprint)
+        revoked = (*revoked, RevokedKey(enrolment.client, old))
     directory.save_roster(Roster({**roster.clients, enrolment.client: enrolment.keys}, revoked))
     return reload_broker(directory.broker_files)
 
@@ -201,5 +207,5 @@ def revoke(directory: Directory, client: str) -> bool:
         known = ", ".join(sorted(roster.clients)) or "nobody"
         raise InputError(f"client {client!r} has no key to revoke. Admitted: {known}.")
     left = {name: keys for name, keys in roster.clients.items() if name != client}
-    directory.save_roster(Roster(left, (*roster.revoked, roster.clients[client].fingerprint)))
+    directory.save_roster(Roster(left, (*roster.revoked, RevokedKey(client, roster.clients[client]))))
     return reload_broker(directory.broker_files)

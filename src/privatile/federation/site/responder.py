@@ -6,6 +6,7 @@ make its records look new.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger.keys import PersonKey
@@ -75,6 +76,33 @@ class SiteResponder:
         lost = min(max(0, records - self.asked()), self._responder.available())
         if lost:
             self._responder.mark_spent(lost, through_round)
+
+
+class GivenAnswer(NamedTuple):
+    """One level of an answer, as the ledger holds it."""
+
+    question: Question
+    ones: int
+
+
+def given_answers(ledger: Ledger, run: str) -> dict[int, tuple[GivenAnswer, ...]]:
+    """Every round of a run that this ledger has answered, one entry per level, in the order in which they were asked.
+
+    A site has one name for itself in its ledger, so the run alone tells its answers.
+    """
+    found: dict[int, tuple[GivenAnswer, ...]] = {}
+    rows = ledger.execute(
+        "SELECT round, question, ones FROM answers WHERE run = ? AND question IS NOT NULL ORDER BY sequence", (run,)
+    )
+    for number, question, ones in rows:
+        found[number] = (*found.get(number, ()), GivenAnswer(Question.from_json(question), ones))
+    return found
+
+
+def lost_through(ledger: Ledger, run: str) -> int:
+    """The last round whose answers may be missing because this ledger was restored; 0 where it never was."""
+    (last,) = ledger.execute("SELECT coalesce(max(lost_through), 0) FROM runs WHERE run = ?", (run,)).fetchone()
+    return int(last)
 
 
 def _link(position: Position) -> Link:

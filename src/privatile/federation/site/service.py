@@ -278,7 +278,9 @@ class ClientService:
         except PrivatileError as error:
             self._fail(error)
             return
-        answer = AnswerMessage.of(self.study.digest, answers, link)
+        # The signature holds for these counts as the answer to the question as it was received.
+        asked = wire.question_digest(self.study.digest, questions)
+        answer = AnswerMessage.of(self.study.digest, asked, answers, link)
         with contextlib.suppress(Exception):  # a lost connection: the question is looked up again after the next
             await connection.nc.publish(
                 subjects.answer_subject(self.study.identity, self.client), answer.pack(self.key)

@@ -9,11 +9,12 @@ every field; a test compares the two.
     notice   coordinator -> all clients     finished, stopped, paused or aborted: nothing to answer now
     welcome  coordinator -> one client      the last link of the client's ledger that the coordinator has seen
     hello    client -> coordinator          "I am here", with the last link of the ledger
-    answer   client -> coordinator          counts, with the link of the ledger entry behind them
+    answer   client -> coordinator          counts, what they answer, and the link of the ledger entry behind them
 """
 
 import base64
 import binascii
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -34,7 +35,7 @@ LARGEST_ANSWER = 4096
 """Bytes: anything longer from a client is refused unread."""
 
 MOST_LEVELS = 50
-"""Levels asked in one round: a count takes up to 58 bytes beside its answer's other 450, and 62 would still fit."""
+"""Levels asked in one round: a count takes up to 58 bytes beside its answer's other 530, and 61 would still fit."""
 
 State = Literal["stopped", "paused", "finished", "aborted"]
 """Why there is nothing to answer."""
@@ -64,6 +65,12 @@ class Link(_Fields, frozen=True):
     hash: _Hex32
 
 
+def _canonical(body: object) -> bytes:
+    """One line of JSON, keys sorted, no blanks: the same content is always the same bytes."""
+    # Not msgspec's encoder: signatures hold for these bytes, with Python's form of a real and \u escapes.
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
 class _Signed(_Fields, frozen=True, tag_field="kind"):
     study: _Digest
 
@@ -74,8 +81,7 @@ class _Signed(_Fields, frozen=True, tag_field="kind"):
 
     def text(self) -> bytes:
         """The body's bytes: what is signed."""
-        # Not msgspec's encoder: signatures hold for these bytes, with Python's form of a real and \u escapes.
-        return json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return _canonical(msgspec.to_builtins(self))
 
     def pack(self, key: KeyPair) -> bytes:
         """The signed payload; refuses to sign what a receiver would refuse."""
@@ -186,22 +192,48 @@ class LevelCount(_Fields, frozen=True):
     ones: _Count
 
 
+def question_digest(study: str, questions: Sequence[Question]) -> str:
+    """What one client is asked in one round, as its answer signs it: SHA-256 of one line of JSON, in hexadecimal.
+
+    The line has the study's hash, run, round and per level what is asked, keys sorted, no blanks. Reals have the fewest
+    digits that read back as the same double; a negative zero is written as zero.
+
+    >>> asked = Question("r", 1, 0.5, 10.0, 5)
+    >>> question_digest("0" * 64, [asked]) == question_digest("0" * 64, [Question("r", 1, 0.5, 10.000000001, 5)])
+    False
+    """
+    if len({(question.run, question.round) for question in questions}) != 1:
+        raise ProtocolError("the questions of one round belong to one run and round.")
+    asks = [
+        # A run's file (SQLite) keeps no negative zero.
+        {"level": one.level, "query": one.query + 0.0, "length": one.length, "step": one.step}
+        for one in questions
+    ]
+    body = {"kind": "question", "study": study, "run": questions[0].run, "round": questions[0].round, "asks": asks}
+    return hashlib.sha256(_canonical(body)).hexdigest()
+
+
 class AnswerMessage(_Signed, frozen=True, tag="answer"):
-    """One client's counts of one round, one per level, and the link of the ledger entry behind them."""
+    """One client's counts of one round, one per level, and the link of the ledger entry behind them.
+
+    `question` is the digest of what the client was asked, as it received it (`question_digest`): the signature holds
+    for these counts as the answer to that question and to no other.
+    """
 
     run: _Run
     round: _Positive
     client: _Client
+    question: _Digest
     counts: Annotated[tuple[LevelCount, ...], _PerLevel]
     ledger: Link
 
     @classmethod
-    def of(cls, study: str, answers: Sequence[Answer], ledger: Link) -> "AnswerMessage":
-        """From one answer per level, all to the same round."""
+    def of(cls, study: str, question: str, answers: Sequence[Answer], ledger: Link) -> "AnswerMessage":
+        """From one answer per level, all to the round whose questions have this digest."""
         if len({(answer.run, answer.round, answer.client) for answer in answers}) != 1:
             raise ProtocolError("the counts of one answer belong to one run, round and client.")
         counts = tuple(LevelCount(answer.level, answer.ones) for answer in answers)
-        return cls(study, answers[0].run, answers[0].round, answers[0].client, counts, ledger)
+        return cls(study, answers[0].run, answers[0].round, answers[0].client, question, counts, ledger)
 
     @property
     def answers(self) -> tuple[Answer, ...]:

@@ -1,0 +1,139 @@
+"""A site's countersignature: its own statement about a record, after comparing the transcript with its own ledger.
+
+The statement names the record by the digest of its body and says what the site's ledger knows:
+
+    compared           rounds in which question and count are those of the ledger
+    not_counted        rounds that the site has answered and the transcript calls silent
+    not_in_transcript  rounds that the site has answered and the transcript does not have
+    lost               rounds that a restored ledger no longer holds
+
+A site does not sign where a question or a count differs. An answer that was not counted may have come late; it may also
+have been dropped after the coordinator had seen it, which would bias the result. The site cannot tell, so it says so.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from privatile.client.ledger.ledger import Ledger
+from privatile.errors import InputError, PrivatileError
+from privatile.federation.record.document import canonical, sign
+from privatile.federation.record.transcript import Exchange, exchanges
+from privatile.federation.site.responder import GivenAnswer, given_answers, lost_through
+from privatile.federation.wire.keys import KeyPair
+from privatile.server.run_file import RunStore
+
+FORMAT = 1
+MOST_NAMED = 10
+"""Rounds named in one line; the others are counted."""
+
+
+class CountersignRefused(PrivatileError):
+    """The transcript is not what this site has answered."""
+
+
+class Comparison(NamedTuple):
+    """A transcript beside a site's ledger; lists of rounds, in order."""
+
+    compared: list[int]
+    not_counted: list[int]
+    not_in_transcript: list[int]
+    lost: list[int]
+    differences: list[str]
+    """What forbids a countersignature, in words."""
+
+
+def body_digest(body: dict[str, Any]) -> str:
+    """SHA-256 of a record's body, by which a countersignature names it."""
+    return hashlib.sha256(canonical(body)).hexdigest()
+
+
+def named_rounds(rounds: list[int]) -> str:
+    """Rounds in words.
+
+    >>> named_rounds([3]), named_rounds([3, 5, 8])
+    ('round 3', 'rounds 3, 5, 8')
+    """
+    shown = ", ".join(map(str, rounds[:MOST_NAMED]))
+    more = f" and {len(rounds) - MOST_NAMED:,} more" if len(rounds) > MOST_NAMED else ""
+    return f"round{'s' if len(rounds) > 1 else ''} {shown}{more}"
+
+
+def compare_with_ledger(store: RunStore, client: str, ledger: Ledger) -> Comparison:
+    """Compare every question and count of one client with the site's own ledger."""
+    given, lost = given_answers(ledger, store.run), lost_through(ledger, store.run)
+    own = {number: exchange for (number, name), exchange in exchanges(store).items() if name == client}
+    found = Comparison([], [], sorted(given.keys() - own.keys()), [], [])
+    for number, exchange in sorted(own.items()):
+        answered = given.get(number)
+        if answered is None:
+            if exchange.is_silent:
+                continue
+            if number <= lost:
+                found.lost.append(number)
+            else:
+                found.differences.append(f"round {number}: the transcript has a count, this ledger gave none")
+        elif _questions_differ(exchange, answered):
+            found.differences.append(f"round {number}: this ledger answered another question than the one recorded")
+        elif exchange.is_silent:
+            found.not_counted.append(number)
+        elif exchange.ones != tuple(one.ones for one in answered):
+            found.differences.append(f"round {number}: this ledger gave another count than the one recorded")
+        else:
+            found.compared.append(number)
+    return found
+
+
+def _questions_differ(exchange: Exchange, answered: tuple[GivenAnswer, ...]) -> bool:
+    return exchange.questions != tuple(one.question for one in answered)
+
+
+def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: Path, ledger: Ledger) -> dict[str, Any]:
+    """The record with a site's signed statement beside the coordinator's signature.
+
+    `transcript` is the run's file that the record names: check both with `verify_record` first.
+    """
+    body, signatures = record["body"], record["signatures"]
+    if client not in body["study"]["clients"]:
+        raise InputError(f"the record's study has no client {client!r}.")
+    with RunStore.open(transcript, read_only=True) as store:
+        found = compare_with_ledger(store, client, ledger)
+    if found.differences:
+        shown = "\n- ".join(found.differences[:MOST_NAMED])
+        raise CountersignRefused(
+            f"the transcript differs from what this site has answered, in {len(found.differences)} rounds of client "
+            f"{client}; it is not countersigned. Ask the coordinator to explain, and keep this ledger:\n- {shown}"
+        )
+    statement = {
+        "privatile_countersignature": FORMAT,
+        "client": client,
+        "record": body_digest(body),
+        "compared": len(found.compared),
+        "not_counted": found.not_counted,
+        "not_in_transcript": found.not_in_transcript,
+        "lost": found.lost,
+    }
+    entry = {"signer": key.public.signer, "statement": statement, "signature": sign(statement, key)}
+    return {"body": body, "signatures": {**signatures, "clients": {**signatures["clients"], client: entry}}}
+
+
+def told_by(client: str, statement: dict[str, Any]) -> list[str]:
+    """What a statement says that a reader should know, in words."""
+    lists = {key: _rounds(statement.get(key)) for key in ("not_counted", "not_in_transcript", "lost")}
+    words = {
+        "not_counted": "answers it gave were not counted ({}): they came late, or were dropped by somebody who had "
+        "seen them",
+        "not_in_transcript": "rounds it answered are not in the transcript ({}): they were being asked when the run "
+        "ended, or were left out",
+        "lost": "rounds are no longer in its ledger, which was restored ({})",
+    }
+    return [
+        f"client {client} says: {len(lists[key]):,} {text.format(named_rounds(lists[key]))}"
+        for key, text in words.items()
+        if lists[key]
+    ]
+
+
+def _rounds(value: object) -> list[int]:
+    """Rounds of a statement that anybody may have written."""
+    return [number for number in value if isinstance(number, int)] if isinstance(value, list) else []

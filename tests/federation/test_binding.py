@@ -1,0 +1,234 @@
+"""A coordinator that cheats: it records another question than the one it asked, or drops the counts it dislikes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privatile.core.messages import Question
+from privatile.federation.coordinator.answer_intake import AnswerIntake
+from privatile.federation.record import CountersignRefused, countersign, release, verify_record
+from privatile.federation.run.serve import roster_signers
+from privatile.federation.setup.directory import Directory
+from privatile.federation.study.study import ClientAgreement
+from privatile.federation.wire.messages import AskMessage, question_digest
+from privatile.server.run_file import RunStore
+from tests.federation.kit import Federation, make_study
+
+pytestmark = pytest.mark.network
+
+Asked = Mapping[str, Sequence[Question]]
+
+
+class Wire:
+    """A connection that keeps what is published."""
+
+    def __init__(self) -> None:
+        self.published: list[bytes] = []
+
+    @property
+    def nc(self) -> Wire:
+        return self
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        self.published.append(payload)
+
+
+def play(
+    federation: Federation,
+    ask: Callable[[Asked], Asked] = lambda asked: asked,
+    drop: Callable[[str, int, float], bool] = lambda client, number, share: False,
+    *,
+    accepts_any: bool = True,
+) -> None:
+    """A whole run with real sites, their ledgers and a real run file, without a broker.
+
+    `ask` changes the questions on their way to the sites; `drop` looks at the share of ones and decides whether a count
+    is left out. A coordinator that `accepts_any` answer is a changed program; the project's own does not.
+    """
+    asyncio.run(_play(federation, ask, drop, accepts_any))
+
+
+async def _play(federation: Federation, ask: Any, drop: Any, accepts_any: bool) -> None:
+    run = federation.open_run()
+    study, coordinator, key = federation.study, run.coordinator, federation.directory.key()
+    intake = AnswerIntake(study.digest, roster_signers(federation.directory)(), {}, {}, dict.fromkeys(study.clients, 0))
+    services = {name: federation.client(name) for name in study.clients}
+    while questions := coordinator.questions():
+        asked = ask(questions)
+        intake.open(asked if accepts_any else questions)
+        payload = AskMessage.of(study.digest, asked).pack(key)
+        for name, service in services.items():
+            wire = Wire()
+            await service._answer(wire, payload)  # type: ignore[arg-type]
+            verdict = intake.offer(name, wire.published[-1])
+            assert verdict.outcome == "counted", verdict
+            if drop(name, asked[name][0].round, intake.answers[name].ones[0] / asked[name][0].length):
+                del intake._answers[name]
+        rows = run.journal.evidence_rows(coordinator.done + 1, intake.answers)
+        coordinator.accept(intake.counts(), rows)
+        intake.close()
+    coordinator.finish()
+    run.store.close()
+
+
+def moved(distance: float) -> Callable[[Asked], Asked]:
+    return lambda asked: {
+        name: tuple(replace(one, query=max(0.0, one.query - distance)) for one in questions)
+        for name, questions in asked.items()
+    }
+
+
+def make(folder: Path) -> Federation:
+    study = make_study({name: ClientAgreement(2.0, 0.5, 3000) for name in ("north", "south")}, 20, design="auto")
+    return Federation(folder, study)
+
+
+@pytest.fixture(scope="module")
+def cheated(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    """A run of a coordinator that asks q - 20 and records q: its estimate is 70 where the median is 50."""
+    federation = make(tmp_path_factory.mktemp("cheated"))
+    play(federation, moved(20.0))
+    return federation
+
+
+def test_a_coordinator_that_records_another_question_is_found(cheated: Federation) -> None:
+    record = release(cheated.directory)
+    assert record["body"]["results"][0]["estimate"] > 65.0
+    failed = verify_record(record, cheated.directory.store_file).failed
+    assert len(failed) == 1
+    assert failed[0].startswith("all 40 signatures of clients hold, each for its question")
+
+
+def test_a_site_does_not_countersign_a_question_that_it_was_not_asked(cheated: Federation) -> None:
+    with pytest.raises(CountersignRefused, match="in 20 rounds") as caught:
+        cheated.countersigned(release(cheated.directory), "south")
+    assert "round 1: this ledger answered another question than the one recorded" in str(caught.value)
+
+
+def test_a_coordinator_that_records_both_questions_is_found(cheated: Federation, tmp_path: Path) -> None:
+    # It records as sent what it has sent, so that the signatures hold, and computes the estimate from another query.
+    directory = Directory(tmp_path / "organizer")
+    shutil.copytree(cheated.directory.path, directory.path)
+    with RunStore.open(directory.store_file) as store:
+        rows = [(max(0.0, stored.sent - 20.0), stored.round) for stored in store.rounds()]
+        store.execute([("UPDATE rounds SET sent = ? WHERE round = ?", row) for row in rows])
+    failed = verify_record(release(directory), directory.store_file).failed
+    assert len(failed) == 1
+    assert failed[0].startswith("every question is recorded as it was sent: rounds 1, 2")
+
+
+def test_an_answer_to_another_question_does_not_count(tmp_path: Path) -> None:
+    federation = make(tmp_path)
+    with pytest.raises(AssertionError, match="another question than this round's"):
+        play(federation, moved(20.0), accepts_any=False)
+
+
+@pytest.fixture(scope="module")
+def dropped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Federation, list[int]]:
+    """A run of a coordinator that drops south's counts above one half, and the rounds in which it did."""
+    federation = make(tmp_path_factory.mktemp("dropped"))
+    rounds: list[int] = []
+
+    def drop(client: str, number: int, share: float) -> bool:
+        drops = client == "south" and number > 1 and share > 0.5
+        rounds.extend([number] * drops)
+        return drops
+
+    play(federation, drop=drop)
+    assert rounds
+    return federation, rounds
+
+
+def test_answers_that_a_coordinator_drops_are_listed(dropped: tuple[Federation, list[int]]) -> None:
+    federation, rounds = dropped
+    record = federation.countersigned(federation.countersigned(release(federation.directory), "south"), "north")
+    statements = {name: entry["statement"] for name, entry in record["signatures"]["clients"].items()}
+    assert statements["south"]["not_counted"] == rounds
+    assert statements["south"]["compared"] == 20 - len(rounds)
+    assert statements["north"]["not_counted"] == []
+    checked = verify_record(record, federation.directory.store_file)
+    assert checked.failed == []
+    (flagged,) = checked.flagged
+    assert flagged.startswith(f"client south says: {len(rounds)} answers it gave were not counted (round")
+    assert "FLAGGED      client south says" in checked.to_text()
+
+
+def test_a_countersignature_cannot_be_made_to_say_less(dropped: tuple[Federation, list[int]]) -> None:
+    federation, _ = dropped
+    record = federation.countersigned(release(federation.directory), "south")
+    record["signatures"]["clients"]["south"]["statement"]["not_counted"] = []
+    assert any("client south has countersigned it" in text for text in verify_record(record).failed)
+    # Nor can it be moved to another record of the same run.
+    moved_to = release(federation.directory)
+    moved_to["body"]["results"][0]["estimate"] += 1.0
+    moved_to["signatures"]["clients"] = federation.countersigned(release(federation.directory), "south")["signatures"][
+        "clients"
+    ]
+    assert any("another record" in text for text in verify_record(moved_to).failed)
+
+
+def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federation, list[int]], tmp_path: Path) -> None:
+    # A coordinator that stops the run where it likes the estimate, and says that the later rounds were never asked.
+    directory = Directory(tmp_path / "organizer")
+    shutil.copytree(dropped[0].directory.path, directory.path)
+    with RunStore.open(directory.store_file) as store:
+        store.execute([(f"DELETE FROM {table} WHERE round > 15", ()) for table in ("rounds", "evidence")])
+        store.execute([("UPDATE run SET finished = NULL", ())])
+    record = release(directory, unfinished=True)
+    assert verify_record(record, directory.store_file).failed == []
+    with dropped[0].ledger("north") as ledger:
+        record = countersign(record, "north", dropped[0].sites["north"].key(), directory.store_file, ledger)
+    (flagged,) = verify_record(record, directory.store_file).flagged
+    assert flagged.startswith("client north says: 5 rounds it answered are not in the transcript (rounds 16, 17")
+
+
+def test_an_honest_run_is_countersigned_and_nothing_is_flagged(tmp_path: Path) -> None:
+    for mode, scale, levels in (("local", "log", (0.25, 0.5)), ("cohort", "logit", (0.5,))):
+        agreements = {"north": ClientAgreement(1.0, 0.25, 200), "south": ClientAgreement(1.0, 0.75, 331)}
+        settings = {"mode": mode, "scale": scale, "levels": levels, "range": (1.0, 100.0)}
+        federation = Federation(tmp_path / mode, make_study(agreements, 8, **settings))
+        play(federation)
+        record = release(federation.directory)
+        for name in agreements:
+            record = federation.countersigned(record, name)
+            assert record["signatures"]["clients"][name]["statement"]["compared"] == 8
+        checked = verify_record(record, federation.directory.store_file)
+        assert (checked.failed, checked.flagged) == ([], [])
+
+
+def test_verify_shows_the_fingerprint_of_every_client(dropped: tuple[Federation, list[int]]) -> None:
+    federation, _ = dropped
+    told = verify_record(release(federation.directory)).to_text()
+    for name, site in federation.sites.items():
+        assert f"that key {site.key().public.fingerprint} is that of client {name}" in told
+
+
+def test_the_digest_of_a_question_depends_on_every_field() -> None:
+    asked = Question("r", 1, 0.5, 10.0, 5, 0.25)
+    changed = [
+        replace(asked, **change)
+        for change in (
+            {"run": "s"},
+            {"round": 2},
+            {"level": 0.25},
+            {"query": 10.0 + 2e-15},
+            {"length": 6},
+            {"step": 0.5},
+        )
+    ]
+    digests = {question_digest("0" * 64, (one,)) for one in (asked, *changed)}
+    digests |= {question_digest("1" * 64, (asked,)), question_digest("0" * 64, (asked, replace(asked, level=0.75)))}
+    assert len(digests) == len(changed) + 3
+    text = (
+        '{"asks":[{"length":5,"level":0.5,"query":0.0,"step":null}],"kind":"question","round":1,"run":"r","study":"s"}'
+    )
+    for zero in (0.0, -0.0):
+        assert question_digest("s", (Question("r", 1, 0.5, zero, 5),)) == hashlib.sha256(text.encode()).hexdigest()
