@@ -27,6 +27,8 @@ def stale_setup(line: str) -> str:
     if words[:1] == ["make"]:
         made = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.M))
         return _first(f"the Makefile makes no {word}" for word in words[1:] or ["nothing"] if word not in made)
+    if words[:2] == ["pip", "install"] and "-r" in shlex.split(line, comments=True):
+        return _first(f"there is no {word}" for word in words[2:] or ["file"] if not (ROOT / word).is_file())
     if words[:2] == ["pip", "install"]:
         return _first(_stale_requirement(word) for word in words[2:] or [""])
     if words[:2] == ["apt-get", "install"]:

@@ -185,6 +185,7 @@ def test_what_is_not_run_names_what_there_is() -> None:
         "pip install 'privatile[simulation]'",
         "pip install '.[plots]'",
         "pip install ./elsewhere",
+        "pip install -r production/gone.txt",
         "apt-get install x",
     ],
 )
@@ -194,7 +195,15 @@ def test_a_stale_line_is_found(line: str) -> None:
         assert stale_spans(f"Say `{span}` now.")
 
 
-@pytest.mark.parametrize("line", ["pip install .", "pip install -e .", "pip install '.[report,simulation]'  # both"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install .",
+        "pip install -e .",
+        "pip install '.[report,simulation]'  # both",
+        "pip install --no-build-isolation -r production/requirements.txt",
+    ],
+)
 def test_a_line_that_works_from_a_clone_is_not_stale(line: str) -> None:
     assert not stale_setup(line)
 
