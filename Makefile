@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
+# Most modules of most packages are never imported: compiling them all would take as long as installing them.
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 
-.PHONY: test check check-tests test-long checks demo browser screenshots site constraints lint types contract unit unit-services unit-core flower format clean
+.PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
+  unit-services unit-compute unit-core flower format clean
 
-# Flower's environment is made while the others are and while the checks run; the tests start when all is there.
+# Two jobs at a time, whatever is ready: both environments first, then the checks and the parts of the suite.
 test:
-	$(MAKE) --no-print-directory -j2 checks $(FLOWER)/.test
-	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint unit contract types
 
 checks: lint types contract
 
@@ -25,18 +27,23 @@ check-tests: $(VENV)/.test
 
 # Long forms of fault tests and Flower's own.
 test-long: $(VENV)/.test $(FLOWER)/.test
-	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults tests/simulation/test_cuda.py
+	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults tests/simulation/test_cuda.py tests/docs/test_hashed_requirements.py
 	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower
 
-$(VENV)/.base: pyproject.toml constraints.txt
+# What builds privatile is installed once, not anew for each build.
+$(VENV)/.build: constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privatile needs Python 3.11 or newer")'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(RUN) $(PIP) -c constraints.txt hatchling editables setuptools
 	touch $@
 
-$(VENV)/.test: $(VENV)/.base
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+$(VENV)/.base: $(VENV)/.build pyproject.toml
+	$(RUN) $(PIP) --no-build-isolation -c constraints.txt -e .
 	touch $@
+
+$(VENV)/.test: $(VENV)/.build pyproject.toml
+	$(RUN) $(PIP) --no-build-isolation -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $(VENV)/.base $@
 
 lint: $(VENV)/.test
 	$(VENV)/bin/ruff format --check .
@@ -48,17 +55,20 @@ types: $(VENV)/.test
 contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
-# Two halves side by side: tests that start processes and wait for them, and those that compute.
+# Parts of about equal length: tests that start processes and wait for them, those that compute, and the others.
 SERVICES := tests/browser tests/dashboard tests/docs tests/faults tests/federation
+COMPUTE := tests/inference tests/laws tests/paper tests/simulation tests/statistical tests/studies
 
-unit: $(VENV)/.test $(FLOWER)/.test browser
-	$(MAKE) --no-print-directory -j2 --output-sync=target unit-services unit-core flower
+unit: unit-services unit-compute unit-core flower
 
-unit-services:
+unit-services: $(VENV)/.test browser
 	PRIVATILE_BROWSER=required $(RUN) -m pytest $(SERVICES)
 
-unit-core:
-	$(RUN) -m pytest $(addprefix --ignore=,$(SERVICES))
+unit-compute: $(VENV)/.test
+	$(RUN) -m pytest $(COMPUTE)
+
+unit-core: $(VENV)/.test
+	$(RUN) -m pytest $(addprefix --ignore=,$(SERVICES) $(COMPUTE))
 
 # Debian's chromium, for tests that look at pages as people do.
 browser:
@@ -76,12 +86,10 @@ site: $(VENV)/.test
 demo: $(VENV)/.base
 	$(RUN) examples/demo.py
 
-# Flower pins packages that the rest does not, so its adapter has an environment of its own. Most of Flower's modules
-# are never imported here: compiling them all would take as long as installing them.
+# Flower pins packages that the rest does not, so its adapter has an environment of its own.
 $(FLOWER)/.test: pyproject.toml apps/flower/pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -c constraints-flower.txt -e . -e 'apps/flower[test]'
+	$(FLOWER)/bin/python $(PIP) -c constraints-flower.txt -e . -e 'apps/flower[test]'
 	touch $@
 
 # With PRIVATILE_LONG=1 also in Flower's simulation, and docs/flower.md with a SuperLink and two SuperNodes.
@@ -96,7 +104,11 @@ clean:
 	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
 
 constraints: $(VENV)/.test $(FLOWER)/.test
-	for each in "$(VENV) constraints.txt" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \
+	for each in "$(VENV) constraints.txt --all" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \
 	  ( echo "# Versions this project was tested with. Regenerate with: make constraints"; \
-	    $$1/bin/python -m pip freeze --exclude-editable --exclude privatile | grep -v ' @ ' ) > $$2; \
+	    $$1/bin/python -m pip freeze $$3 --exclude-editable --exclude privatile --exclude pip | grep -v ' @ ' ) > $$2; \
 	done
+
+# production/: the same versions with the hashes of their files, for installs that check them.
+hashes: $(VENV)/.test
+	$(RUN) production/hashes.py
