@@ -4,6 +4,7 @@
     ├── InputError (ValueError)    exit code 2: an argument, option or file breaks a rule
     │   ├── DataError              a column cannot be used; the text never holds a record's value
     │   ├── ProtocolError          a question or an answer breaks the rules of the wire
+    │   │   └── NotSigned          a message without the expected signature: nobody can be blamed for it
     │   └── MissingExtra           an optional part is not installed; the text says how to install it
     ├── LedgerError                exit code 2: the ledger refuses, and says what was spent
     │   ├── AlreadyAnswered        these records, or people, have answered before
@@ -39,6 +40,10 @@ class DataError(InputError):
 
 class ProtocolError(InputError):
     """A question or an answer breaks the rules of the wire."""
+
+
+class NotSigned(ProtocolError):
+    """A message does not carry the expected signature: anybody may have sent it."""
 
 
 class MissingExtra(InputError):

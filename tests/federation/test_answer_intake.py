@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -33,6 +34,14 @@ def answer(
     return AnswerMessage.of(study, digest, (Answer("run", number, "a", 0.5, ones),), link(sequence)).pack(key)
 
 
+def signed(body: bytes) -> bytes:
+    return body + b"\n" + base64.b64encode(KEY.sign(body))
+
+
+def hello(ledger: Link, restored: Link | None = None, echo: str | None = None) -> bytes:
+    return Hello(STUDY, "a", "1" * 32, ledger, restored, "2" * 32, echo).pack(KEY)
+
+
 def open_intake(**state: object) -> AnswerIntake:
     defaults = {"links": {"a": link(8)}, "asked": {"a": 40, "b": 40}}
     intake = AnswerIntake(STUDY, {"a": KEY.public.signer}, **{**defaults, **state})  # type: ignore[arg-type]
@@ -60,10 +69,12 @@ def test_answers_become_counts_and_links() -> None:
         (answer(number=2), "late", ""),
         (answer(number=4), "rejected", "never asked"),
         (answer(ones=21), "rejected", "ones must be a whole number"),
-        (answer(study="cd" * 32), "rejected", "another study"),
-        (answer(key=KeyPair.generate()), "rejected", "expected signer"),
-        (Hello(STUDY, "a", "1" * 32, link(9), None).pack(KEY), "rejected", "not an answer"),
-        (b"noise", "rejected", "one line of JSON"),
+        (answer(study="cd" * 32), "foreign", "another study"),
+        (answer(key=KeyPair.generate()), "unsigned", "expected signer"),
+        (hello(link(9)), "foreign", "not an answer"),
+        (signed(b'{"kind":"answer"}'), "rejected", "missing"),
+        (b"noise", "unsigned", "one line of JSON"),
+        (answer() + b" " * 9000, "unsigned", "bytes"),
         (answer(sequence=8), "forked", "entry 8 was seen before"),
     ],
 )
@@ -74,24 +85,54 @@ def test_what_does_not_count(payload: bytes, outcome: str, reason: str) -> None:
     assert "21" not in verdict.reason
 
 
-def test_offences_in_a_row_lead_to_quarantine_until_readmitted() -> None:
+def test_offences_lead_to_quarantine_until_readmitted() -> None:
     intake = open_intake()
-    verdicts = [intake.offer("a", b"noise") for _ in range(MOST_OFFENCES)]
+    verdicts = [intake.offer("a", answer(ones=21)) for _ in range(MOST_OFFENCES)]
     assert [bool(verdict.quarantine) for verdict in verdicts] == [False] * (MOST_OFFENCES - 1) + [True]
     assert intake.offer("a", answer()).outcome == "ignored"
     assert intake.readmit("a")
     assert not intake.readmit("a")
-    assert intake.offer("a", b"noise").quarantine == ""
+    assert intake.offer("a", answer(ones=21)).quarantine == ""
     assert intake.offer("a", answer()).outcome == "counted"
-    assert not any(intake.offer("stranger", b"noise").quarantine for _ in range(5))
 
 
-def test_a_good_answer_and_stored_answers_do_not_add_to_offences() -> None:
+def test_a_count_clears_offences() -> None:
     intake = open_intake()
-    for _ in range(5):
-        assert intake.offer("a", b"noise", from_storage=True).outcome == "stale"
-        assert intake.offer("a", b"noise").quarantine == ""
-        assert intake.offer("a", answer()).outcome in ("counted", "duplicate")
+    for number in range(3, 20):
+        for _ in range(MOST_OFFENCES - 1):
+            assert intake.offer("a", answer(ones=21, number=number)).outcome == "rejected"
+        assert intake.offer("a", answer(number=number, sequence=6 + number)).outcome == "counted"
+        intake.close()
+        intake.open({"a": (replace(QUESTION, round=number + 1),)})
+    assert not intake.quarantined
+
+
+def test_stored_answers_do_not_add_to_offences() -> None:
+    intake = open_intake()
+    for _ in range(2 * MOST_OFFENCES):
+        assert intake.offer("a", answer(ones=21), from_storage=True).outcome == "stale"
+    assert intake.offer("a", answer()).outcome == "counted"
+
+
+def test_rubbish_on_an_answer_subject_never_harms_the_client_it_names() -> None:
+    """Anybody may have put it there: a broker's reply, a recorded message, another client's key."""
+    intake = open_intake()
+    rubbish = [b"noise", b"", answer(key=KeyPair.generate()), answer(study="cd" * 32), hello(link(9)), answer(number=2)]
+    for payload in rubbish * 5:
+        verdict = intake.offer("a", payload)
+        assert verdict.outcome in ("unsigned", "foreign", "late")
+        assert not verdict.quarantine
+    assert not any(intake.offer("stranger", b"noise").quarantine for _ in range(5))
+    assert intake.offer("a", answer()).outcome == "counted"
+
+
+def test_bad_and_repeated_answers_in_turn_end_in_quarantine() -> None:
+    """Before, every repeated answer cleared the offences, and every bad one wrote a row: without end."""
+    intake = open_intake()
+    assert intake.offer("a", answer()).outcome == "counted"
+    outcomes = [intake.offer("a", payload).outcome for payload in (answer(ones=21), answer()) * 100]
+    assert outcomes.count("rejected") == MOST_OFFENCES
+    assert list(intake.quarantined) == ["a"]
 
 
 def test_two_different_answers_are_a_fork_and_neither_counts() -> None:
@@ -108,38 +149,50 @@ def test_keys_are_replaced_and_revoked_in_mid_round() -> None:
     intake, new = open_intake(), KeyPair.generate()
     assert intake.replace_signers({"a": KEY.public.signer, "b": new.public.signer}) == ([], [])
     assert intake.replace_signers({"a": new.public.signer}) == (["a"], ["b"])
-    assert intake.offer("a", answer()).outcome == "rejected"
+    assert intake.offer("a", answer()).outcome == "unsigned"
     assert intake.offer("a", answer(key=new)).outcome == "counted"
 
 
 def test_hellos() -> None:
     intake = open_intake()
-    greeting = intake.greet("a", Hello(STUDY, "a", "1" * 32, link(8), None).pack(KEY), rounds_done=2)
+    greeting = intake.greet("a", hello(link(8)), 2, "3" * 32)
     assert greeting is not None
     assert greeting.restored is None
     assert (greeting.welcome.ledger, greeting.welcome.round, greeting.welcome.records) == (link(8), 2, 60)
+    assert (greeting.welcome.nonce, greeting.welcome.echo) == ("3" * 32, "2" * 32)
     intake.offer("a", answer())
-    greeting = intake.greet("a", Hello(STUDY, "a", "1" * 32, link(9), None).pack(KEY), rounds_done=2)
+    greeting = intake.greet("a", hello(link(9)), 2, "4" * 32)
     assert greeting is not None
     assert (greeting.welcome.ledger, greeting.welcome.round) == (link(9), 3)
-    assert intake.greet("stranger", b"noise", 2) is None
+    assert intake.greet("stranger", b"noise", 2, "5" * 32) is None
     with pytest.raises(ProtocolError, match="not a hello"):
-        intake.greet("a", answer(), 2)
+        intake.greet("a", answer(), 2, "5" * 32)
 
 
-def test_a_declared_restore_moves_the_link_back() -> None:
+def test_a_recorded_hello_is_not_fresh_and_moves_no_ledger() -> None:
     intake = open_intake()
-    hello = Hello(STUDY, "a", "1" * 32, link(5), restored=link(8))
-    greeting = intake.greet("a", hello.pack(KEY), rounds_done=2)
+    declared = hello(link(5), restored=link(8), echo="3" * 32)
+    for nonce in ("3" * 32, "4" * 32):
+        intake.greet("a", hello(link(8)), 2, nonce)
+    greeting = intake.greet("a", hello(link(5), restored=link(8)), 2, "5" * 32)  # declares, but echoes nothing
     assert greeting is not None
+    assert (greeting.fresh, greeting.restored, greeting.welcome.ledger) == (False, None, link(8))
+    greeting = intake.greet("a", declared, 2, "6" * 32)
+    assert greeting is not None
+    assert greeting.fresh
     assert greeting.restored == greeting.welcome.ledger == link(5)
+    greeting = intake.greet("a", declared, 2, "7" * 32)  # the same one again
+    assert greeting is not None
+    assert (greeting.fresh, greeting.restored) == (False, None)
     assert intake.offer("a", answer(sequence=6)).outcome == "counted"
 
 
 def test_a_restore_that_cannot_be_welcomed_changes_nothing() -> None:
     intake = open_intake(quarantined={"a": "a reason\nof two lines"})
-    hello = Hello(STUDY, "a", "1" * 32, link(5), restored=link(8)).pack(KEY)
+    intake.readmit("a")
+    intake.greet("a", hello(link(8)), 2, "3" * 32)
+    intake.quarantine("a", "a reason\nof two lines")
     with pytest.raises(ProtocolError, match="printable"):
-        intake.greet("a", hello, rounds_done=2)
+        intake.greet("a", hello(link(5), restored=link(8), echo="3" * 32), 2, "4" * 32)
     intake.readmit("a")
     assert intake.offer("a", answer(sequence=6)).outcome == "forked"  # the ledger's last link is still entry 8

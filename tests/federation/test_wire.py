@@ -182,23 +182,24 @@ SAMPLES: list[tuple[wire.Message, str]] = [
         f'{{"kind":"notice","reason":"L\\u00f6hne","run":"r","state":"paused","study":"{STUDY}"}}',
     ),
     (
-        Hello(STUDY, "a", "1" * 32, LINK, None),
-        f'{{"client":"a","instance":"{"1" * 32}","kind":"hello",{LEDGER},"restored":null,"study":"{STUDY}"}}',
+        Hello(STUDY, "a", "1" * 32, LINK, None, "2" * 32, None),
+        f'{{"client":"a","echo":null,"instance":"{"1" * 32}","kind":"hello",{LEDGER},"nonce":"{"2" * 32}",'
+        f'"restored":null,"study":"{STUDY}"}}',
     ),
     (
-        Hello(STUDY, "a", "1" * 32, LINK, LINK),
-        f'{{"client":"a","instance":"{"1" * 32}","kind":"hello",{LEDGER},{LEDGER.replace("ledger", "restored")},'
-        f'"study":"{STUDY}"}}',
+        Hello(STUDY, "a", "1" * 32, LINK, LINK, "2" * 32, "3" * 32),
+        f'{{"client":"a","echo":"{"3" * 32}","instance":"{"1" * 32}","kind":"hello",{LEDGER},"nonce":"{"2" * 32}",'
+        f'{LEDGER.replace("ledger", "restored")},"study":"{STUDY}"}}',
     ),
     (
-        Welcome(STUDY, "a", "1" * 32, None, 0, 0, ""),
-        f'{{"client":"a","instance":"{"1" * 32}","kind":"welcome","ledger":null,"records":0,"refusal":"","round":0,'
-        f'"study":"{STUDY}"}}',
+        Welcome(STUDY, "a", "1" * 32, None, 0, 0, "", "3" * 32, "2" * 32),
+        f'{{"client":"a","echo":"{"2" * 32}","instance":"{"1" * 32}","kind":"welcome","ledger":null,'
+        f'"nonce":"{"3" * 32}","records":0,"refusal":"","round":0,"study":"{STUDY}"}}',
     ),
     (
-        Welcome(STUDY, "a", "1" * 32, LINK, 4, 40, "no"),
-        f'{{"client":"a","instance":"{"1" * 32}","kind":"welcome",{LEDGER},"records":40,"refusal":"no","round":4,'
-        f'"study":"{STUDY}"}}',
+        Welcome(STUDY, "a", "1" * 32, LINK, 4, 40, "no", "3" * 32, "2" * 32),
+        f'{{"client":"a","echo":"{"2" * 32}","instance":"{"1" * 32}","kind":"welcome",{LEDGER},'
+        f'"nonce":"{"3" * 32}","records":40,"refusal":"no","round":4,"study":"{STUDY}"}}',
     ),
     (
         AnswerMessage.of(STUDY, "1" * 64, (Answer("r", 1, "a", 0.5, 3), Answer("r", 1, "a", 0.75, 1)), LINK),
@@ -320,7 +321,7 @@ def test_a_refused_message_writes_nothing_of_its_own_into_the_reason(text: str) 
 
 
 def test_a_message_that_breaks_a_rule_is_not_signed() -> None:
-    for message in (Notice(STUDY, "r", "paused", "x" * 501), Hello(STUDY, "a", "1" * 31, LINK, None)):
+    for message in (Notice(STUDY, "r", "paused", "x" * 501), Hello(STUDY, "a", "1" * 31, LINK, None, "2" * 32, None)):
         with pytest.raises(ProtocolError, match="expected `str`"):
             message.pack(KEY)
     with pytest.raises(ProtocolError, match="printable"):

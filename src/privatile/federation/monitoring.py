@@ -123,6 +123,7 @@ COORDINATOR_METRICS = (
     Metric(Counter, "rounds", "Rounds closed since the start of this process."),
     Metric(Gauge, "round_seconds", "How long the last round took."),
     Metric(Gauge, "paused", "Whether the run is paused."),
+    Metric(Counter, "restored_questions", "Times that the broker kept another message than the open question."),
     Metric(Counter, "silent", "Answers that were missing when a round was closed."),
     Metric(Gauge, "quarantined", "Clients in quarantine."),
     Metric(Gauge, "heard", "When a client last said hello, in seconds since 1970.", True),
@@ -131,7 +132,9 @@ COORDINATOR_METRICS = (
     Metric(Counter, "duplicate", "Answers that had been counted already.", True),
     Metric(Counter, "late", "Answers to a round that was closed.", True),
     Metric(Counter, "ignored", "Answers of a client in quarantine.", True),
-    Metric(Counter, "rejected", "Answers that were malformed or not allowed.", True),
+    Metric(Counter, "unsigned", "Messages without a valid signature of the client they name: dropped.", True),
+    Metric(Counter, "foreign", "Signed messages that are no answers of this run: dropped.", True),
+    Metric(Counter, "rejected", "Signed answers that were malformed or not allowed.", True),
     Metric(Counter, "forked", "Answers that prove a restored or copied ledger.", True),
 )
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -132,7 +133,9 @@ class Session:
         with contextlib.suppress(ProtocolError):
             hello = read_message(payload, self.signer, LARGEST_ANSWER)
             if isinstance(hello, Hello):
-                welcome = Welcome(self._study.digest, CLIENT, hello.instance, None, 0, 0, "")
+                welcome = Welcome(
+                    self._study.digest, CLIENT, hello.instance, None, 0, 0, "", secrets.token_hex(16), hello.nonce
+                )
                 await port.welcome(CLIENT, welcome.pack(self._key))
 
 

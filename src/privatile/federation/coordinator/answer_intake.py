@@ -9,32 +9,38 @@ Every payload on a client's answer subject gets one verdict:
     duplicate    the same counts again
     late         an answer to an earlier round, or between two rounds
     ignored      the client is in quarantine
-    rejected     malformed, wrong signer, wrong study or run, counts out of range: an offence
+    unsigned     without a valid signature of this client: anybody may have sent it, and nobody is blamed
+    foreign      signed, but no answer, or of another study or run: anybody who recorded it may have sent it again
+    rejected     signed, but malformed, of a round that was never asked, or counts out of range: an offence
     stale        would be rejected, but comes from the broker's storage: it was judged when it arrived
     forked       the client's ledger has gone back, or is one of two copies: proven by this answer alone
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from privatile.core.messages import Question
-from privatile.errors import ProtocolError
+from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.wire.messages import (
     LARGEST_ANSWER,
     AnswerMessage,
     Hello,
     Link,
+    Message,
     Welcome,
     question_digest,
     read_message,
     unquoted,
 )
 
-Outcome = Literal["counted", "duplicate", "late", "ignored", "rejected", "stale", "forked"]
+Outcome = Literal["counted", "duplicate", "late", "ignored", "unsigned", "foreign", "rejected", "stale", "forked"]
 
 MOST_OFFENCES = 3
-"""Rejected answers in a row after which a client is quarantined."""
+"""Rejected answers after which a client is quarantined, unless a new count comes in between."""
+
+KEPT_NONCES = 16
+"""Welcomes of one client that may still be echoed: hellos and welcomes may cross on their way."""
 
 
 class Verdict(NamedTuple):
@@ -44,6 +50,8 @@ class Verdict(NamedTuple):
     reason: str = ""
     quarantine: str = ""
     """Why this payload put its client into quarantine; empty where it did not."""
+    round: int | None = None
+    """The round that the payload is an answer to, as its client has signed it; None for anything else."""
 
 
 class Accepted(NamedTuple):
@@ -61,6 +69,8 @@ class Greeting(NamedTuple):
 
     welcome: Welcome
     restored: Link | None
+    fresh: bool
+    """Whether the hello has signed the nonce of a welcome: then the client is there now."""
 
 
 class AnswerIntake:
@@ -84,6 +94,8 @@ class AnswerIntake:
         self._offences: Counter[str] = Counter()
         self._questions: Mapping[str, Sequence[Question]] = {}
         self._answers: dict[str, Accepted] = {}
+        self._nonces: dict[str, deque[str]] = {}
+        """Nonces of the last welcomes of each client that no hello has echoed yet."""
 
     # -- the state, to read --------------------------------------------------------------------------------------
 
@@ -135,37 +147,47 @@ class AnswerIntake:
 
     def offer(self, client: str, payload: bytes, *, from_storage: bool = False) -> Verdict:
         """Judge a payload from `client`'s answer subject; count it if it is an answer to this round."""
-        if not self.is_open:
-            return Verdict("late")
-        if client in self._quarantined:
-            return Verdict("ignored")
-        verdict = self._judge(client, payload)
+        signer = self._signers.get(client)
+        if signer is None:
+            return Verdict("unsigned", "the client has no key")
+        message: Message | ProtocolError
+        try:
+            message = read_message(payload, signer, LARGEST_ANSWER)
+        except NotSigned as error:
+            return Verdict("unsigned", str(error))
+        except ProtocolError as error:
+            message = error
+        verdict = self._judge(client, message, signer, payload.rpartition(b"\n")[2])
+        if isinstance(message, AnswerMessage) and message.study == self._study:
+            verdict = verdict._replace(round=message.round)
         reason = ""
-        if verdict.outcome in ("counted", "duplicate"):
+        if verdict.outcome == "counted":  # a repeated answer clears nothing: it can be repeated without end
             self._offences[client] = 0
         elif verdict.outcome == "rejected" and from_storage:
             return Verdict("stale", verdict.reason)
         elif verdict.outcome == "rejected":
             self._offences[client] += 1
             if self._offences[client] >= MOST_OFFENCES:
-                reason = f"{MOST_OFFENCES} answers in a row were unusable: {verdict.reason}"
+                reason = f"{MOST_OFFENCES} answers were unusable: {verdict.reason}"
         elif verdict.outcome == "forked":
             self._answers.pop(client, None)
             reason = verdict.reason
         return verdict._replace(quarantine=reason if reason and self.quarantine(client, reason) else "")
 
-    def _judge(self, client: str, payload: bytes) -> Verdict:
-        signer, asked = self._signers.get(client), self._questions.get(client)
-        if signer is None or asked is None:
+    def _judge(self, client: str, message: Message | ProtocolError, signer: str, signature: bytes) -> Verdict:
+        if not self.is_open:
+            return Verdict("late")
+        if client in self._quarantined:
+            return Verdict("ignored")
+        asked = self._questions.get(client)
+        if asked is None:
             return Verdict("rejected", "this client is not part of the round")
-        try:
-            message = read_message(payload, signer, LARGEST_ANSWER)
-        except ProtocolError as error:
-            return Verdict("rejected", str(error))
+        if isinstance(message, ProtocolError):
+            return Verdict("rejected", str(message))
         if not isinstance(message, AnswerMessage) or message.client != client:
-            return Verdict("rejected", "the message is not an answer of this client")
+            return Verdict("foreign", "the message is not an answer of this client")
         if message.study != self._study or message.run != asked[0].run:
-            return Verdict("rejected", "the answer belongs to another study or run")
+            return Verdict("foreign", "the answer belongs to another study or run")
         if message.round < asked[0].round:
             return Verdict("late")
         if message.round > asked[0].round:
@@ -181,7 +203,7 @@ class AnswerIntake:
         except ProtocolError as error:
             return Verdict("rejected", unquoted(error))
         ones = tuple(answer.ones for answer in answers)
-        return self._enter(client, Accepted(ones, message.ledger, signer, payload.rpartition(b"\n")[2]))
+        return self._enter(client, Accepted(ones, message.ledger, signer, signature))
 
     def _enter(self, client: str, accepted: Accepted) -> Verdict:
         before = self._answers.get(client)
@@ -224,16 +246,22 @@ class AnswerIntake:
 
     # -- hellos --------------------------------------------------------------------------------------------------
 
-    def greet(self, client: str, payload: bytes, rounds_done: int) -> Greeting | None:
-        """The reply to a hello; None for an unknown client; raises ProtocolError for a message that is no hello."""
+    def greet(self, client: str, payload: bytes, rounds_done: int, nonce: str) -> Greeting | None:
+        """The reply to a hello; None for an unknown client; raises ProtocolError for a message that is no hello.
+
+        `nonce` is new and random. A restored ledger is believed only from a hello that echoes the nonce of a welcome:
+        one that was recorded and is sent again changes nothing.
+        """
         signer = self._signers.get(client)
         if signer is None:
             return None
         message = read_message(payload, signer, LARGEST_ANSWER)
         if not isinstance(message, Hello) or message.client != client:
             raise ProtocolError("the message is not a hello of this client.")
+        nonces = self._nonces.setdefault(client, deque(maxlen=KEPT_NONCES))
+        fresh = message.study == self._study and message.echo in nonces
         link, restored = self._links.get(client), None
-        if message.study == self._study and link is not None and message.restored == link != message.ledger:
+        if fresh and link is not None and message.restored == link != message.ledger:
             link = restored = message.ledger
         accepted = self._answers.get(client)
         welcome = Welcome(
@@ -244,7 +272,12 @@ class AnswerIntake:
             rounds_done + (accepted is not None),
             self._asked[client],
             self._quarantined.get(client, "")[:500],
+            nonce,
+            message.nonce,
         )
         if restored is not None:  # only now: an error above must leave the links as the journal has them
             self._links[client] = restored
-        return Greeting(welcome, restored)
+        if fresh and message.echo is not None:
+            nonces.remove(message.echo)
+        nonces.append(nonce)
+        return Greeting(welcome, restored, fresh)

@@ -6,10 +6,11 @@ links        the last link seen of each client's ledger
 events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
 heard        when each client last sent anything with a valid signature
 quarantined  clients whose answers do not count until the organizer decides
+uncounted    signed answers of silent clients that did not count, and why: one row per round, client and outcome
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from privatile.errors import StoreError
@@ -26,6 +27,9 @@ SCHEMA = (
     " text TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS heard (client TEXT PRIMARY KEY, at REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS uncounted (round INTEGER NOT NULL, client TEXT NOT NULL, outcome TEXT NOT NULL,"
+    " reason TEXT NOT NULL, at REAL NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (round, client, outcome))"
+    " WITHOUT ROWID",
 )
 
 
@@ -37,6 +41,19 @@ class Event(NamedTuple):
     client: str | None
     round: int | None
     text: str
+
+
+class Uncounted(NamedTuple):
+    """Signed answers of one client to one round that did not count: `outcome` is the intake's word for it."""
+
+    round: int
+    client: str
+    outcome: str
+    reason: str
+    """Of the first of them."""
+    at: float
+    """When the first of them came."""
+    times: int
 
 
 class Journal:
@@ -101,6 +118,27 @@ class Journal:
     def heard(self) -> dict[str, float]:
         """When each client was last heard; a client that never was is left out."""
         return dict(self._store.query("SELECT client, at FROM heard"))
+
+    def add_uncounted(self, found: Iterable[Uncounted]) -> None:
+        """Store answers that did not count; one that came again only raises its number.
+
+        An answer that came again after it had been counted is left out: its client was not silent.
+        """
+        statement = (
+            "INSERT INTO uncounted SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS"
+            " (SELECT 1 FROM evidence WHERE round = ? AND client = ?)"
+            " ON CONFLICT (round, client, outcome) DO UPDATE SET times = times + excluded.times"
+        )
+        self._store.execute([(statement, (*one, one.round, one.client)) for one in found])
+
+    def uncounted(self) -> list[Uncounted]:
+        """Answers of silent clients that arrived and did not count, by round and client."""
+        rows = self._store.query(
+            "SELECT * FROM uncounted u WHERE NOT EXISTS"
+            " (SELECT 1 FROM evidence e WHERE e.round = u.round AND e.client = u.client)"
+            " ORDER BY round, client, outcome"
+        )
+        return [Uncounted(*row) for row in rows]
 
     def quarantine(self, client: str, reason: str) -> None:
         """Count no answer of this client until the organizer decides."""

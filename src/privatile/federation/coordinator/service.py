@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +19,9 @@ from typing import Any, Literal
 import nats.errors
 
 from privatile.errors import BrokerError, ProtocolError, RunPaused, StoreError
-from privatile.federation.coordinator.answer_intake import AnswerIntake
+from privatile.federation.coordinator.answer_intake import AnswerIntake, Verdict
 from privatile.federation.coordinator.control import Control
-from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.journal import Journal, Uncounted
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.coordinator.round_rules import impossible_clients, may_close
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, facts
@@ -36,7 +37,10 @@ log = logging.getLogger("privatile.federation.coordinator")
 End = Literal["finished", "stopped", "aborted"]
 
 TICK = 1.0
-"""Seconds between two checks of requests and of the roster."""
+"""Seconds between two checks of requests, of the roster and of the question that the broker keeps."""
+
+ROWS_PER_CLIENT = 20
+"""Events of one kind that one client may cause before they are thinned out."""
 
 
 @dataclass(eq=False, repr=False)
@@ -64,11 +68,16 @@ class CoordinatorService:
         self._intake = AnswerIntake(
             self.study.digest, self.signers(), self.journal.links(), self.journal.quarantined(), asked
         )
-        self._rejected_hellos: Counter[str] = Counter()
+        self._caused: Counter[tuple[str, str]] = Counter()
+        """Events that a client has caused, by kind and client."""
+        self._uncounted: dict[tuple[int, str, str], Uncounted] = {}
+        """Answers that did not count, since this was last written to the journal."""
         self._heard: dict[str, float] = {}
         """When clients were heard, since this was last written to the journal."""
         self._ask = b""
         """The open round's questions, signed."""
+        self._published = b""
+        """What the broker should keep: the last question that was published."""
         self._paused_for = ""
         self._next_check = 0.0
         self._changed = asyncio.Event()
@@ -139,6 +148,7 @@ class CoordinatorService:
     # -- rounds --------------------------------------------------------------------------------------------------
 
     async def _session(self, port: CoordinatorPort) -> None:
+        guard = asyncio.create_task(self._guard_question(port))
         try:
             first = True
             while self._end is None and not port.lost.is_set():
@@ -149,12 +159,27 @@ class CoordinatorService:
                     await self._finish(port)
                     return
                 await self._publish(port, self._ask)
+                self._published = self._ask
                 if first:
                     await self._read_stored_answers(port)
                     first = False
                 await self._collect(port)
         finally:
-            self._write_heard()
+            guard.cancel()
+            self._write_heard_and_uncounted()
+
+    async def _guard_question(self, port: CoordinatorPort) -> None:
+        """Publish the open question again where the broker keeps anything else: clients look it up there."""
+        while True:
+            await asyncio.sleep(TICK)
+            expected = self._published
+            kept = await port.stored_question()
+            if expected != self._published or kept in (expected, self._ask) or not self._intake.is_open:
+                continue  # as it should be, or a new round has just begun
+            self.metrics.add("restored_questions")
+            if self._worth_a_row("question", ""):
+                self._record_event("question", "the broker kept another message than the open question: restored")
+            await self._publish(port, expected)
 
     def _open_round(self) -> bool:
         questions = self.coordinator.questions()
@@ -259,30 +284,51 @@ class CoordinatorService:
             self.metrics.add(verdict.outcome, client=client)
         if verdict.outcome in ("counted", "duplicate"):
             self._heard[client] = time.time()
-        elif verdict.outcome == "rejected":
+        elif verdict.outcome in ("late", "ignored", "rejected", "forked"):
+            self._note_uncounted(client, verdict)
+        if verdict.outcome == "rejected" and self._worth_a_row("rejected", client):
             self._record_event("rejected", verdict.reason, client, self.coordinator.done + 1)
         if verdict.quarantine:
             self._record_quarantine(client, verdict.quarantine)
         if self._intake.quarantined or (self._intake.is_open and len(self._intake.answers) >= self.study.quorum):
             self._changed.set()
 
+    def _note_uncounted(self, client: str, verdict: Verdict) -> None:
+        """Keep that an answer came and did not count: written once per tick, one row per round, client and outcome."""
+        number = verdict.round
+        if number is None or not 1 <= number <= self.coordinator.done + 1:
+            return
+        key = (number, client, verdict.outcome)
+        before = self._uncounted.get(key, Uncounted(*key, verdict.reason, time.time(), 0))
+        self._uncounted[key] = before._replace(times=before.times + 1)
+
+    def _worth_a_row(self, kind: str, client: str) -> bool:
+        """Whether what a client has caused again is written: always at first, then only the 1st, 2nd, 4th, 8th …
+
+        No client may fill the coordinator's disk; the metrics count every one.
+        """
+        self._caused[kind, client] += 1
+        count = self._caused[kind, client]
+        return count <= ROWS_PER_CLIENT or count & (count - 1) == 0
+
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
         try:
-            greeting = self._intake.greet(client, payload, self.coordinator.done)
+            greeting = self._intake.greet(client, payload, self.coordinator.done, secrets.token_hex(16))
         except ProtocolError as error:
             self.metrics.add("rejected_hellos", client=client)
-            self._rejected_hellos[client] += 1
-            count = self._rejected_hellos[client]
-            if count & (count - 1) == 0:  # the first, second, fourth, eighth …: a flood must not fill the disk
+            if self._worth_a_row("hello", client):
                 log.warning("a hello was rejected", extra=facts(client=client, reason=str(error)))
             return
         if greeting is None:
             return
-        self._heard[client] = time.time()
-        self.metrics.set("heard", self._heard[client], client=client)
+        if greeting.fresh:
+            self._heard[client] = time.time()
+            self.metrics.set("heard", self._heard[client], client=client)
         if greeting.restored is not None:
             self.journal.relink(client, greeting.restored)
-            self._record_event("restored", "its ledger was restored; unaccounted records are marked as spent", client)
+            if self._worth_a_row("restored", client):
+                reason = "its ledger was restored; unaccounted records are marked as spent"
+                self._record_event("restored", reason, client)
         with contextlib.suppress(nats.errors.Error):
             await port.welcome(client, greeting.welcome.pack(self.key))
 
@@ -298,7 +344,7 @@ class CoordinatorService:
             self._record_event("rotated", "its key was replaced", client)
         for client in revoked:
             self._record_event("revoked", "its key was revoked", client)
-        self._write_heard()
+        self._write_heard_and_uncounted()
         for action, client in self.control.take() if self.control is not None else []:
             if action == "abort":
                 self._abort = True
@@ -308,12 +354,15 @@ class CoordinatorService:
                 self.metrics.set("quarantined", len(self._intake.quarantined))
                 self._record_event("readmitted", "the organizer has decided that its answers count again", client)
 
-    def _write_heard(self) -> None:
-        """Write who was heard to the journal: once per tick, since each write waits for the disk."""
+    def _write_heard_and_uncounted(self) -> None:
+        """Write who was heard, and what did not count: once per tick, since each write waits for the disk."""
         heard, self._heard = self._heard, {}
-        if heard:
-            with contextlib.suppress(StoreError):  # a full disk is reported by what matters: a round or an event
+        uncounted, self._uncounted = self._uncounted, {}
+        with contextlib.suppress(StoreError):  # a full disk is reported by what matters: a round or an event
+            if heard:
                 self.journal.hear(heard)
+            if uncounted:
+                self.journal.add_uncounted(uncounted.values())
 
     def _record_quarantine(self, client: str, reason: str) -> None:
         self.journal.quarantine(client, reason)

@@ -77,10 +77,10 @@ def client_permissions(identity: str, client: str) -> tuple[list[str], list[str]
 
 def coordinator_permissions(identity: str) -> tuple[list[str], list[str]]:
     """(may publish, may subscribe) of the coordinator."""
-    publish = [subjects.ask_subject(identity), subjects.welcome_subject(identity, "*")]
+    publish = [subjects.ask_subject(identity), subjects.welcome_subject(identity, "*"), question_request(identity)]
+    publish += [f"$JS.API.DIRECT.GET.{subjects.answer_stream(identity)}.{subjects.answer_subject(identity, '*')}"]
     for stream in (subjects.ask_stream(identity), subjects.answer_stream(identity)):
         publish += [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "UPDATE", "INFO")]
-        publish += [f"$JS.API.DIRECT.GET.{stream}.>"]
     subscribe = [
         subjects.answer_subject(identity, "*"),
         subjects.hello_subject(identity, "*"),
@@ -90,7 +90,7 @@ def coordinator_permissions(identity: str) -> tuple[list[str], list[str]]:
 
 
 def _account(client: str) -> str:
-    """A client's account on the broker: what is published there stays there, but for what the table below lets through."""
+    """A client's account on the broker: only subjects that are exported and imported cross between accounts."""
     return f"client_{client}"
 
 

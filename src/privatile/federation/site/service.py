@@ -7,7 +7,9 @@ of the network, of the broker or of this process has the same remedy: connect, s
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field
@@ -32,6 +34,12 @@ End = Literal["finished", "aborted", "stopped"]
 HEARTBEAT = 15.0
 """Seconds between hellos of an idle client; also how long a question can stay unseen after a lost message."""
 
+CHALLENGE_SECONDS = 1.0
+"""Seconds between two replies to hellos that another process may have sent: a flood of old ones costs little."""
+
+KEPT_NONCES = 16
+"""Own hellos that may still be echoed."""
+
 AT_ONCE = 20_000
 """Records answered without the worker thread: under a millisecond of work, less than the thread would cost."""
 
@@ -55,6 +63,11 @@ class ClientService:
         self.client = self.invitation.client
         self.metrics = Metrics("privatile_client", CLIENT_METRICS)
         self._instance = secrets.token_hex(16)
+        self._nonces: deque[str] = deque(maxlen=KEPT_NONCES)
+        """Of the last hellos: who echoes one of them is there now."""
+        self._last_welcome: str | None = None
+        """The nonce of the last welcome."""
+        self._challenged_at = -math.inf
         self._restored: Link | None = None
         self._stop = asyncio.Event()
         self._end: End | None = None
@@ -119,11 +132,18 @@ class ClientService:
     async def _session(self, connection: Connection) -> None:
         identity, nc = self.study.identity, connection.nc
         self._welcomed = False
+        skipped: bytes | None = None
 
         async def on_ask(message: Msg) -> None:
-            # Only the newest question matters: rounds that are closed count no more answers.
-            if questions.pending_msgs == 0:
-                await self._on_ask(connection, message.data)
+            # Only the newest question matters: rounds that are closed count no more answers. What the coordinator
+            # has not signed is no question, and must not hide the one before it.
+            nonlocal skipped
+            if questions.pending_msgs:
+                skipped = message.data if self._is_ask(message.data) else skipped
+                return
+            newest = message.data if skipped is None or self._is_ask(message.data) else skipped
+            skipped = None
+            await self._on_ask(connection, newest)
 
         async def on_welcome(message: Msg) -> None:
             await self._on_welcome(connection, message.data)
@@ -160,22 +180,35 @@ class ClientService:
 
     # -- hello and welcome ---------------------------------------------------------------------------------------
 
-    async def _say_hello(self, connection: Connection) -> None:
+    async def _say_hello(self, connection: Connection, echo: str | None = None) -> None:
+        """`echo` is the nonce of another process's hello; without it, that of the last welcome."""
         link = await self._in_worker(self.responder.link)
-        hello = Hello(self.study.digest, self.client, self._instance, link, self._restored)
+        nonce = secrets.token_hex(16)
+        self._nonces.append(nonce)
+        echo = echo or self._last_welcome
+        hello = Hello(self.study.digest, self.client, self._instance, link, self._restored, nonce, echo)
         with contextlib.suppress(Exception):  # a connection that is just being lost: the next one says hello again
             await connection.nc.publish(subjects.hello_subject(self.study.identity, self.client), hello.pack(self.key))
 
     async def _on_own_hello(self, connection: Connection, payload: bytes) -> None:
-        """Stop where another process uses this client's key."""
+        """Stop where another process uses this client's key, now: it has signed a nonce of this one.
+
+        Any other hello may have been recorded earlier. The reply to it holds a new nonce; a live holder signs it.
+        """
         try:
             message = wire.read_message(payload, self.key.public.signer, wire.LARGEST_ANSWER)
         except ProtocolError:
             return
         if not isinstance(message, Hello) or message.study != self.study.digest or message.instance == self._instance:
             return
+        if message.echo not in self._nonces:
+            now = asyncio.get_running_loop().time()
+            if now >= self._challenged_at + CHALLENGE_SECONDS:
+                self._challenged_at = now
+                await self._say_hello(connection, echo=message.nonce)
+            return
         # Let the other hear us too, so that both stop; this one stops in any case.
-        await self._say_hello(connection)
+        await self._say_hello(connection, echo=message.nonce)
         with contextlib.suppress(Exception):
             await connection.nc.flush(2)
         self._fail(
@@ -193,6 +226,9 @@ class ClientService:
             return
         if not isinstance(message, Welcome) or message.client != self.client or message.instance != self._instance:
             return
+        if message.echo not in self._nonces:
+            return  # not the reply to a hello of a moment ago
+        self._last_welcome = message.nonce
         if message.study != self.study.digest:
             self._fail(
                 SiteRefusal(
@@ -217,6 +253,7 @@ class ClientService:
             self._welcomed = True
             self.metrics.set("welcomed", 1)
             log.info("welcomed", extra=facts(client=self.client, round=message.round))
+            await self._say_hello(connection)  # with the nonce of the welcome: now the coordinator knows it is no echo
             await self._look_up(connection)
 
     def _check_past(self, message: Welcome) -> None:
@@ -235,6 +272,14 @@ class ClientService:
             )
 
     # -- questions -----------------------------------------------------------------------------------------------
+
+    def _is_ask(self, payload: bytes) -> bool:
+        """Whether this is a question or notice that the coordinator has signed for this study."""
+        try:
+            message = wire.read_message(payload, self.invitation.coordinator.signer, wire.LARGEST_ASK)
+        except ProtocolError:
+            return False
+        return isinstance(message, AskMessage | Notice) and message.study == self.study.digest
 
     async def _on_ask(self, connection: Connection, payload: bytes) -> None:
         if not self._welcomed:

@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from privatile.core.decoding import broken_rule
 from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Question
-from privatile.errors import ProtocolError
+from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.wire.keys import KeyPair, verify
 from privatile.federation.wire.subjects import NAME
 
@@ -161,20 +161,24 @@ class Hello(_Signed, frozen=True, tag="hello"):
     """A client is there. `instance` is drawn at its start: two live holders of one key show different ones.
 
     `restored` is the link that the site knows its ledger to have lost, after it has marked the records behind it as
-    spent; None otherwise.
+    spent; None otherwise. `nonce` is drawn for this hello. `echo` is the nonce of the last welcome, or that of another
+    holder's hello: who signs a fresh nonce is there now, while a hello that was recorded earlier can only be repeated.
     """
 
     client: _Client
     instance: _Hex32
     ledger: Link
     restored: Link | None
+    nonce: _Hex32
+    echo: _Hex32 | None
 
 
 class Welcome(_Signed, frozen=True, tag="welcome"):
     """The coordinator's reply to one hello: the last link it has seen, the last round it has asked, and how many of
     the client's records all rounds up to that one asked for.
 
-    `refusal` is empty, or says why this client may not continue.
+    `refusal` is empty, or says why this client may not continue. `nonce` is drawn for this welcome, and `echo` is the
+    nonce of the hello.
     """
 
     client: _Client
@@ -183,6 +187,8 @@ class Welcome(_Signed, frozen=True, tag="welcome"):
     round: _Count
     records: _Count
     refusal: _Text
+    nonce: _Hex32
+    echo: _Hex32
 
 
 class LevelCount(_Fields, frozen=True):
@@ -265,16 +271,19 @@ def unquoted(error: ProtocolError) -> str:
 
 
 def read_message(payload: bytes, signer: str, largest: int) -> Message:
-    """Check size, signature and form, in this order; every failure is a ProtocolError that quotes nothing."""
+    """Check size, signature and form, in this order; every failure is a ProtocolError that quotes nothing.
+
+    Where size or signature are wrong it is `NotSigned`: the message says nothing about the one it names.
+    """
     if len(payload) > largest:
-        raise ProtocolError(f"a message here has at most {largest} bytes; got {len(payload)}.")
+        raise NotSigned(f"a message here has at most {largest} bytes; got {len(payload)}.")
     body, separator, tail = payload.rpartition(b"\n")
     if not separator:
-        raise ProtocolError("a message is one line of JSON and one line of signature; this is not.")
+        raise NotSigned("a message is one line of JSON and one line of signature; this is not.")
     try:
         signature = base64.b64decode(tail, validate=True)
     except (binascii.Error, ValueError):
-        raise ProtocolError("the signature is not base64.") from None
+        raise NotSigned("the signature is not base64.") from None
     if not verify(signer, body, signature):
-        raise ProtocolError("the signature is not that of the expected signer.")
+        raise NotSigned("the signature is not that of the expected signer.")
     return _decode(body)
