@@ -63,7 +63,7 @@ def test_bad_specifications_are_refused(change: dict[str, object], text: str) ->
 
 def test_foreign_json_is_refused() -> None:
     plain = json.loads(SPEC.to_json())
-    with pytest.raises(InputError, match="no field"):
+    with pytest.raises(InputError, match="no such setting"):
         RunSpec.from_json(json.dumps({**plain, "seed": 3}))
     with pytest.raises(InputError, match="newer"):
         RunSpec.from_json(json.dumps({**plain, "version": 99}))

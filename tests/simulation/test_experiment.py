@@ -153,6 +153,7 @@ def test_all_errors_are_named_at_once_with_line_field_and_rule() -> None:
         ("seed = 3", 'start = "nowhere"', "line 4, start: family must be one of"),
         ("[0, 1, 2, 3] }", "[0, 1] }", "line 8, populations.moved: location must hold one number per client, 4; got"),
         ("count = 2", "count = 3", "line 9, populations.mixed: must give one population per client, 4; got 5."),
+        ("count = 2", f"count = {10**18}", "line 9, populations.mixed: must give one population per client, 4; got 7."),
         ("count = 2", "count = 0", "count must be a whole number of at least 1; got 0."),
         ("lengths = 5", "lengths = 0", "methods.C5: a round's length must be at least 1 record; got 0."),
         ("lengths = 5", "lenghts = 5", "methods.C5.lenghts: there is no such setting. Did you mean 'lengths'?"),

@@ -7,16 +7,20 @@ import click
 
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_json
+from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
     from privatile.estimator.clients import Client
 
+CLIENTS = click.IntRange(1, 100_000)
+RECORDS = click.IntRange(1, LARGEST_LENGTH)
+
 
 @click.command()
 @click.option("--q", "level", type=float, default=0.5, show_default=True, metavar="LEVEL", help="0.5 is the median.")
-@click.option("--clients", type=int, default=1, show_default=True, metavar="K", help="Number of equal clients.")
-@click.option("--records", type=int, metavar="N", help="Records of each of them.")
+@click.option("--clients", type=CLIENTS, default=1, show_default=True, metavar="K", help="Number of equal clients.")
+@click.option("--records", type=RECORDS, metavar="N", help="Records of each of them.")
 @click.option("--epsilon", type=float, metavar="EPSILON", help="Budget of one record at each of them.")
 @click.option(
     "--client",
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     metavar="NAME=RECORDS,EPSILON[,WEIGHT]",
     help="A client by itself; as often as there are clients, instead of the three above.",
 )
-@click.option("--rounds", type=int, metavar="N", help="Rounds you can afford (200).")
+@click.option("--rounds", type=RECORDS, metavar="N", help="Rounds you can afford (200).")
 @click.option("--half-width", type=float, metavar="H", help="Half-width wanted: in units with a density, else in rank.")
 @click.option("--density", type=float, metavar="F", help="Density at the quantile, in 1/units.")
 @click.option(
@@ -90,8 +94,6 @@ def _clients(
                 "a plan needs the clients' records and budgets: --records N --epsilon E (and --clients K), or --client "
                 "NAME=RECORDS,EPSILON for each."
             )
-        if count < 1 or records < 1:
-            raise InputError(f"clients and records must be at least 1; got {count} and {records}.")
         coin = RandomizedResponse.from_epsilon(epsilon)
         return [Client(f"client {k + 1}", coin, 1.0 / count, level, records) for k in range(count)]
     if records is not None or epsilon is not None:
@@ -110,6 +112,6 @@ def _parse_client(text: str) -> tuple[str, int, float, float]:
     with suppress(ValueError):
         records, epsilon, *rest = numbers.split(",")
         (weight,) = rest or ["1"]
-        if name and int(records) >= 1 and 0.0 < float(weight) < float("inf"):
+        if name and 1 <= int(records) <= LARGEST_LENGTH and 0.0 < float(weight) < float("inf"):
             return name, int(records), float(epsilon), float(weight)
     raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.")

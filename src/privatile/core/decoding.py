@@ -23,10 +23,11 @@ in the dataclass's `__post_init__`; the `InputError` raised there is reported in
 
 import dataclasses
 import difflib
+import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -49,6 +50,18 @@ KINDS: dict[Any, tuple[str, str]] = {
 }
 """The words for a kind of value: one, several."""
 
+LARGEST_WHOLE = (1 << 63) - 1
+"""The largest whole number that is read: SQLite, numpy and every reader of the wire hold it. Larger ones are refused
+before anything computes with them."""
+
+DEEPEST = 30
+"""Tables inside tables; no file of ours has more than five."""
+
+LARGEST_FILE = 1 << 25
+"""Bytes of a file that is read whole: a study of 100,000 clients has 10 MB."""
+
+MOST_ERRORS = 100
+"""Errors that are looked into and shown; a file that has more is not a file with errors but another file."""
 
 _PATH = re.compile(r"`(?:key` in `)?\$\.?([a-z_]+(?:\[(?:\d+|\.\.\.)\])*(?:\.[a-z_]+(?:\[(?:\d+|\.\.\.)\])*)*)`")
 
@@ -109,9 +122,14 @@ class Document:
         """Whether an error may repeat the value it is about: only where a table can hold no secret and no record."""
         self.errors: list[tuple[int, str]] = []
         self._lines = lines or {}
+        for place, rule in _unreadable(table):
+            self.add(place, rule)
+            self.finish()
 
     def add(self, place: Place, rule: str) -> None:
         """Note an error at a place: the keys and indices that lead to it, `("grid", 0, "level")`."""
+        if len(self.errors) > MOST_ERRORS:
+            return
         line = nearest_line(self._lines, place)
         text = ", ".join(part for part in (f"line {line}" if line else "", name_of(place)) if part)
         self.errors.append((line, f"{text}: {rule}" if text else rule))
@@ -132,8 +150,9 @@ class Document:
         """The value, unless an error was noted."""
         if self.errors:
             count = len(self.errors)
-            texts = "\n".join(f"  {text}" for _, text in sorted(self.errors, key=lambda error: error[0]))
-            raise InputError(f"{self.source} has {count} error{'s' if count > 1 else ''}:\n{texts}")
+            words = "1 error" if count == 1 else f"{count} errors" if count <= MOST_ERRORS else "too many errors"
+            texts = "\n".join(f"  {text}" for _, text in sorted(self.errors[:MOST_ERRORS], key=lambda error: error[0]))
+            raise InputError(f"{self.source} has {words}:\n{texts}")
         return cast(T, value)
 
     def decode(self, kind: type[T], table: object = None, place: Place = ()) -> T | None:
@@ -160,7 +179,7 @@ class Document:
 
     def unknown(self, place: Place, known: Mapping[str, object]) -> None:
         """Note a key that is not known, with the one that was probably meant."""
-        near = difflib.get_close_matches(str(place[-1]), known, n=1)
+        near = difflib.get_close_matches(f"{place[-1]:.60}", known, n=1) if len(self.errors) < MOST_ERRORS else []
         fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
         self.add(place, f"there is no such setting. {fix}")
 
@@ -196,9 +215,49 @@ def _hints(kind: Any) -> dict[str, Any]:
 def parse_toml(text: str, source: str, *, show_values: bool = False) -> Document:
     """A document from a TOML text."""
     try:
-        return Document(tomllib.loads(text), source, line_numbers(text), show_values=show_values)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{source} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of brackets
+        raise InputError(f"{source} is not valid TOML: a number is too long, or tables are nested too deep.") from None
+    return Document(table, source, line_numbers(text), show_values=show_values)
+
+
+def parse_json(text: str | bytes, source: str) -> Any:
+    """The value of a JSON text: finite numbers of a size that can be computed with, nested as deep as ours are.
+
+    >>> parse_json('{"rounds": 200}', "the run")
+    {'rounds': 200}
+    >>> parse_json("9" * 400, "the run")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: the run: a whole number must lie within ±9223372036854775807; got one of more digits.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InputError(f"{source} is not JSON that can be read: it is damaged, or not what it should be.") from None
+    for place, rule in _unreadable(value):
+        raise InputError(f"{source}{', ' if place else ''}{name_of(place)}: {rule}")
+    return value
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _unreadable(value: object) -> Iterator[tuple[Place, str]]:
+    """Where a value from outside holds a number that is too large, or is nested too deep."""
+    waiting: list[tuple[Place, object]] = [((), value)]
+    while waiting:
+        place, inner = waiting.pop()
+        if isinstance(inner, int) and abs(inner) > LARGEST_WHOLE:
+            yield place, f"a whole number must lie within ±{LARGEST_WHOLE}; got one of more digits."
+        items = inner.items() if isinstance(inner, Mapping) else enumerate(inner) if isinstance(inner, list) else ()
+        if items and len(place) >= DEEPEST:
+            yield place[:3], f"tables and lists may be nested {DEEPEST} deep; these are deeper."
+            return
+        waiting += [((*place, key if isinstance(key, int) else str(key)), entry) for key, entry in items]
 
 
 def read_toml(path: Path) -> Document:
@@ -209,7 +268,11 @@ def read_toml(path: Path) -> Document:
 def read_text(path: Path) -> str:
     """The text of a file, UTF-8 with or without a byte order mark."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) <= LARGEST_FILE:
+            return content.decode("utf-8-sig")
+        raise InputError(f"{path} cannot be read: it has more than {LARGEST_FILE:,} bytes. Is it the right file?")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {(error.strerror or 'it failed').lower()}.") from None
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+from privatile.core.words import short
 from privatile.errors import ProtocolError
 
 Missing = Literal["noise", "drop", "fail"]
@@ -52,7 +53,7 @@ class _Message:
                 continue
             right_kind = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
             if not right_kind or not holds(value):
-                raise ProtocolError(f"{field} must be {rule}; got {value!r:.60}.")
+                raise ProtocolError(f"{field} must be {rule}; got {short(value)}.")
             object.__setattr__(self, field, kind(value))
 
     def to_dict(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 Place = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
 
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+# Each repeat can match in one way only: a line that does not fit is refused in one pass, however long it is.
+_HEADER = re.compile(r"^\s*+(\[\[?)([^\[\]]++)\]\]?\s*+(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
 _NAME = re.compile(r""""([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+)""")
 _QUOTED_OR_COMMENT = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|#.*$""")

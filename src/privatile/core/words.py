@@ -21,3 +21,15 @@ def printable(text: object) -> str:
     'a�[2Jb�'
     """
     return "".join(character if character.isprintable() else "�" for character in str(text))
+
+
+def short(value: object) -> str:
+    """A value that breaks a rule, in at most 60 characters.
+
+    Python itself refuses to write a number of thousands of digits, and a long one tells nobody anything.
+
+    >>> short(-1), short("x" * 100)[:5], short(10**5000)
+    ('-1', "'xxxx", 'a whole number of more than 60 digits')
+    """
+    is_long = isinstance(value, int) and value.bit_length() > 200
+    return "a whole number of more than 60 digits" if is_long else f"{value!r:.60}"

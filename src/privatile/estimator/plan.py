@@ -155,13 +155,15 @@ def plan_from_design(
     mode: Mode | None = None,
     start: float = math.nan,
     local_level: LocalLevel = "global",
+    levels: int = 1,
 ) -> TablePlan:
     """A design applied to clients: every record is asked once, whatever the clients' sizes.
 
+    `levels` is how many such plans the run has: together they may have `MOST_COUNTS` counts.
     r̄ of the step is the plain mean of the clients' truth rates, as in the paper.
     """
     check_clients(clients)
-    lengths = design.client_lengths([client.records for client in clients])
+    lengths = design.client_lengths([client.records for client in clients], levels)
     rounds = lengths.shape[1]
     mean_rate = math.fsum(client.mechanism.truth_rate for client in clients) / len(clients)
     return TablePlan(

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
+from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
+
+MOST_COUNTS = 5_000_000
+"""Counts that a run may have: rounds × levels × clients. Their tables take 0.4 s and 120 MB; a run needs 200 rounds."""
+
+MOST_CLIENT_LEVELS = 100_000
+"""Clients × levels: each is looked at by itself, 30 µs."""
 
 Lengths = NDArray[np.int64]
 Mode = Literal["cohort", "local"]
@@ -107,8 +114,41 @@ def lengths_by_rounds(rule: LengthRule, rounds: int, warm_up: int = 0) -> Length
     return np.concatenate([np.ones(warm_up, dtype=np.int64), rule.table(rounds - warm_up)])
 
 
-def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0) -> Lengths:
+def check_counts(rounds: int, levels: int, clients: int) -> None:
+    """Refuse a run of more counts than can be held, before anything is made of them.
+
+    >>> check_counts(1_000_000, 50, 1)
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: a run may have 5,000,000 counts (rounds × levels × clients); 1,000,000 rounds, \
+50 levels and 1 client are 50,000,000. Ask for fewer rounds: 100 to 500 suffice for any number of records.
+    """
+    if levels * clients > MOST_CLIENT_LEVELS:
+        raise InputError(
+            f"clients × levels may be {MOST_CLIENT_LEVELS:,}; {clients:,} clients and {levels:,} levels are more. Ask "
+            "for fewer levels."
+        )
+    if rounds * levels * clients > MOST_COUNTS:
+        raise InputError(
+            f"a run may have {MOST_COUNTS:,} counts (rounds × levels × clients); {rounds:,} rounds, {levels:,} "
+            f"level{'s' if levels > 1 else ''} and {clients:,} client{'s' if clients > 1 else ''} are "
+            f"{rounds * levels * clients:,}. Ask for fewer rounds: 100 to 500 suffice for any number of records."
+        )
+
+
+def check_rounds(rounds: int, most: int) -> None:
+    """Refuse more rounds than can be held, before a table of them is made."""
+    if rounds > most:
+        raise InputError(
+            f"the design has more than {most:,} rounds, and a run may have {MOST_COUNTS:,} counts (rounds × levels × "
+            "clients). Ask for fewer rounds: 100 to 500 suffice for any number of records."
+        )
+
+
+def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0, most: int = MOST_COUNTS) -> Lengths:
     """`warm_up` rounds of one record, then the rule until `records` are used, the last round cut ("fixed t_T").
+
+    More than `most` rounds are refused.
 
     >>> lengths_by_records(Constant(5), records=14, warm_up=2).tolist()
     [1, 1, 5, 5, 2]
@@ -117,12 +157,14 @@ def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0) -> Leng
     """
     if not 0 <= warm_up <= records or records < 1:
         raise InputError(f"records must be at least 1 and warm-up between 0 and records; got {records} and {warm_up}.")
+    check_rounds(warm_up, most)
     left = records - warm_up
-    # Every length is at least one, so that many rounds always suffice; a sixteenth usually does.
-    rounds = len(rule.lengths) if isinstance(rule, Listed) else max(16, left // 16)
+    # Every length is at least one, so that many rounds always suffice.
+    rounds = len(rule.lengths) if isinstance(rule, Listed) else 16
     while (used := int((table := rule.table(rounds)).sum())) < left:
         if isinstance(rule, Listed):
             raise InputError(f"the listed lengths use {used} records; {left} are to be used.")
+        check_rounds(warm_up + rounds + 1, most)
         rounds *= 2
     kept = np.diff(np.minimum(np.cumsum(table), left), prepend=0)
     return np.concatenate([np.ones(warm_up, dtype=np.int64), kept[kept > 0]])
@@ -222,10 +264,14 @@ class Design:
         if self.rounds is not None and self.rounds < 2:
             raise InputError(f"rounds must be at least 2; got {self.rounds}.")
 
-    def lengths(self, records: int) -> Lengths:
-        """Base lengths for a client with `records` records: by rounds when the design fixes them, else by records."""
+    def lengths(self, records: int, most: int = MOST_COUNTS) -> Lengths:
+        """Base lengths for a client with `records` records: by rounds when the design fixes them, else by records.
+
+        More than `most` rounds are refused.
+        """
         if self.rounds is None:
-            return lengths_by_records(self.rule, records, round(self.warm_up * records))
+            return lengths_by_records(self.rule, records, round(self.warm_up * records), most)
+        check_rounds(self.rounds, most)
         base = lengths_by_rounds(self.rule, self.rounds, round(self.warm_up * self.rounds))
         if int(base.sum()) > records:
             raise InputError(
@@ -234,7 +280,7 @@ class Design:
             )
         return base
 
-    def client_lengths(self, records: Sequence[int]) -> Lengths:
+    def client_lengths(self, records: Sequence[int], levels: int = 1) -> Lengths:
         """Lengths by client (rows) and round (columns): every client's records are used once each.
 
         A list of lengths is used exactly as given: the same cohorts of every client, the other records unasked.
@@ -242,7 +288,7 @@ class Design:
         >>> Design("demo", Constant(1), rounds=3).client_lengths([3, 7]).tolist()
         [[1, 1, 1], [2, 2, 3]]
         """
-        base = self.lengths(min(records))
+        base = self.lengths(min(records), MOST_COUNTS // (levels * len(records)))
         if isinstance(self.rule, Listed):
             return np.tile(base, (len(records), 1))
         return np.stack([spread(base, count) for count in records])
@@ -280,15 +326,22 @@ def parse_design(text: str) -> Design:
         if text == "log":
             return Design(text, Logarithmic(), burn_in=0.1)
         if kind == "constant":
-            return Design(text, Constant(int(argument)), burn_in=0.1)
+            return Design(text, Constant(_whole(argument)), burn_in=0.1)
         if kind == "power":
             return Design(text, Power(float(argument)), burn_in=0.1)
         if kind == "list":
-            lengths = tuple(int(part) for part in argument.split(","))
+            lengths = tuple(_whole(part) for part in argument.split(","))
             return Design(text, Listed(lengths), rounds=len(lengths))
     except InputError:
         raise
     except ValueError:
         pass
     known = ", ".join(("auto", "rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…"))
-    raise InputError(f"design must be one of {known}; got {text!r}.")
+    raise InputError(f"design must be one of {known}; got {text!r:.60}.")
+
+
+def _whole(text: str) -> int:
+    """A round's length; more records than a double counts exactly are no length."""
+    if len(text) > len(str(LARGEST_LENGTH)):
+        raise InputError(f"a round's length must be a whole number from 1 to {LARGEST_LENGTH}; got a longer text.")
+    return int(text)

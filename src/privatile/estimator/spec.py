@@ -5,19 +5,27 @@ Two runs with the same specification and the same counts give the same result; i
 
 import hashlib
 import json
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
-from typing import Any
+import re
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
+from typing import Any, get_type_hints
 
+from privatile.core.decoding import Document, parse_json
 from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.scale import Scale, make_scale
+from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client, check_clients, check_level
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
-from privatile.estimator.schedule import Constant, Design, Mode, parse_design
+from privatile.estimator.schedule import MOST_COUNTS, Constant, Design, Mode, check_counts, parse_design
 from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
 
 VERSION = 1
+
+THRESHOLD = re.compile("[0-9]{1,20}")
+"""2⁶⁴ has 20 digits."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,13 @@ class RunSpec(ReportSettings):
             check_choice("mode", self.mode, Mode)
         check_choice("local_level", self.local_level, LocalLevel)
         if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
-            raise InputError(f"rounds must be a whole number; got {self.rounds!r}.")
+            raise InputError(f"rounds must be a whole number; got {short(self.rounds)}.")
+        if self.rounds is not None and not 1 <= self.rounds <= MOST_COUNTS:
+            raise InputError(f"rounds must lie in 1 to {MOST_COUNTS:,}; got {short(self.rounds)}.")
+        check_counts(self.rounds or 1, len(self.levels), len(self.clients))
+        for client in self.clients:
+            if not (client.records <= LARGEST_LENGTH and client.file_records <= LARGEST_LENGTH):
+                raise InputError(f"records must be at most {LARGEST_LENGTH}; client {client.name!r:.60} has more.")
         # Checked now: once everybody has answered it is too late.
         for needed, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
             if needed and self.round_mode == "local":
@@ -128,7 +142,12 @@ class RunSpec(ReportSettings):
                 clients, self.working_scale, self.rounds, local_level=self.local_level, mode=self.mode or "cohort"
             )
         return plan_from_design(
-            self.resolved_design, clients, self.working_scale, mode=self.mode, local_level=self.local_level
+            self.resolved_design,
+            clients,
+            self.working_scale,
+            mode=self.mode,
+            local_level=self.local_level,
+            levels=len(self.levels),
         )
 
     @property
@@ -138,7 +157,8 @@ class RunSpec(ReportSettings):
             design = parse_design(self.design)
             return design if self.rounds is None else replace(design, rounds=self.rounds)
         smallest = min(client.records for client in self.at_level(len(self.levels) - 1))
-        rounds = self.rounds if self.rounds is not None else max(2, min(1000, smallest))
+        most = MOST_COUNTS // (len(self.levels) * len(self.clients))
+        rounds = self.rounds if self.rounds is not None else max(2, min(1000, smallest, most))
         return Design("rounds", Constant(1), rounds=rounds, burn_in=0.1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,13 +180,37 @@ class RunSpec(ReportSettings):
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
         """Read what `to_json` wrote."""
-        plain = json.loads(text)
+        plain = parse_json(text, "the run specification")
         if not isinstance(plain, dict) or plain.get("version") != VERSION:
             raise InputError(
                 f"this is no run specification of version {VERSION}; a newer privatile may have written it."
             )
-        unknown = set(plain) - {field.name for field in fields(cls)}
-        if unknown:
-            raise InputError(f"a run specification has no field {', '.join(sorted(unknown))}.")
+        _check_fields(cls, plain)
         clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])
         return cls(**{**plain, "clients": clients, "levels": tuple(plain["levels"])})
+
+
+def _check_fields(kind: type[RunSpec], plain: Mapping[str, Any]) -> None:
+    """Refuse fields that are missing, unknown or of another kind, all at once; what is there is not converted."""
+    document = Document(plain, "the run specification")
+    known, hints = {field.name: field for field in fields(kind)}, get_type_hints(kind)
+    for name, field in known.items():
+        if name not in plain and field.default is MISSING:
+            document.add((name,), "is missing.")
+    clients = plain.get("clients")
+    for index, client in enumerate(clients if isinstance(clients, list) else ()):
+        threshold = client.get("threshold") if isinstance(client, dict) else None
+        if not isinstance(threshold, str) or not THRESHOLD.fullmatch(threshold):
+            document.add(("clients", index, "threshold"), "must be a text of up to 20 digits.")
+    document.finish()
+    for name, given in plain.items():
+        if name not in known:
+            document.unknown((name,), known)
+        else:
+            read = (
+                [{**client, "threshold": 0} for client in given]
+                if name == "clients" and isinstance(given, list)
+                else given
+            )
+            document.value(read, hints[name], (name,))
+    document.finish()

@@ -25,6 +25,7 @@ A design defines populations, levels, truth rates and methods by name, and grids
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -112,6 +113,9 @@ class _Method:
             raise InputError(f"a table of lengths must be {{power = …}}; got {', '.join(self.lengths) or 'none'}.")
         return Power(self.lengths["power"])
 
+
+MOST_CELLS = 10_000
+"""Cells of one grid; the paper's largest has 60."""
 
 Labels = tuple[tuple[str, str], ...]
 _AXES = ("population", "level", "truth_rate", "method")
@@ -242,9 +246,9 @@ def _populations(spec: Any, clients: int) -> tuple[Population, ...]:
         for part in spec:
             count = part.get("count", 1) if isinstance(part, Mapping) else 1
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise InputError(f"count must be a whole number of at least 1; got {count!r}.")
+                raise InputError(f"count must be a whole number of at least 1; got {count!r:.40}.")
             plain = {k: v for k, v in part.items() if k != "count"} if isinstance(part, Mapping) else part
-            counted += [from_spec(plain)] * count
+            counted += [from_spec(plain)] * min(count, clients + 1)
         if len(counted) != clients:
             raise InputError(f"must give one population per client, {clients}; got {len(counted)}.")
         return tuple(counted)
@@ -315,6 +319,10 @@ def _combinations(
     sizes = grid.get(size, [])
     sizes = sizes if isinstance(sizes, list) else [sizes]
     axes.append([(size, str(n), document.value(n, Size, (*place, size, i))) for i, n in enumerate(sizes)])
+    count = math.prod(len(points) for points in axes)
+    if count > MOST_CELLS:
+        document.add(place, f"a grid may have {MOST_CELLS:,} cells; this one has {count:,}. Cross fewer values.")
+        return []
     return [
         (tuple((axis, label) for axis, label, _ in points), {axis: value for axis, _, value in points})
         for points in itertools.product(*axes)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from privatile.core.decoding import broken_rule
+from privatile.core.decoding import LARGEST_FILE, broken_rule
 from privatile.errors import InputError, StoreError
 
 T = TypeVar("T")
@@ -20,9 +20,15 @@ T = TypeVar("T")
 def read_json(path: Path, kind: type[T], what: str) -> T:
     """Read a JSON file as `kind`; anything missing, unknown or out of range is refused. `what` names it in errors."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise InputError(f"{path}: has more than {LARGEST_FILE:,} bytes; it must be {what}.")
+        return msgspec.json.decode(content, type=kind)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; it must be {what}.") from None
+    except InputError:
+        raise
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: not {what}: {broken_rule(error, 'the file')}") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -18,12 +18,13 @@ from msgspec import Meta
 
 from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
-from privatile.core.messages import Missing
+from privatile.core.messages import LARGEST_LENGTH, Missing
 from privatile.core.scale import SCALES
 from privatile.core.toml_lines import Place
+from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
-from privatile.estimator.schedule import Mode
+from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
 from privatile.federation.wire.subjects import NAME
@@ -201,16 +202,16 @@ def _broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         add(f"must be one of {', '.join(SCALES)}; got {study.scale!r:.60}.", "scale")
     if not 0.0 < study.confidence_level < 1.0:
         add(f"must lie inside (0, 1); got {study.confidence_level}. 0.95 is the usual choice.", "confidence_level")
-    if not 1 <= study.rounds <= 10_000_000:
-        add(f"must lie in 1 to 10,000,000; got {study.rounds}. 100 to 500 suffice.", "rounds")
+    if not 1 <= study.rounds <= MOST_COUNTS:
+        add(f"must lie in 1 to {MOST_COUNTS:,}; got {short(study.rounds)}. 100 to 500 suffice.", "rounds")
     if not 0.0 < study.deadline <= 31 * 86_400.0:
         add(f"must lie between 0 seconds and 31 days; got {study.deadline}.", "deadline")
     if study.patience < 1:
-        add(f"must be at least 1 silent round; got {study.patience}.", "patience")
+        add(f"must be at least 1 silent round; got {short(study.patience)}.", "patience")
     if not 1 <= len(clients) <= MOST_CLIENTS:
         add(f"a study needs 1 to {MOST_CLIENTS:,} clients; got {len(clients)}.", "clients")
     elif not 1 <= study.quorum <= len(clients):
-        add(f"must lie in 1 to {len(clients)}, the number of clients; got {study.quorum}.", "quorum")
+        add(f"must lie in 1 to {len(clients)}, the number of clients; got {short(study.quorum)}.", "quorum")
     for name, agreement in clients.items():
         for rule, *place in _broken_agreement(name, agreement, study):
             add(rule, "clients", name, *place)
@@ -251,8 +252,12 @@ def _broken_agreement(name: str, agreement: ClientAgreement, study: "FederationS
     times, fewer = (" times the number of levels", " or levels") if len(study.levels) > 1 else ("", "")
     fewest = study.rounds * len(study.levels)
     if records < fewest:
-        rule = f"must be at least the number of rounds{times}, {fewest}: each record answers once; got {records}."
+        rule = (
+            f"must be at least the number of rounds{times}, {fewest}: each record answers once; got {short(records)}."
+        )
         yield f"{rule} Ask for fewer rounds{fewer}.", "records"
+    elif records > LARGEST_LENGTH:
+        yield f"must be at most {LARGEST_LENGTH}; got {short(records)}.", "records"
     if level is not None and not 0.0 < level < 1.0:
         yield f"must lie inside (0, 1); got {level}.", "level"
 
