@@ -48,7 +48,7 @@ def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
     rng = np.random.default_rng(1)
     for name in study.clients:
-        site = enroll(read_invitation(directory.invitation_file(name)), folder / name)
+        site = enroll(read_invitation(directory.invitation_file(name)), folder / name, max_epsilon=100.0)
         enrolment = read_enrolment(site.enrolment_file)
         admit(directory, enrolment, enrolment.keys.fingerprint)
         values = rng.normal(50.0, 10.0, rounds * length)
@@ -64,7 +64,13 @@ def run_federation(folder: Path, directory: Directory) -> float:
     joins = [
         subprocess.Popen(  # type: ignore[call-overload]
             [
-                *(*command, "join", str(directory.invitation_file(name)), "--site", str(folder / name)),
+                *(
+                    *command,
+                    "join",
+                    str(directory.invitation_file(name)),
+                    "--site",
+                    str(folder / name, max_epsilon=100.0),
+                ),
                 *("--source", str(folder / name / "data.csv"), "--value", "x", "--yes"),
             ],
             **quiet,
@@ -90,7 +96,7 @@ def run_federation(folder: Path, directory: Directory) -> float:
 async def echo_client(directory: Directory, folder: Path, name: str, size: int, plain: bool) -> None:
     """One bare client: whatever is asked, a payload of `size` bytes goes back."""
     invitation = read_invitation(directory.invitation_file(name))
-    key = find_site(folder, invitation, folder / name).key()
+    key = find_site(folder, invitation, folder / name, max_epsilon=100.0).key()
     identity = invitation.study.identity
     async with connected(name, invitation.brokers, key, invitation.authority) as connection:
         nc, js = connection.nc, connection.nc.jetstream()

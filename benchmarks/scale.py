@@ -58,7 +58,10 @@ def set_up(folder: Path, clients: int, rounds: int, length: int) -> Directory:
     directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
     # One reading of the study serves all: a site reads one invitation, this machine would read a thousand.
     first = read_invitation(directory.invitation_file("c0"))
-    keys = {name: enroll(replace(first, client=name), folder / name).key().public for name in study.clients}
+    keys = {
+        name: enroll(replace(first, client=name), folder / name, max_epsilon=100.0).key().public
+        for name in study.clients
+    }
     directory.save_roster(Roster(keys, ()))
     return directory
 
@@ -136,7 +139,10 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
             new_identity(), "Fleet", "benchmark", "x", (0.5,), (0.0, 100.0), rounds, clients=names, design="rounds"
         )
         directory = initialize(folder / "organizer", study, BrokerSettings(port=free_port()))
-        sites = {one: enroll(read_invitation(directory.invitation_file(one)), folder / one) for one in names}
+        sites = {
+            one: enroll(read_invitation(directory.invitation_file(one)), folder / one, max_epsilon=100.0)
+            for one in names
+        }
         directory.save_roster(Roster({one: site.key().public for one, site in sites.items()}, ()))
         broker = EmbeddedBroker(directory.broker_files, directory.settings())
         broker.start()

@@ -75,7 +75,8 @@ class Federation:
         }
 
     def enroll(self, name: str, *, new_key: bool = False) -> Site:
-        site = enroll(self.invitation(name), self.sites_folder / name, new_key=new_key)
+        limit = None if (self.sites_folder / name / "policy.toml").exists() else self.study.clients[name].epsilon
+        site = enroll(self.invitation(name), self.sites_folder / name, max_epsilon=limit, new_key=new_key)
         enrolment = read_enrolment(site.enrolment_file)
         admit(self.directory, enrolment, enrolment.keys.fingerprint)
         return site

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pwd
 import re
 import shlex
 import shutil
@@ -56,10 +58,10 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
         invitation = tmp_path / name / "invitation.json"
         invitation.parent.mkdir()
         shutil.copy(folder / "invitations" / f"{name}.json", invitation)
-        enrolled = call("enroll", str(invitation))
+        site = tmp_path / name / "site"
+        enrolled = call("enroll", str(invitation), "--site", str(site), "--max-epsilon", "2")
         assert enrolled.exit_code == 0, enrolled.output
         (fingerprint,) = re.findall(r"your fingerprint\s+(\w{4}-\S+)", enrolled.output)
-        site = tmp_path / name / f"site-{name}"
         admitted = call(
             "federation", "admit", str(folder), str(site / f"{name}.enrolment.json"), input=fingerprint + "\n"
         )
@@ -72,7 +74,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     joins = [
         start(
             "join", str(tmp_path / name / "invitation.json"), "--source", str(tmp_path / name / "data.csv"),
-            "--value", "x", "--yes", log=tmp_path / f"{name}.log",
+            "--value", "x", "--site", str(tmp_path / name / "site"), "--yes", log=tmp_path / f"{name}.log",
         )
         for name in ("north", "south")
     ]  # fmt: skip
@@ -99,10 +101,14 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     told = released.output.partition("privatile ")[2].replace(
         "INVITATION.json", str(tmp_path / "south/invitation.json")
     )
-    countersigned = call(*shlex.split(told))
+    countersigned = call(*shlex.split(told), "--site", str(tmp_path / "south" / "site"))
     assert countersigned.exit_code == 0, countersigned.output
     assert "countersigned by south" in countersigned.output
     site_arguments = ["--countersign", "--invitation", str(tmp_path / "north" / "invitation.json")]
+    site_arguments += ["--site", str(tmp_path / "north" / "site")]
+    alone = call("verify", str(record), *site_arguments)
+    assert alone.exit_code == 2
+    assert "--countersign needs --transcript" in alone.output
     verified = call("verify", str(record), "--transcript", str(folder / "run.db"), *site_arguments)
     assert verified.exit_code == 0, verified.output
     assert "the estimate is the one the counts give" in verified.output
@@ -124,7 +130,7 @@ def test_join_needs_agreement_and_a_key(tmp_path: Path) -> None:
     federation.write_data()
     invitation = str(federation.directory.invitation_file("site0"))
     data = ["--source", str(tmp_path / "site0" / "data.csv"), "--value", "x"]
-    without_key = call("join", invitation, *data, "--yes")
+    without_key = call("join", invitation, *data, "--yes", "--site", str(tmp_path / "elsewhere"))
     assert without_key.exit_code == 2
     assert "privatile enroll" in without_key.output
     silent = call("join", invitation, *data, "--site", str(federation.sites["site0"].path))
@@ -146,6 +152,7 @@ def test_systemd_unit(tmp_path: Path) -> None:
     unit = tmp_path / "units" / "privatile-site0.service"
     text = unit.read_text()
     assert "RestartPreventExitStatus=2 5" in text
+    assert f"User={pwd.getpwuid(os.getuid()).pw_name}\n" in text
     assert "100%%.csv" in text
     if shutil.which("systemd-analyze"):
         checked = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)

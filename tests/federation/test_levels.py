@@ -135,7 +135,9 @@ def test_init_takes_several_levels(tmp_path: Path) -> None:
     )  # fmt: skip
     assert load_study(folder / "study.toml").levels == LEVELS
     assert "levels" in call("federation", "status", str(folder))
-    shown = call("enroll", str(folder / "invitations" / "north.json"))
+    shown = call(
+        "enroll", str(folder / "invitations" / "north.json"), "--site", str(tmp_path / "site"), "--max-epsilon", "1"
+    )
     assert "0.1, 0.5, 0.9 (each record answers about one of them)" in shown
 
 

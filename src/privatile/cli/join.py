@@ -17,7 +17,7 @@ from privatile.errors import InputError
 )
 @click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
 @text("--person", "COLUMN", "Column with the person of each record: the budget is then per person.")
-@file("--site", "DIR", "Folder that `privatile enroll` made.")
+@file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
 @file("--policy", "FILE", "File of this site's limits instead of policy.toml in its folder.")
 @click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
 @click.option(
@@ -45,13 +45,15 @@ def join(
     Each record answers once: the ledger in the site's folder makes sure of it. The file policy.toml in the same folder
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
+    from privatile.api.folders import state_folder
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.join import JoinOptions, join_run, systemd_unit
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
 
     invited = read_invitation(invitation)
-    place, options = find_site(invitation, invited, site), JoinOptions(limits=policy, **values)
+    place = find_site(site or state_folder(), invited, invitation)
+    options = JoinOptions(limits=policy, **values)
     if install_unit is not None:
         path = install_unit / f"privatile-{invited.client}.service"
         install_unit.mkdir(parents=True, exist_ok=True)

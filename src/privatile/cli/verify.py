@@ -14,7 +14,9 @@ from privatile.errors import InputError
     "--countersign", is_flag=True, help="Add this site's signature if everything holds and is what its own ledger says."
 )
 @click.option("--invitation", type=click.Path(path_type=Path), help="This site's invitation, for --countersign.")
-@click.option("--site", type=click.Path(path_type=Path), help="This site's folder, for --countersign.")
+@click.option(
+    "--site", type=click.Path(path_type=Path), help="This site's folder, for --countersign; yours unless given."
+)
 def verify(
     record: Path, transcript: Path | None, countersign: bool, invitation: Path | None, site: Path | None
 ) -> None:
@@ -22,6 +24,7 @@ def verify(
 
     --countersign compares every question and count of this site with its own ledger before it signs.
     """
+    from privatile.api.folders import state_folder
     from privatile.client.ledger.ledger import Ledger
     from privatile.federation.record.countersignature import countersign as add_signature
     from privatile.federation.record.countersignature import told_by
@@ -44,7 +47,7 @@ def verify(
                 "this site's own ledger. Ask the coordinator for it."
             )
         invited = read_invitation(invitation)
-        place = find_site(invitation, invited, site)
+        place = find_site(site or state_folder(), invited, invitation)
         with Ledger.open(place.ledger_file, create=False, read_only=True) as ledger:
             signed = add_signature(content, invited.client, place.key(), transcript, ledger)
         write_record(signed, record)

@@ -18,7 +18,7 @@ from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
-from privatile.federation.site.folder import enroll
+from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.limits import limits_toml
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.connection import connected
@@ -156,8 +156,10 @@ async def open_session(
         allow_weak=True,
     )
     directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))
-    home = enroll(read_invitation(directory.invitation_file(CLIENT)), site or folder / "site")
-    replace_file(home.limits_file, limits_toml(epsilon, directory.key().public.fingerprint))
+    home = Site(site or folder / "site", CLIENT)
+    home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    replace_file(home.limits_file, limits_toml(epsilon))
+    enroll(read_invitation(directory.invitation_file(CLIENT)), home.path)
     enrolment = read_enrolment(home.enrolment_file)
     admit(directory, enrolment, enrolment.keys.fingerprint)
     if site is None:

@@ -1,6 +1,8 @@
 """An invitation becomes a running client."""
 
 import asyncio
+import os
+import pwd
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,6 +62,7 @@ def prepare_client(
 
     `coins` are for simulation and tests; no option, file or environment variable leads to them.
     """
+    site.check_one_client(invitation)
     limits = read_limits(options.limits or site.limits_file)
     reasons = limits.refusals(invitation, options.value)
     if reasons:
@@ -97,12 +100,19 @@ def _write_nothing(ledger: Ledger) -> None:
 
 
 def systemd_unit(client: str, arguments: Sequence[str]) -> str:
-    """A systemd unit that runs this client for months: it restarts after a crash, not after a refusal."""
+    """A systemd unit that runs this client for months: it restarts after a crash, not after a refusal.
+
+    It runs as the user who wrote it, whose keys the ledger needs.
+    """
 
     def quote(text: str) -> str:
         plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
         return f'"{plain}"'
 
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
     command = " ".join(quote(text) for text in (sys.executable, "-m", "privatile", *arguments))
     return f"""[Unit]
 Description=privatile client {client}
@@ -110,6 +120,7 @@ Wants=network-online.target
 After=network-online.target
 
 [Service]
+User={user}
 ExecStart={command}
 Restart=on-failure
 RestartSec=30

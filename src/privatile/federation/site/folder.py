@@ -1,22 +1,25 @@
-"""A site's folder: its key, its limits, its ledger. Made where the data is; only the enrolment file leaves it.
+"""A site's folder: its keys, its limits, its ledger. Made where the data is; only enrolment files leave it.
 
-SITE/NAME.key               the secret, mode 0600
-SITE/policy.toml            the site's limits
+SITE/NAME.key               the secret of a client, mode 0600
+SITE/policy.toml            the site's limits, for all studies
 SITE/NAME.enrolment.json    to be sent to the organizer
-SITE/ledger.db              who has answered
+SITE/ledger.db              who has answered, for all studies
+
+Unless a folder is named it is the user's own, whatever the invitation and wherever it was opened: with two ledgers, or
+two files of limits, the same records would answer two studies that each count once.
 """
 
 from pathlib import Path
 
-from privatile.errors import InputError
+from privatile.errors import InputError, SiteRefusal
 from privatile.federation.setup.files import replace_file, write_json
-from privatile.federation.setup.invitation import Enrolment, Invitation
-from privatile.federation.site.limits import limits_toml
+from privatile.federation.setup.invitation import Enrolment, Invitation, read_enrolment
+from privatile.federation.site.limits import SiteLimits, limits_toml, read_limits
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
 class Site:
-    """The folder of one client on its own machine."""
+    """The folder of one site, as one of its clients uses it."""
 
     def __init__(self, path: Path, client: str) -> None:
         self.path = path
@@ -30,10 +33,26 @@ class Site:
         """The client's key."""
         return read_key(self.key_file)
 
+    def check_one_client(self, invitation: Invitation) -> None:
+        """Refuse a second client of one federation: its answers would be those of the first, counted twice."""
+        for path in sorted(self.path.glob("*.enrolment.json")):
+            known = read_enrolment(path)
+            if known.identity == invitation.study.identity and known.client != invitation.client:
+                raise SiteRefusal(
+                    f"this site takes part in this federation as client {known.client} ({path}), and cannot be client "
+                    f"{invitation.client} too: all its records would be asked twice. If this is another organization's "
+                    "data on the same machine, give it a folder of its own with --site DIR."
+                )
 
-def enroll(invitation: Invitation, folder: Path, *, new_key: bool = False) -> Site:
-    """Make a key on this machine, limits to start from, and the enrolment to send back."""
+
+def enroll(invitation: Invitation, folder: Path, *, max_epsilon: float | None = None, new_key: bool = False) -> Site:
+    """Make a key on this machine and the enrolment to send back.
+
+    `max_epsilon` is the site's own limit, said once, when the site has no limits yet: an invitation never sets it.
+    """
     site = Site(folder, invitation.client)
+    site.check_one_client(invitation)
+    _check_limits(site, max_epsilon)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if site.key_file.exists() and not new_key:
         key = site.key()
@@ -45,23 +64,33 @@ def enroll(invitation: Invitation, folder: Path, *, new_key: bool = False) -> Si
             site.key_file.rename(old)
         key = KeyPair.generate()
         write_private(site.key_file, key.seed.encode() + b"\n")
-    if not site.limits_file.exists():
-        agreement = invitation.study.clients[invitation.client]
-        replace_file(site.limits_file, limits_toml(agreement.epsilon, invitation.coordinator.fingerprint))
+    if max_epsilon is not None and not site.limits_file.exists():
+        replace_file(site.limits_file, limits_toml(max_epsilon))
     write_json(site.enrolment_file, Enrolment.make(invitation.client, invitation.study.identity, key))
     return site
 
 
-def find_site(invitation_path: Path, invitation: Invitation, folder: Path | None) -> Site:
-    """The site's folder: the one named, else the one `enroll` makes beside the invitation."""
-    site = Site(folder or default_folder(invitation_path, invitation.client), invitation.client)
+def _check_limits(site: Site, max_epsilon: float | None) -> None:
+    """Refuse a site without limits, and limits other than those it has."""
+    if not site.limits_file.exists():
+        if max_epsilon is None:
+            raise InputError(
+                f"{site.limits_file}: this site has no limits yet. Decide the most that one person may spend for "
+                "life, all studies together, and say it once: privatile enroll INVITATION --max-epsilon NUMBER"
+            )
+        SiteLimits(max_epsilon)  # refuses a number that is no limit
+    elif max_epsilon is not None and max_epsilon != (known := read_limits(site.limits_file).max_epsilon):
+        raise InputError(
+            f"{site.limits_file}: this site's limit is max_epsilon = {known:g}; got {max_epsilon:g}. It holds for all "
+            "studies: leave out --max-epsilon, or edit the file."
+        )
+
+
+def find_site(folder: Path, invitation: Invitation, invitation_path: Path) -> Site:
+    """The site in a folder that `enroll` made."""
+    site = Site(folder, invitation.client)
     if not site.key_file.exists():
         raise InputError(
             f"{site.key_file}: this site has no key yet. Make it here with: privatile enroll {invitation_path}"
         )
     return site
-
-
-def default_folder(invitation_path: Path, client: str) -> Path:
-    """Beside the invitation."""
-    return invitation_path.absolute().parent / f"site-{client}"

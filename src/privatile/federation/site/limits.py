@@ -1,6 +1,6 @@
 """What a site answers: the study it agreed to, within the limits of its own file, whatever a coordinator says.
 
-The file `policy.toml` in the site's folder:
+The file `policy.toml` in the site's folder, one for all studies; nothing in it is taken from an invitation:
 
     max_epsilon    the most that one record (or person) may spend for life, all studies together
     values         columns that may be asked about; empty: the one that the operator names when joining
@@ -84,17 +84,20 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
 def read_limits(path: Path) -> SiteLimits:
     """Read a site's limits; all errors at once."""
     if not path.exists():
-        raise InputError(f"{path}: there are no limits here. `privatile enroll` writes a file to start from.")
+        raise InputError(
+            f"{path}: this site has no limits yet. Decide the most that one person may spend for life, all studies "
+            "together, and say it once: privatile enroll INVITATION --max-epsilon NUMBER"
+        )
     document = read_toml(path)
     return document.finish(document.decode(SiteLimits))
 
 
-def limits_toml(max_epsilon: float, coordinator: str) -> str:
-    """Limits to start from: this study's budget and this study's coordinator, nothing more."""
+def limits_toml(max_epsilon: float) -> str:
+    """Limits to start from: the site's own most for life, nothing more."""
     return (
         "# This site's limits. The client refuses what exceeds them, whatever a coordinator says.\n"
-        f"max_epsilon = {max_epsilon!r}  # the most one person may spend for life, all studies together\n"
+        f"max_epsilon = {float(max_epsilon)!r}  # the most one person may spend for life, all studies together\n"
         "values = []  # columns that may be asked about; empty: the one named when joining\n"
         "min_cohort = 1  # the fewest records a question may ask; under local privacy one is fine\n"
-        f'coordinators = ["{coordinator}"]  # fingerprints of the coordinators this site answers\n'
+        "coordinators = []  # fingerprints of the coordinators this site answers; empty: that of each invitation\n"
     )
