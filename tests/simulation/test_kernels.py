@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import ctypes
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privatile.core.arrays import Floats
 from privatile.estimator.schedule import PRESETS, Constant, Design
 from privatile.simulation import engine, kernels, packing
 from privatile.simulation.cells import Cell
@@ -233,29 +235,36 @@ def test_records_are_drawn_from_every_family() -> None:
     assert setting.updates == 14
 
 
-def mutant(replacements: dict[str, str]) -> ModuleType:
-    """The kernels' file with some of its text replaced, compiled as a module of its own, never cached."""
-    source = Path(kernels.__file__).read_text(encoding="utf-8").replace("cache=True, ", "")
-    for old, new in replacements.items():
-        assert old in source
-        source = source.replace(old, new)
-    spec = importlib.util.spec_from_loader("wrong_kernels", loader=None)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    exec(compile(source, "wrong_kernels", "exec"), module.__dict__)
-    return module
-
-
-WRONG = {
-    "truth rate off by 2%": {"c.base, c.slope, tables": "c.base + F32(0.01) * c.slope, F32(0.98) * c.slope, tables"},
+MISTAKES = {
+    "none": {},
+    "truth rate off by 2%": {
+        "c.base, c.slope, tables": "{c.base + F32(0.01) * c.slope | c.base}, {F32(0.98) * c.slope | c.slope}, tables"
+    },
     "step index off": {
         "step, length, each = r.step, r.length, r.each": "step, length = r.step, r.length\n"
-        "        each = rounds[U64(job.first_round) + U64(min(m + 1, last - 1))].step / length"
+        "        each = {rounds[U64(job.first_round) + U64(min(m + 1, last - 1))].step / length | r.each}"
     },
     "missing 1/r": {
-        "c.rise * each, c.fall * each": "c.rise * c.share / c.move * each, c.fall * c.share / c.move * each"
+        "c.rise * each, c.fall * each": "{c.rise * c.share / c.move | c.rise} * each, "
+        "{c.fall * c.share / c.move | c.fall} * each"
     },
 }
+"""Text of the kernels, and what replaces it: {wrong | right} is what stands before the bar where this is chosen."""
+
+
+@pytest.fixture(scope="module")
+def kernels_with_mistakes() -> tuple[ModuleType, list[int]]:
+    """The kernels' file with all mistakes in it, compiled once and never cached, and which one is made (its number)."""
+    source, chosen = Path(kernels.__file__).read_text(encoding="utf-8").replace("cache=True, ", ""), [0]
+    for number, replacements in enumerate(MISTAKES.values()):
+        for old, new in replacements.items():
+            assert old in source
+            source = source.replace(old, re.sub(r"{(.*?) \| (.*?)}", rf"(\1 if _mistake() == {number} else \2)", new))
+    module = ModuleType("wrong_kernels")
+    # A function of C, since compiled code takes variables for constants.
+    module.__dict__["_mistake"] = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: chosen[0])
+    exec(compile(source, "wrong_kernels", "exec"), module.__dict__)
+    return module, chosen
 
 
 # Two clients whose truth rates differ: a forgotten 1/r moves the root, and a truth rate off by 2% moves it by
@@ -263,18 +272,28 @@ WRONG = {
 UNLIKE = cell((Normal(0.0), Normal(2.0)), C5, 2000, levels=(0.85, 0.85), truth_rates=(0.9, 0.5))
 
 
+@pytest.fixture(scope="module")
+def estimates_from_records() -> Floats:
+    return engine.run_cell(UNLIKE, 4096, seed=2, path="records").estimates
+
+
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["none", *WRONG])
-def test_a_wrong_kernel_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same two checks pass the real kernel and fail each wrong one."""
-    records = engine.run_cell(UNLIKE, 4096, seed=2, path="records")
-    if name != "none":
-        module = mutant(WRONG[name])
-        monkeypatch.setattr(engine, "load_kernels", lambda: module)
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_kernel_is_caught(
+    name: str,
+    kernels_with_mistakes: tuple[ModuleType, list[int]],
+    estimates_from_records: Floats,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same two checks pass the kernel without a mistake and fail each wrong one."""
+    real = engine.run_cell(REPLAYED["C5"], LANES, seed=5, path="law")
+    module, chosen = kernels_with_mistakes
+    chosen[0] = list(MISTAKES).index(name)
+    monkeypatch.setattr(engine, "load_kernels", lambda: module)
     found = engine.run_cell(REPLAYED["C5"], LANES, seed=5, path="law")
     miss = max(abs(found.estimates[lane] - replayed(REPLAYED["C5"], 5, lane)[0]) for lane in (0, 1, LANES - 1))
-    law = same_law(engine.run_cell(UNLIKE, 4096, seed=1, path="law").estimates, records.estimates)
-    assert (miss < 1e-6) == (name == "none")
+    law = same_law(engine.run_cell(UNLIKE, 4096, seed=1, path="law").estimates, estimates_from_records)
+    assert (miss < 1e-6) == np.array_equal(found.estimates, real.estimates) == (name == "none")
     if name == "step index off":
         # A step of the wrong round hardly changes the law: only the replay sees it, by a thousandfold.
         assert miss > 1e-4
