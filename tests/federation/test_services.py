@@ -339,8 +339,8 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
     with caplog.at_level(logging.WARNING, logger="privatile"):
         fresh = asyncio.run(scene())
     assert fresh.metrics.value("refused") == 8
-    assert fresh.metrics.value("equivocations") == 3
-    assert [record.getMessage() for record in caplog.records].count("equivocation") == 3
+    assert fresh.metrics.value("equivocations") == 2  # a step, in cohort mode, is refused before
+    assert [record.getMessage() for record in caplog.records].count("equivocation") == 2
 
 
 def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from flwr.app import Context
 from grid import ask, context, furnish_data, furnish_ledgers, settings_in
 from known_draws import ledger_coins, position
 from privatile.core.messages import Answer, Question
+from privatile.errors import SiteRefusal
 from privatile.federation.study.study import FederationStudy
-from privatile_flower.client import client_app, study_client_app
+from privatile_flower.client import client_app, open_study_site, study_client_app
 from tests.federation.kit import make_study
 
 Told = list[Any]
@@ -59,7 +60,7 @@ def test_a_question_again_gets_the_stored_count(client: Client) -> None:
 CHANGES: dict[str, tuple[str, Callable[[FederationStudy], dict[str, Any]]]] = {
     "query": ("Equivocation", lambda study: {"query": 51.0}),
     "length": ("Equivocation", lambda study: {"length": 5}),
-    "step": ("Equivocation", lambda study: {"step": 0.1}),
+    "step": ("SiteRefusal", lambda study: {"step": 0.1}),
     "level": ("SiteRefusal", lambda study: {"level": 0.25}),
     "run": ("SiteRefusal", lambda study: {"run": "another"}),
     "range": ("SiteRefusal", lambda study: {"round": 2, "query": 1e6}),
@@ -90,6 +91,21 @@ def test_no_more_records_answer_than_the_site_has_agreed_to(client: Client) -> N
     assert client.told(replace(client.question, length=24)) == [None, True, 1]
     assert client.told(replace(client.question, round=2, length=1)) == ["SiteRefusal", False, 1]
     assert client.told(replace(client.question, length=24)) == [None, True, 1], "the stored count"
+
+
+def test_messages_answered_side_by_side_ask_no_more_records_than_agreed(client: Client) -> None:
+    with Path(client.settings["source"]).open("a") as file:
+        file.write("50.0\n" * 100)
+    answered = 0
+    with contextlib.ExitStack() as stack:
+        # A process for each message: all of them open the site before the first has answered.
+        make_coins = ledger_coins(list(client.study.clients))
+        opened = [stack.enter_context(open_study_site(client.settings, make_coins)) for _ in range(4)]
+        for number, site in enumerate(opened, 1):
+            with contextlib.suppress(SiteRefusal):
+                site.answer([replace(client.question, round=number, length=24)])
+                answered += 24
+    assert answered == 24
 
 
 def test_a_new_or_older_ledger_is_refused(client: Client) -> None:

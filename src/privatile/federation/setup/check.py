@@ -24,6 +24,9 @@ class Findings:
 
 def check(directory: Directory) -> Findings:
     """Look at everything and report everything at once."""
+    if not directory.path.is_dir() or not any(directory.path.iterdir()):
+        begin = f"Begin one with: privatile federation init {directory.path}"
+        return Findings((f"{directory.path}: there is no federation here. {begin}",), ())
     errors: list[str] = []
     remarks: list[str] = []
 

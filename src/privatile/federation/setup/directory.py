@@ -75,6 +75,11 @@ class Directory:
 
     def key(self) -> KeyPair:
         """The coordinator's key."""
+        if not self.key_file.exists():
+            raise InputError(
+                f"{self.key_file}: the coordinator's key is missing. Restore it from a backup; without it this "
+                "federation cannot go on."
+            )
         return read_key(self.key_file)
 
     def settings(self) -> BrokerSettings:

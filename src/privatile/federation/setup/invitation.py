@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from privatile.core.messages import Missing
 from privatile.errors import InputError
+from privatile.estimator.schedule import Mode
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.files import read_json, write_json
 from privatile.federation.study.study import FederationStudy
@@ -73,17 +75,29 @@ class Invitation:
         parse_certificate(self.authority.encode())
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a site must know before it agrees, line by line."""
+        """What a site must know before it agrees, line by line: every field of the study."""
         study, agreement = self.study, self.study.clients[self.client]
+        others = [name for name in study.clients if name != self.client]
+        count = len(study.clients)
+        weak = "; an epsilon above 10, which protects next to nothing, is allowed" if study.allow_weak else ""
         return [
-            ("study", study.title),
+            ("study", f"{study.title} (federation {study.identity})"),
             ("asked by", study.asked_by),
             ("value", study.value),
-            ("question", f"are you above q? q within {study.range[0]:g} to {study.range[1]:g}"),
-            _levels_row(study.levels),
+            ("question", f"are you above q? q within {study.range[0]:g} to {study.range[1]:g}, {study.scale} scale"),
+            _levels_row(study.levels if agreement.level is None else (agreement.level,)),
+            ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
             ("this client", f"{self.client}, weight {agreement.weight:g} of 1"),
-            ("epsilon", f"{agreement.epsilon:g} for each record, which answers once"),
+            ("other clients", _some(others)),
+            ("epsilon", f"{agreement.epsilon:g} for each record, which answers once{weak}"),
             ("records", f"{agreement.records:,} at most, in {study.rounds:,} rounds"),
+            ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
+            (
+                "silence",
+                f"a round waits {study.deadline:g} seconds, or for {study.quorum} of {count} answers; after "
+                f"{study.patience} silent rounds of one client the run pauses",
+            ),
+            ("published", f"the estimate, its {100 * study.confidence_level:g}% interval, and every count"),
             ("study hash", study.digest),
             ("coordinator", self.coordinator.fingerprint),
             ("broker", ", ".join(self.brokers)),
@@ -96,6 +110,23 @@ class Invitation:
         study = self.study
         fields = (self.client, study.to_dict(), study.digest, self.brokers, self.authority, self.coordinator)
         write_json(path, _InvitationFile(FORMAT, *fields))
+
+
+MISSING_WORDS: dict[Missing, str] = {
+    "noise": "a record without a value answers at random, so nobody learns that it has none",
+    "drop": "a record without a value is left out; that it has none is not protected",
+    "fail": "with a record without a value this site does not take part",
+}
+MODE_WORDS: dict[Mode, str] = {
+    "cohort": "all records of a round answer about the same q",
+    "local": "q moves after every record, here at the site; one count leaves it",
+}
+
+
+def _some(names: list[str]) -> str:
+    """Names, not more than fit on a line."""
+    more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more if names else "none"
 
 
 def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:

@@ -79,6 +79,11 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
             raise SiteRefusal(f"round {question.round} is beyond the study's {study.rounds} rounds.")
         if not low <= question.query <= high:
             raise SiteRefusal("the question lies outside the study's range.")
+        if (question.step is not None) != (study.mode == "local"):
+            has = "has no step" if question.step is None else "has a step"
+            raise SiteRefusal(
+                f"the question {has}; the study's mode is {study.mode}, and only in local mode there is one."
+            )
 
 
 def read_limits(path: Path) -> SiteLimits:

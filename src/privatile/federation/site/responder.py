@@ -28,14 +28,12 @@ class SiteResponder:
     def __init__(self, client: str, run: str, responder: Responder, records: int) -> None:
         """`records` is what the site has agreed to: it answers no more, whatever the coordinator asks."""
         self.client = client
+        self._run = run
         self._records = records
         self._responder = responder
         self.ledger = responder.ledger
-        self._counted_through = self.ledger.position.sequence
-        """Entries up to here are counted in `_answered`; a stored answer that is given again is one of them."""
-        (self._answered,) = self.ledger.execute(
-            "SELECT COALESCE(SUM(length), 0) FROM answers WHERE run = ? AND ones IS NOT NULL", (run,)
-        ).fetchone()
+        self._answered, self._counted_through = 0, 0
+        """Records that have answered this run, in entries of the ledger up to this one."""
 
     def asked(self) -> int:
         """How many records have answered this run, or were written off, by the ledger."""
@@ -57,18 +55,18 @@ class SiteResponder:
         """One count per question, all in one transaction, and the link of the last one."""
         with self.ledger.transaction():
             outcomes = [self._responder.outcome(question) for question in questions]
-            new = sum(
-                question.length
-                for question, outcome in zip(questions, outcomes, strict=True)
-                if outcome.stored.position.sequence > self._counted_through
-            )
+            # Counted here, under the write lock: another process may have answered since this one was opened.
+            new, through = self.ledger.execute(
+                "SELECT COALESCE(SUM(length), 0), COALESCE(MAX(sequence), ?) FROM answers"
+                " WHERE sequence > ? AND run = ? AND ones IS NOT NULL",
+                (self._counted_through, self._counted_through, self._run),
+            ).fetchone()
             if self._answered + new > self._records:
                 raise SiteRefusal(
                     f"with round {questions[0].round} more records would be asked than the {self._records} agreed to."
                 )
+        self._answered, self._counted_through = self._answered + new, through
         last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
-        self._answered += new
-        self._counted_through = max(self._counted_through, last.sequence)
         return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
 
     def write_off(self, records: int, through_round: int) -> None:

@@ -1,0 +1,108 @@
+"""A site answers for no more records than it agreed to, and only questions of the form that it agreed to."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.sources.opening import open_source
+from privatile.core.messages import Question
+from privatile.errors import SiteRefusal
+from privatile.federation.setup.certificates import make_authority
+from privatile.federation.setup.check import check
+from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.invitation import Invitation
+from privatile.federation.site.limits import check_questions
+from privatile.federation.site.responder import SiteResponder, open_responder
+from privatile.federation.study.study import ClientAgreement, FederationStudy
+from privatile.federation.wire.keys import KeyPair
+from tests.federation.kit import make_study
+
+VALUES = np.random.default_rng(3).normal(50.0, 10.0, 5000)
+
+
+def make(records: int = 1000) -> FederationStudy:
+    return make_study({"north": ClientAgreement(1.0, 1.0, records)}, 100)
+
+
+def responder(study: FederationStudy, path: Path) -> SiteResponder:
+    source = open_source(VALUES, value=None)
+    return open_responder(study, "north", source, Ledger.open(path), SpendingRules(max_epsilon=1.0), reserve=False)
+
+
+def test_messages_answered_side_by_side_ask_no_more_records_than_agreed(tmp_path: Path) -> None:
+    # Flower may start a process for each message, and they all open the site before the first has answered.
+    study, path = make(), tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger, ledger.transaction():
+        pass
+    open_at_once = [responder(study, path) for _ in range(5)]
+    answered = 0
+    for number, one in enumerate(open_at_once, 1):
+        with contextlib.suppress(SiteRefusal):
+            one.answer([Question(study.run, number, 0.5, 50.0, 1000)])
+            answered += 1000
+    assert answered == 1000
+    # A question that was answered is answered again by all of them.
+    again = {one.answer([Question(study.run, 1, 0.5, 50.0, 1000)]) for one in open_at_once}
+    assert len(again) == 1
+
+
+@pytest.mark.parametrize(("mode", "step"), [("cohort", 0.5), ("local", None)])
+def test_a_question_has_a_step_in_local_mode_only(mode: str, step: float | None) -> None:
+    study = dataclasses.replace(make(), mode=mode)
+    asked = Question(study.run, 1, 0.5, 50.0, 10, step)
+    with pytest.raises(SiteRefusal, match=f"the study's mode is {mode}"):
+        check_questions(study, [asked])
+    check_questions(study, [dataclasses.replace(asked, step=0.5 if step is None else None)])
+
+
+def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -> None:
+    agreements = {"north": ClientAgreement(11.5, 0.25, 4321, level=0.625), "south": ClientAgreement(1.0, 0.75, 1234)}
+    told: dict[str, object] = {
+        "identity": "0123456789ab",
+        "title": "Salaries of nurses",
+        "asked_by": "The institute of health",
+        "value": "yearly salary in dollars",
+        "levels": (0.5,),
+        "range": (1250.0, 99500.0),
+        "rounds": 777,
+        "scale": "log",
+        "mode": "local",
+        "design": "rounds",
+        "missing": "drop",
+        "confidence_level": 0.93,
+        "deadline": 61.5,
+        "quorum": 1,
+        "patience": 13,
+        "allow_weak": True,
+        "clients": agreements,
+    }
+    assert set(told) == {field.name for field in dataclasses.fields(FederationStudy)}
+    study = FederationStudy(**told)  # type: ignore[arg-type]
+    rows = Invitation("north", study, ("tls://broker.example:4222",), authority, KeyPair.generate().public).rows()
+    text = "\n".join(words for _, words in rows)
+    words = ["0123456789ab", "Salaries of nurses", "The institute", "yearly salary", "0.625", "1250 to 99500", "777"]
+    words += ["log scale", "local mode", "design rounds", "drop: a record without", "93%", "61.5 seconds", "1 of 2"]
+    words += ["13 silent rounds", "above 10", "11.5", "weight 0.25", "4,321", "south", study.digest]
+    assert [word for word in words if word not in text] == []
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> str:
+    make_authority(tmp_path / "a.pem", tmp_path / "a.key", "test")
+    return (tmp_path / "a.pem").read_text()
+
+
+def test_check_of_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "gone"):
+        (error,) = check(Directory(folder)).errors
+        assert f"privatile federation init {folder}" in error
+        assert "enroll" not in error
+    (tmp_path / "study.toml").write_text("")
+    assert not any("enroll" in error for error in check(Directory(tmp_path)).errors)
