@@ -7,14 +7,23 @@ marker would make it slow or flaky. So an unmarked test that starts a process or
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 from typing import Any, NoReturn
 
 import pytest
 
 MAY_LEAVE = ("process", "network", "browser", "faults")
 """Markers of tests that may start processes and open connections."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keys of ledgers are made in the user's configuration folder: give the tests, and what they start, another."""
+    folder = tempfile.mkdtemp(prefix="privatile-keys-")
+    os.environ["XDG_CONFIG_HOME"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(autouse=True)

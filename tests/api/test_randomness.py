@@ -69,7 +69,8 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
                 }
                 mentions.setdefault(path.relative_to(SOURCE).as_posix(), set()).update(found)
     assert mentions == {
-        "api/folders.py": {"XDG_STATE_HOME", "XDG_CONFIG_HOME"},
+        "api/folders.py": {"XDG_STATE_HOME"},
+        "client/ledger/key_files.py": {"XDG_CONFIG_HOME"},
         "client/order/spill.py": {"TMPDIR"},
         "dashboard/__main__.py": set(),
         "dashboard/serving.py": set(),

@@ -115,10 +115,14 @@ def check(folder: Path, heard: dict[tuple[int, str], int], kind: str) -> None:
 
 @pytest.mark.process
 def test_the_check_notices_a_record_that_answers_twice(tmp_path: Path) -> None:
-    """Negative control: the cursor of a ledger is set back by hand, as a fresh shuffle after a crash would."""
+    """Negative control: somebody who has the key sets the cursor back, as a fresh shuffle after a crash would."""
     (tmp_path / "data.csv").write_text("x,c,who\n" + "".join(f"{k},{c},{c}{k}\n" for c in RECORDS for k in range(500)))
     start(tmp_path, 20, "records").communicate()
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with (
+        Ledger.open(tmp_path / "ledger.db") as ledger,
+        ledger.transaction(),
+        ledger.seal.changing("datasets", "1", ()),
+    ):
         ledger.execute("UPDATE datasets SET cursor = 0")
     start(tmp_path, 25, "records").communicate()
     with pytest.raises(AssertionError):

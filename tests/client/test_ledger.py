@@ -264,8 +264,8 @@ def test_sequence_and_head_come_with_an_answer(path: Path) -> None:
         assert outcome.stored.position == ledger.position
         assert outcome.stored.position.sequence == 11
         assert site(ledger).outcome(ask(11)) == outcome  # a replay tells where it stood then
-        ledger.confirm(outcome.stored.position)
-        ledger.confirm(Position(0, bytes(16)))
+        site(ledger).confirm(outcome.stored.position)
+        site(ledger).confirm(Position(0, bytes(16)))
 
 
 def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> None:
@@ -277,8 +277,8 @@ def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> 
             responder.answer(ask(number))
         seen = ledger.position
     restored = Ledger.open(backup)
-    with pytest.raises(LedgerError, match="has 10 entries, but 15 were seen"):
-        restored.confirm(seen)
+    with pytest.raises(LedgerError, match="has 10 entries of run 'run', but 15 were seen"):
+        site(restored).confirm(seen)
     responder = site(restored)
     responder.mark_spent(25, through_round=15)
     assert responder.available() == 25
@@ -295,7 +295,7 @@ def test_two_copies_in_use_are_noticed(path: Path, tmp_path: Path) -> None:
     seen = site(one).outcome(ask(11)).stored.position
     site(two).answer(ask(11, length=6))
     with pytest.raises(LedgerError, match="another past"):
-        two.confirm(seen)
+        site(two).confirm(seen)
 
 
 def test_the_statement(path: Path) -> None:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from privatile.client.ledger.key_files import default_person_key
+
 
 def state_folder() -> Path:
     """The folder of ledgers and unfinished runs: $XDG_STATE_HOME/privatile, or its usual place."""
@@ -16,4 +18,4 @@ def ledger_path() -> Path:
 
 def person_key_path() -> Path:
     """The key that hashes people, apart from the ledger: in $XDG_CONFIG_HOME/privatile."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privatile" / "person.key"
+    return default_person_key()

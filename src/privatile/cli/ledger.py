@@ -53,7 +53,7 @@ def show(ledger: Path | None, as_json: bool) -> None:
 def release(run: str, ledger: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
     from privatile.api.folders import ledger_path
-    from privatile.client.ledger.accounts import release_run
+    from privatile.client.ledger.reservations import release_run
     from privatile.client.ledger.ledger import Ledger
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:

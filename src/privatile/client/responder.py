@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privatile.client.coins import Coins
 from privatile.client.ledger.accounts import Account, Stored
-from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.spill import Words
@@ -91,6 +91,23 @@ class Responder:
         """How many records have answered this run, by the ledger."""
         return self._account.asked()
 
+    @property
+    def position(self) -> Position:
+        """Where this run stands in the ledger: the number of its own entries, and the chain's head at the last."""
+        return self._account.position
+
+    def confirm(self, seen: Position) -> None:
+        """Refuse to continue where somebody has seen this run further on, or with another past."""
+        self._account.confirm(seen)
+
+    def rounds(self) -> dict[tuple[int, float], Question]:
+        """What this run has asked by the ledger, by round and level."""
+        return self._account.rounds()
+
+    def prove(self) -> None:
+        """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
+        self._account.prove()
+
     def _available(self) -> Iterator[int]:
         """The numbers of records that may still answer, piece by piece."""
         start, limit = self._account.window()
@@ -115,12 +132,16 @@ class Responder:
         account = self._account
         with self.ledger.transaction():
             state = account.state()
-            wanted = records - account.asked()
-            if wanted <= 0 or (state.reserved is not None and state.reserved > state.cursor):
+            wanted = records - state.asked
+            if wanted <= 0:
+                return
+            if state.reserved is not None and state.reserved > state.cursor:
+                account.check_limit(state.cursor, state.reserved)
                 return
             # Behind everything that is answered or reserved.
             window = account.window(state._replace(cursor=state.end, reserved=None))
             stop, _, _ = self._take(window, wanted)
+            account.check_limit(window[0], stop)
             account.reserve(window[0], stop)
 
     def release(self) -> None:
@@ -161,7 +182,11 @@ class Responder:
         start, limit = self._account.window(state)
         if limit - start < question.length:
             raise self._account.refusal(question.length, limit - start, self._most_spent())
+        if not (self._drop or self._column.content.by_person):
+            self._account.check_limit(start, start + question.length)
         stop, ones, people = self._take((start, limit), question.length, self._randomizer.counter(question))
+        if self._drop:
+            self._account.check_limit(start, stop)
         return Stored(ones, self._account.record(question, state, stop, question.length, ones, people))
 
     # -- walking the order ---------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@
 - A new run is admitted by what the ledger knows of its records (`admission`).
 - A run may reserve the records it will ask; other runs then walk behind them. What was reserved and not asked is
   released at the run's end, or when the run is given up.
-- `max_epsilon` bounds what a person (without a person column: a record) spends for life.
+- `max_epsilon` bounds what a person (without a person column: a record) spends for life. It is checked at every
+  answer, and what other runs have reserved counts as spent.
+- After a restore only what the run had reserved may answer, once its coordinator has shown what it asked (`restores`).
 
 Opening an account writes nothing; the first answer does.
 """
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,17 +25,19 @@ from numpy.typing import NDArray
 from privatile.client.ledger.admission import admit, price
 from privatile.client.ledger.datasets import Content, dataset_id, most_spent, spent_elsewhere
 from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.record_limits import RecordLimit
+from privatile.client.ledger.reservations import release, reserved_by_others
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
-from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
+from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
 
 log = logging.getLogger("privatile.client")
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An answer that was given: its count, and the position of the ledger's chain after it."""
+    """An answer that was given: its count, and the position of the run after it (entries of the run, head)."""
 
     ones: int
     position: Position
@@ -42,7 +47,9 @@ class AccountState(NamedTuple):
     """The ledger's entry for an account: data set, next position, the run's first position (None: it has not begun).
 
     `reserved` is where the run's reserved span ends; None where it has none, and walks at the data set's cursor.
-    `end` is that cursor: everything answered or reserved, by whichever run, lies before it.
+    `end` is that cursor: everything answered or reserved, by whichever run, lies before it. `entries` is how many the
+    run has, `asked` how many records it has asked. `lost`: the data set was there when the ledger was restored.
+    `unproven`: so was the run, and nobody has shown since what it had asked.
     """
 
     dataset: int | None
@@ -51,6 +58,10 @@ class AccountState(NamedTuple):
     lost_through: int = 0
     reserved: int | None = None
     end: int = 0
+    entries: int = 0
+    asked: int = 0
+    lost: bool = False
+    unproven: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -66,6 +77,7 @@ class Account:
     def __post_init__(self) -> None:
         self.epsilon = self.mechanism.epsilon
         self._threshold = str(self.mechanism.threshold)
+        self._limit = RecordLimit(self.ledger, self.run, self.content)
         self._open()
 
     # -- opening -------------------------------------------------------------------------------------------------
@@ -106,8 +118,8 @@ class Account:
         """The ledger's entry for this run and its data set, as it is now."""
         content = self.content
         row = self.ledger.execute(
-            "SELECT d.id, coalesce(r.next, d.cursor), r.first, coalesce(r.lost_through, 0), r.reserved, d.cursor"
-            " FROM datasets d"
+            "SELECT d.id, coalesce(r.next, d.cursor), r.first, coalesce(r.lost_through, 0), r.reserved, d.cursor,"
+            " coalesce(r.answers, 0), coalesce(r.asked, 0), d.lost, coalesce(r.unproven, 0) FROM datasets d"
             " LEFT JOIN runs r ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
             " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
             (self.run, content.client, content.column, content.digest),
@@ -118,6 +130,8 @@ class Account:
         """The positions this run may still walk: up to where a record would answer again, or another run's begin."""
         state = state or self.state()
         start = state.cursor
+        if state.lost and not self.rules.spend_again:
+            return start, max(start, state.reserved or 0)
         if state.reserved is not None and state.end > state.reserved:
             return start, max(start, state.reserved)
         # Within one run a record answers once, whatever may be spent again.
@@ -129,16 +143,73 @@ class Account:
         spent = self.ledger.lifetime_budgets.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self.rules.spend_again else spent == 0.0
         if self.rules.max_epsilon is not None:
-            total = spent + spent_elsewhere(self.ledger, self.content) + self.epsilon
+            total = spent + self._limit.spent_elsewhere() + self.epsilon
             allowed &= total <= self.rules.lifetime_limit
         return allowed
 
     def asked(self) -> int:
         """How many records this run has asked."""
-        (asked,) = self.ledger.execute(
-            "SELECT coalesce(sum(length), 0) FROM answers WHERE run = ? AND client = ?", (self.run, self.content.client)
+        return self.state().asked
+
+    def check_limit(self, start: int, stop: int) -> None:
+        """Refuse records, at these positions, that would spend more than is allowed for life."""
+        if self.rules.max_epsilon is None or self.content.by_person:
+            return  # people are looked at one by one (`may_answer`)
+        spent = self._limit.spent_within(start, stop)
+        if spent + self.epsilon > self.rules.lifetime_limit:
+            raise self.refusal(stop - start, 0, spent)
+
+    # -- what others have seen -----------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """Where this run stands: the number of its own entries, and the head of the ledger's chain at the last."""
+        row = self.ledger.execute(
+            "SELECT number, head FROM answers WHERE run = ? AND client = ? ORDER BY sequence DESC LIMIT 1",
+            (self.run, self.content.client),
         ).fetchone()
-        return int(asked)
+        return Position() if row is None else Position(*row)
+
+    def confirm(self, seen: Position) -> None:
+        """Refuse to continue where somebody has seen this run further on, or with another past.
+
+        A ledger restored from a backup, a new one, or one of two copies in use, lacks entries that `seen` knows of.
+        The head covers the entries of all runs before it: another past of any of them is found.
+        """
+        row = self.ledger.execute(
+            "SELECT head FROM answers WHERE run = ? AND client = ? AND number = ?",
+            (self.run, self.content.client, seen.sequence),
+        ).fetchone()
+        if seen.sequence == 0:
+            row = (Position().head,)
+        if row is None:
+            raise LedgerError(
+                f"the ledger {self.ledger.path} has {self.position.sequence} entries of run {self.run!r}, but "
+                f"{seen.sequence} were seen before: it was restored from a backup, or is not the ledger that answered. "
+                "Give that ledger; where it is lost, mark the answers since then as spent before answering again."
+            )
+        if row[0] != seen.head:
+            raise LedgerError(
+                f"the ledger {self.ledger.path} has another past than the one seen at entry {seen.sequence} of run "
+                f"{self.run!r}: two copies of it are in use. Stop both, keep the one with more entries, and mark the "
+                "other's answers as spent."
+            )
+
+    def rounds(self) -> dict[tuple[int, float], Question]:
+        """What this run has asked, by round and level."""
+        rows = self.ledger.execute(
+            "SELECT round, level, question FROM answers WHERE run = ? AND client = ? AND ones IS NOT NULL",
+            (self.run, self.content.client),
+        )
+        return {(number, level): Question.from_json(text) for number, level, text in rows}
+
+    def prove(self) -> None:
+        """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
+        if self.state().unproven:
+            with self.ledger.transaction(), self._changing_run():
+                self.ledger.execute(
+                    "UPDATE runs SET unproven = 0 WHERE run = ? AND client = ?", (self.run, self.content.client)
+                )
 
     # -- answering -----------------------------------------------------------------------------------------------
 
@@ -147,17 +218,23 @@ class Account:
         if question.run != self.run:
             raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
         row = self.ledger.execute(
-            "SELECT question, ones, sequence, head FROM answers WHERE run = ? AND client = ? AND round = ?"
+            "SELECT question, ones, number, head, sequence FROM answers WHERE run = ? AND client = ? AND round = ?"
             " AND level = ?",
             (self.run, self.content.client, question.round, question.level),
         ).fetchone()
         if row is not None:
             if row[0] == question.to_json():
-                return Stored(row[1], Position(*row[2:]))
+                self.ledger.check_links(row[4], row[4])
+                return Stored(row[1], Position(row[2], row[3]))
             self._refuse(question, "was answered, and is asked again with another question")
         state = self.state()
         if question.round <= state.lost_through:
             self._refuse(question, "was answered before this ledger was restored; its count is lost")
+        if state.unproven:
+            raise LedgerError(
+                f"the ledger {self.ledger.path} was restored from a backup, and nobody has shown since what run "
+                f"{self.run!r} had asked by then: its records count as spent. Ask new people."
+            )
         return state
 
     def _refuse(self, question: Question, why: str) -> None:
@@ -172,10 +249,11 @@ class Account:
     ) -> None:
         """Mark records as spent whose answers a restored ledger does not hold."""
         self.record(None, state, stop, length, None, people)
-        self.ledger.execute(
-            "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
-            (through_round, self.run, self.content.client),
-        )
+        with self._changing_run():
+            self.ledger.execute(
+                "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
+                (through_round, self.run, self.content.client),
+            )
 
     def record(
         self,
@@ -190,51 +268,58 @@ class Account:
         if state.first is None:
             self._enter(state.cursor)
             state = self.state()
-        if state.reserved is None:
-            moved = self.ledger.execute(
-                "UPDATE datasets SET cursor = ? WHERE id = ? AND cursor = ?", (stop, state.dataset, state.cursor)
-            )
-        else:
-            moved = self.ledger.execute(
-                "UPDATE runs SET next = ?, reserved = max(reserved, ?) WHERE run = ? AND client = ? AND next = ?",
-                (stop, stop, self.run, self.content.client, state.cursor),
-            )
-            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, state.dataset))
-        if moved.rowcount != 1:
+        if self.state().cursor != state.cursor:
             raise LedgerError(f"{self.content} has moved on while a question was answered. Ask again.")
+        number = state.entries + 1
+        with self._changing_run():
+            self.ledger.execute(
+                "UPDATE runs SET answers = ?, asked = asked + ?,"
+                " next = CASE WHEN reserved IS NULL THEN NULL ELSE ? END, reserved = max(reserved, ?)"
+                " WHERE run = ? AND client = ?",
+                (number, length, stop, stop, self.run, self.content.client),
+            )
+        with self.ledger.seal.changing("datasets", "id = ?", (state.dataset,)):
+            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, state.dataset))
         if people:
             self.ledger.lifetime_budgets.charge(people, self.epsilon)
-        return self.ledger.append(self.run, self.content.client, question, (state.cursor, stop), length, ones)
+        return self.ledger.append(self.run, self.content.client, number, question, (state.cursor, stop), length, ones)
+
+    def _changing_run(self) -> AbstractContextManager[None]:
+        return self.ledger.seal.changing("runs", "run = ? AND client = ?", (self.run, self.content.client))
 
     def _enter(self, first: int) -> None:
         """Enter the data set and the run in the ledger, the first time."""
         content = self.content
         # Another process may have begun since this account was opened; under the write lock the rules hold.
         self._open()
-        self.ledger.execute(
-            "INSERT INTO datasets (client, column, digest, content, person, records, cursor)"
-            " VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
-            (
-                *(content.client, content.column, content.digest, content.values_digest),
-                *(content.person_column, content.records),
-            ),
-        )
+        self.ledger.entered += 1
+        seal, own = self.ledger.seal, (content.client, content.column, content.digest)
+        with seal.changing("datasets", "client = ? AND column = ? AND digest = ?", own):
+            self.ledger.execute(
+                "INSERT INTO datasets (client, column, digest, content, person, records, cursor)"
+                " VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
+                (*own, content.values_digest, content.person_column, content.records),
+            )
         dataset = dataset_id(self.ledger, content)
-        self.ledger.execute_many(
-            "INSERT INTO splits (source, split, column, dataset) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [(source, split, content.column, dataset) for source, split in content.splits],
-        )
-        self.ledger.execute(
-            "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (self.run, content.client, dataset, self._threshold, self.epsilon, first, self.rules.spend_again),
-        )
+        with seal.changing("splits", "dataset = ?", (dataset,)):
+            self.ledger.execute_many(
+                "INSERT INTO splits (source, split, column, dataset) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [(source, split, content.column, dataset) for source, split in content.splits],
+            )
+        with self._changing_run():
+            self.ledger.execute(
+                "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (self.run, content.client, dataset, self._threshold, self.epsilon, first, self.rules.spend_again),
+            )
         if content.person_key is not None:
             # The key must be safe before the ledger holds a person known by it.
             content.person_key.save()
-            self.ledger.execute(
-                "INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)", (content.person_key.fingerprint,)
-            )
+            with seal.changing("meta", "key = 'person key'", ()):
+                self.ledger.execute(
+                    "INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)",
+                    (content.person_key.fingerprint,),
+                )
 
     # -- reserving -----------------------------------------------------------------------------------------------
 
@@ -242,13 +327,14 @@ class Account:
         """Keep the positions from `start` up to `stop` for this run. Call inside the ledger's transaction."""
         if self.state().first is None:
             self._enter(start)
-        self.ledger.execute(
-            "UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?",
-            (start, stop, self.run, self.content.client),
-        )
-        self.ledger.execute(
-            "UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, dataset_id(self.ledger, self.content))
-        )
+        with self._changing_run():
+            self.ledger.execute(
+                "UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?",
+                (start, stop, self.run, self.content.client),
+            )
+        dataset = dataset_id(self.ledger, self.content)
+        with self.ledger.seal.changing("datasets", "id = ?", (dataset,)):
+            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, dataset))
 
     def release(self) -> None:
         """Release what this run has reserved and not asked, unless a later run already stands behind it."""
@@ -276,11 +362,7 @@ class Account:
             history = f"{price(spent, self.epsilon)}. Within a run each answers once: ask fewer, or new {whose}."
         else:
             history = f"{price(spent, self.epsilon)}. Accept that with spend_again=True, or ask new {whose}."
-        reserved = self.ledger.execute(
-            "SELECT run, reserved - next FROM runs WHERE dataset = ? AND run <> ? AND reserved > next",
-            (dataset, self.run),
-        ).fetchall()
-        if reserved:
+        if reserved := reserved_by_others(self.ledger, dataset, self.run):
             names = ", ".join(repr(run) for run, _ in reserved)
             where = "" if self.ledger.path is None else f" --ledger {self.ledger.path}"
             history = (
@@ -289,31 +371,3 @@ class Account:
                 f"{history}"
             )
         return AlreadyAnswered(f"{self.content} has {left} {whose} left that may answer{wanted}. {history}")
-
-
-def release(ledger: Ledger, run: str, client: str) -> None:
-    """Release a run's reserved records that were not asked; call inside a transaction.
-
-    The cursor returns to the last position that is answered or still reserved. Records before it that nobody asked
-    stay unasked: no order of events makes a record answer twice.
-    """
-    ledger.execute("UPDATE runs SET reserved = next WHERE run = ? AND client = ? AND reserved > next", (run, client))
-    ledger.execute(
-        "UPDATE datasets SET cursor = max("
-        " (SELECT coalesce(max(r.reserved), 0) FROM runs r WHERE r.dataset = datasets.id),"
-        " (SELECT coalesce(max(a.stop), 0) FROM runs r JOIN answers a ON a.run = r.run AND a.client = r.client"
-        "  WHERE r.dataset = datasets.id))"
-        " WHERE id = (SELECT dataset FROM runs WHERE run = ? AND client = ? AND reserved IS NOT NULL)",
-        (run, client),
-    )
-
-
-def release_run(ledger: Ledger, run: str) -> int:
-    """Release what a run has reserved and not asked at all its clients; how many records that is."""
-    with ledger.transaction():
-        rows = ledger.execute("SELECT client, coalesce(reserved - next, 0) FROM runs WHERE run = ?", (run,)).fetchall()
-        if not rows:
-            raise InputError(f"the ledger {ledger.path} knows no run {run!r}.")
-        for client, _ in rows:
-            release(ledger, run, client)
-    return sum(count for _, count in rows)

@@ -4,7 +4,8 @@
 - The same content under another name, or the same column split among other clients (`datasets`): its records have
   answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
-- More than `max_epsilon` allows for life.
+- More than `max_epsilon` allows for life, what other runs have reserved included.
+- After a restore everything that the ledger does not know: it may have been asked since the backup.
 
 Nothing is written here.
 """
@@ -24,6 +25,7 @@ from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
 def admit(ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules) -> None:
     """Refuse a run that would ask these records at ε against the rules."""
+    _refuse_unknown_after_restore(ledger, content, rules)
     _refuse_other_person_column(ledger, content, rules)
     _refuse_answered_records(ledger, content, epsilon, rules)
     _refuse_other_content(ledger, content, rules)
@@ -33,6 +35,18 @@ def admit(ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules
 def price(spent: float, epsilon: float) -> str:
     """What another run over records that have spent so much would cost them."""
     return f"Up to epsilon {spent:.6g} each is spent; another run over them would make it {spent + epsilon:.6g}"
+
+
+def _refuse_unknown_after_restore(ledger: Ledger, content: Content, rules: SpendingRules) -> None:
+    if ledger.meta("restored") is None or rules.new_people:
+        return
+    # What is known and was lost has no records left, which is said where they are counted.
+    if dataset_id(ledger, content) is None:
+        raise AlreadyAnswered(
+            f"{content} may not be asked: the ledger {ledger.path} was restored from a backup, and what was asked since "
+            "that backup is not known. These records may be among it, so they count as spent. If these are other "
+            "people, whom nobody asked since the backup, say so with new_people=True."
+        )
 
 
 def _refuse_other_person_column(ledger: Ledger, content: Content, rules: SpendingRules) -> None:
@@ -95,12 +109,12 @@ def _refuse_over_limit(ledger: Ledger, content: Content, epsilon: float, rules: 
             f"{allowed} (max_epsilon={rules.max_epsilon:.6g}), and one answer at epsilon {epsilon:.6g} is more. Ask "
             "with a smaller epsilon, or allow more."
         )
-    spent = spent_elsewhere(ledger, content)
+    spent = spent_elsewhere(ledger, content, reserved=True)
     if not content.by_person and rules.spend_again:
         dataset = dataset_id(ledger, content)
-        spent += 0.0 if dataset is None else own_spent(ledger, dataset)
+        spent += 0.0 if dataset is None else own_spent(ledger, dataset, reserved=True)
     if spent + epsilon > rules.lifetime_limit:
         raise AlreadyAnswered(
-            f"{allowed}; this run would spend {epsilon:.6g} on top of {spent:.6g} already spent. Ask with a smaller "
-            "epsilon."
+            f"{allowed}; this run would spend {epsilon:.6g} on top of {spent:.6g} already spent or reserved. Ask with "
+            "a smaller epsilon."
         )

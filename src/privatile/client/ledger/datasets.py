@@ -12,6 +12,7 @@ splits the sum, within a split the maximum. What differs in one value, one row o
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privatile.client.ledger.keys import PersonKey
@@ -73,22 +74,44 @@ def dataset_id(ledger: Ledger, content: Content) -> int | None:
     return None if row is None else int(row[0])
 
 
-def own_spent(ledger: Ledger, dataset: int) -> float:
-    """The largest ε spent by one record in a data set alone: a sweep over the ends of all answered spans, modulo n."""
-    (records,) = ledger.execute("SELECT records FROM datasets WHERE id = ?", (dataset,)).fetchone()
+Span = tuple[int, int, float]
+"""Positions from, up to, and the ε that a record there spends."""
+
+
+def spans_of(ledger: Ledger, dataset: int, *, reserved: bool, but: tuple[str, str] = ("", "")) -> list[Span]:
+    """The spans of a data set's order that were answered; with `reserved` also those that runs keep to themselves.
+
+    `but` leaves out one run at one client.
+    """
     # Answers of a run that follow each other are one span: between them, length so far minus stop stays the same.
     spans = ledger.execute(
         "SELECT min(start), max(stop), epsilon FROM (SELECT a.run, a.client, a.start, a.stop, r.epsilon,"
         " sum(a.stop - a.start) OVER (PARTITION BY a.run, a.client ORDER BY a.start) - a.stop AS span FROM answers a"
-        " JOIN runs r ON r.run = a.run AND r.client = a.client WHERE r.dataset = ?) GROUP BY run, client, span",
-        (dataset,),
+        " JOIN runs r ON r.run = a.run AND r.client = a.client WHERE r.dataset = ? AND (r.run, r.client) <> (?, ?))"
+        " GROUP BY run, client, span",
+        (dataset, *but),
     ).fetchall()
+    if reserved:
+        spans += ledger.execute(
+            "SELECT next, reserved, epsilon FROM runs WHERE dataset = ? AND reserved > next AND (run, client) <> (?, ?)",
+            (dataset, *but),
+        )
+    return spans
+
+
+def most_within(spans: Sequence[Span], records: int, within: tuple[int, int]) -> float:
+    """The largest ε spent by one record at the positions `within`: a sweep over the ends of all spans, modulo n.
+
+    >>> most_within([(0, 6, 1.0), (4, 12, 2.0)], 10, (0, 10)), most_within([(0, 6, 1.0), (4, 12, 2.0)], 10, (12, 14))
+    (3.0, 1.0)
+    """
+    asked = _folded(*within, records)
     ends: list[tuple[int, int, float]] = []
     for start, stop, epsilon in spans:
-        low, high = start % records, start % records + (stop - start)
-        for left, right in ((low, min(high, records)), (0, high - records)):
-            if right > left:
-                ends += [(left, 1, epsilon), (right, 0, epsilon)]
+        for left, right in _folded(start, stop, records):
+            for low, high in asked:
+                if (first := max(left, low)) < (last := min(right, high)):
+                    ends += [(first, 1, epsilon), (last, 0, epsilon)]
     # Sums are formed afresh at every end: ∞ − ∞ has no value, and differences would drift.
     most, open_spans = 0.0, []
     for _, opens, epsilon in sorted(ends):
@@ -98,6 +121,20 @@ def own_spent(ledger: Ledger, dataset: int) -> float:
         else:
             open_spans.remove(epsilon)
     return most
+
+
+def _folded(start: int, stop: int, records: int) -> list[tuple[int, int]]:
+    """Positions of the order as records, in one piece or in two; none is longer than all records."""
+    low = start % records
+    high = low + min(stop - start, records)
+    return [(left, right) for left, right in ((low, min(high, records)), (0, high - records)) if right > left]
+
+
+def own_spent(ledger: Ledger, dataset: int, *, reserved: bool = False) -> float:
+    """The largest ε spent by one record in a data set alone; ∞ where a restore has lost what was spent."""
+    records, lost = ledger.execute("SELECT records, lost FROM datasets WHERE id = ?", (dataset,)).fetchone()
+    spans = spans_of(ledger, dataset, reserved=reserved)
+    return math.inf if lost else most_within(spans, records, (0, records))
 
 
 def stored_identity(ledger: Ledger, dataset: int) -> "Identity":
@@ -120,8 +157,11 @@ def overlapping_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identit
     return {dataset: other for dataset, other in others.items() if this.overlaps(other)}
 
 
-def spent_elsewhere(ledger: Ledger, this: "Identity") -> float:
-    """The most that one record has spent in other data sets: those that overlap, and those that overlap with them."""
+def spent_elsewhere(ledger: Ledger, this: "Identity", *, reserved: bool = False) -> float:
+    """The most that one record has spent in other data sets: those that overlap, and those that overlap with them.
+
+    With `reserved`, what runs have reserved there counts as spent.
+    """
     seen: dict[int, Identity] = {}
     waiting = overlapping_datasets(ledger, this)
     while waiting:
@@ -134,7 +174,7 @@ def spent_elsewhere(ledger: Ledger, this: "Identity") -> float:
         if not this.same_split(other):
             # The split of a larger column, where there is one, gathers the parts.
             part = min(other.splits, key=lambda split: (split[0] == other.values_digest, split)), other.column
-            splits[part] = max(splits.get(part, 0.0), own_spent(ledger, dataset))
+            splits[part] = max(splits.get(part, 0.0), own_spent(ledger, dataset, reserved=reserved))
     return math.fsum(splits.values())
 
 

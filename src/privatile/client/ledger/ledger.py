@@ -1,9 +1,9 @@
 """The ledger: who has answered, kept in one SQLite file that is durable before any answer leaves.
 
-    meta      secret keys of this ledger (order, digest, chain), person-key fingerprint
-    datasets  a client's column, known by a keyed digest of its content: records, cursor
+    meta      fingerprints of this ledger's key and of the person key; the seal; whether it was restored
+    datasets  a client's column, known by a keyed digest of its content: records, cursor, lost in a restore
     splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`datasets`)
-    runs      a run at a client: threshold and ε, where it began, the span it has reserved
+    runs      a run at a client: threshold and ε, where it began, the span it has reserved, how much it has asked
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
     people    keyed hash of a person -> ε spent for life
     charges   what people have spent since they were last folded into that index (`lifetime_budgets`)
@@ -11,30 +11,46 @@
 The cursor counts positions of a fixed random order (`shuffle`). Position p is record p mod n: a run walks forward
 from the cursor, and only a run that may spend again walks past n. Nothing in the file is a record's value.
 
+The key (order, digests, chain, seal) lies apart, in a file of its own (`key_files`). The chain covers the answers, the
+seal all other rows that decide who may answer (`seal`).
+
 The file is made at the first commit: opening a ledger and reading from it writes nothing.
 """
 
 import hashlib
 import json
+import logging
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from privatile.client.ledger.keys import KEY_BYTES, create_private, derive
+from privatile.client.ledger.key_files import LedgerKey, create_private, key_folder
+from privatile.client.ledger.keys import derive
 from privatile.client.ledger.ledger_file import connect, explain, fresh
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
+from privatile.client.ledger.seal import Seal
 from privatile.core.messages import Question
 from privatile.errors import LedgerError
 
 HEAD_BYTES = 16
 
+log = logging.getLogger("privatile.client")
+
+ENTRY = "run, client, number, round, level, question, start, stop, length, ones"
+"""The columns of an answer that the chain covers."""
+
 
 class Position(NamedTuple):
-    """How far a ledger's chain has come: the number of its entries, and the head of the chain over them."""
+    """How far a chain has come: a number of entries, and the head of the ledger's chain at the last of them.
+
+    For a run the number counts the entries of that run alone, so that nobody learns from it what others were given;
+    the head covers everything before it all the same.
+    """
 
     sequence: int = 0
     head: bytes = bytes(HEAD_BYTES)
@@ -48,41 +64,87 @@ class Ledger:
     0
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None, *, on_disk: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path | None, *, key: LedgerKey | None, keys: Path, on_disk: bool
+    ) -> None:
         """Use `open` or `in_memory`."""
         self._connection = connection
         self.path = path
+        self._keys = keys
         self._on_disk = on_disk
         self.lifetime_budgets = LifetimeBudgets(self)
         self.rollbacks = 0
         """How many transactions were undone: what was read inside them is not true."""
+        self.entered = 0
+        """How many runs this process has entered: data sets that overlap may have come with them."""
         self._depth = 0
         self._tip: Position | None = None
         """The last entry, known while a transaction lasts."""
         self._lock = threading.RLock()
-        self._master = self._meta("master") or b""
-        if len(self._master) != KEY_BYTES:
-            raise LedgerError(f"the ledger {path} is damaged: its key is missing. Restore it from a backup.")
-        self._chain_key = derive(self._master, "chain")
+        if key is not None:
+            self.__dict__["secret"] = key
 
     # -- opening and closing -------------------------------------------------------------------------------------
 
     @classmethod
     def in_memory(cls, master: bytes | None = None) -> "Ledger":
         """A ledger that lives as long as this process: for simulation and tests, whose `master` key may be seeded."""
-        return cls(fresh(master), None, on_disk=False)
+        key = LedgerKey.new(None) if master is None else LedgerKey(master)
+        return cls(fresh(key.fingerprint), None, key=key, keys=Path(), on_disk=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> "Ledger":
-        """The ledger at `path`; where there is none, one that will be made there at the first commit."""
-        where = Path(path)
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        keys: str | os.PathLike[str] | None = None,
+    ) -> "Ledger":
+        """The ledger at `path`; where there is none, one that will be made there at the first commit.
+
+        `keys` is the folder of its key, which lies apart from it; the user's own unless given (`key_folder`). To read
+        what was spent no key is needed; to answer, and to verify, it is.
+        """
+        where, folder = Path(path), Path(keys or key_folder())
         if not where.exists() and not where.is_symlink():
             if read_only or not create:
                 raise LedgerError(f"there is no ledger at {where}. One is made when records first answer.")
-            return cls(fresh(), where, on_disk=False)
+            key = LedgerKey.new(folder)
+            return cls(fresh(key.fingerprint), where, key=key, keys=folder, on_disk=False)
         if not where.is_file():
             raise LedgerError(f"the ledger {where} is not a file. Give the path of a ledger file.")
-        return cls(connect(where, read_only=read_only), where, on_disk=True)
+        ledger = cls(connect(where, read_only=read_only), where, key=None, keys=folder, on_disk=True)
+        if not read_only:
+            try:
+                with ledger.transaction():
+                    pass  # refused now, rather than after the data are read, where key and rows do not belong together
+            except LedgerError:
+                ledger.close()
+                raise
+        return ledger
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the file is still to be made: this ledger knows of no earlier answer."""
+        return self.path is not None and not self._on_disk
+
+    @cached_property
+    def secret(self) -> LedgerKey:
+        """The key of this ledger, from its file; an error where that is missing or belongs to another ledger."""
+        fingerprint = self.meta("key")
+        if fingerprint is None:
+            raise LedgerError(f"the ledger {self.path} is damaged: it names no key. Restore it from a backup.")
+        return LedgerKey.find(self._keys, fingerprint, self.path)
+
+    @cached_property
+    def seal(self) -> Seal:
+        """What shows that no row was altered."""
+        return Seal(self, self.secret.secret)
+
+    @cached_property
+    def _chain_key(self) -> bytes:
+        return derive(self.secret.secret, "chain")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -130,8 +192,11 @@ class Ledger:
                 self.execute("BEGIN IMMEDIATE")
             self._depth += 1
             try:
+                if self._depth == 1:
+                    self.seal.check(new=not self._on_disk)
                 yield
                 if self._depth == 1:
+                    self.seal.write()
                     self.execute("COMMIT")
                     if self.path is not None and not self._on_disk:
                         # Until this succeeds nothing is released: a repeated question ends here again.
@@ -139,6 +204,8 @@ class Ledger:
             except BaseException:
                 if self._depth == 1:
                     self.rollbacks += 1
+                    if "seal" in self.__dict__:
+                        self.seal.forget()
                 if self._depth == 1 and self._connection.in_transaction:
                     with suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
@@ -150,6 +217,8 @@ class Ledger:
         """Put the new ledger at its path."""
         if self.path is None:
             return
+        # The key must be safe before there is a ledger that needs it.
+        self.secret.save()
         try:
             create_private(self.path, self._copy_to)
             problem = None
@@ -159,16 +228,23 @@ class Ledger:
             if isinstance(error, FileExistsError) and self.path.exists():
                 problem = "was made by another process just now. Start again."
         if problem:
+            self.secret.take_back()
             raise LedgerError(f"the ledger {self.path} {problem}")
         self._connection.close()
         self._connection = connect(self.path, read_only=False)
         self._on_disk = True
+        log.warning(
+            "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
+            "under another ledger, stop, and name that one.",
+            *(self.path, self.secret.path),
+        )
 
     def _copy_to(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)
 
-    def _meta(self, key: str) -> bytes | None:
+    def meta(self, key: str) -> bytes | None:
+        """One of the ledger's own facts; None where it is not there."""
         row = self.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
@@ -176,11 +252,11 @@ class Ledger:
 
     def key(self, purpose: Literal["order", "digest", "choice"], *names: str) -> bytes:
         """A key: of the order of a client's column, of digests of contents, of the choice of a person's record."""
-        return derive(self._master, purpose, *names)
+        return derive(self.secret.secret, purpose, *names)
 
     def check_person_key(self, fingerprint: bytes) -> None:
         """Refuse a person key other than the one under which people are already known."""
-        known = self._meta("person key")
+        known = self.meta("person key")
         if known is not None and known != fingerprint:
             raise LedgerError(
                 f"the person key is not the one with which the ledger {self.path} knows its people; with another key "
@@ -195,60 +271,84 @@ class Ledger:
         row = self.execute("SELECT sequence, head FROM answers ORDER BY sequence DESC LIMIT 1").fetchone()
         return Position() if row is None else Position(*row)
 
-    def confirm(self, seen: Position) -> None:
-        """Refuse to continue where somebody has seen this ledger further on, or with another past.
-
-        A ledger restored from a backup, or one of two copies in use, has lost entries that `seen` knows of.
-        """
-        row = self.execute("SELECT head FROM answers WHERE sequence = ?", (seen.sequence,)).fetchone()
-        if seen.sequence == 0:
-            row = (Position().head,)
-        if row is None:
-            raise LedgerError(
-                f"the ledger {self.path} has {self.position.sequence} entries, but {seen.sequence} were seen before: "
-                "it was restored from a backup. Mark the answers since then as spent before answering again."
-            )
-        if row[0] != seen.head:
-            raise LedgerError(
-                f"the ledger {self.path} has another past than the one seen at entry {seen.sequence}: two copies of "
-                "it are in use. Stop both, keep the one with more entries, and mark the other's answers as spent."
-            )
+    @property
+    def tip(self) -> Position:
+        """The same inside a transaction, which nobody else can change meanwhile."""
+        if self._tip is None:
+            self._tip = self.position
+        return self._tip
 
     def append(
-        self, run: str, client: str, question: Question | None, span: tuple[int, int], length: int, ones: int | None
+        self,
+        run: str,
+        client: str,
+        number: int,
+        question: Question | None,
+        span: tuple[int, int],
+        length: int,
+        ones: int | None,
     ) -> Position:
-        """Add an entry and link it; without a question, records that count as spent. Call inside a transaction.
+        """Add entry `number` of a run and link it; without a question, records that count as spent.
 
-        headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing about counts.
+        headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing about counts. Call inside a transaction.
         """
-        last = self._tip or self.position
+        last = self.tip
         asked = (None, None, None) if question is None else (question.round, question.level, question.to_json())
-        entry = (run, client, *asked, *span, length, ones)
+        entry = (run, client, number, *asked, *span, length, ones)
         self._tip = Position(last.sequence + 1, self._link(last.head, entry))
         self.execute(
-            "INSERT INTO answers (sequence, head, run, client, round, level, question, start, stop, length, ones)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO answers (sequence, head, {ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*self._tip, *entry),
         )
-        return self._tip
+        return Position(number, self._tip.head)
 
     def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
         text = json.dumps(entry, separators=(",", ":")).encode()
         return hashlib.blake2b(head + text, key=self._chain_key, digest_size=HEAD_BYTES).digest()
 
-    def verify(self) -> int:
-        """Walk the whole chain; the number of entries, or an error at the first that was altered or removed."""
-        head, count = Position().head, 0
+    def check_links(self, first: int, last: int) -> None:
+        """Refuse entries, from `first` to `last`, that are not linked each to the one before it."""
+        row = self.execute("SELECT head FROM answers WHERE sequence = ?", (first - 1,)).fetchone()
+        head, expected = Position().head if row is None else row[0], first
         rows = self.execute(
-            "SELECT sequence, head, run, client, round, level, question, start, stop, length, ones"
-            " FROM answers ORDER BY sequence"
+            f"SELECT sequence, head, {ENTRY} FROM answers WHERE sequence BETWEEN ? AND ? ORDER BY sequence",
+            (first, last),
         )
         for sequence, stored, *entry in rows:
-            count += 1
             head = self._link(head, tuple(entry))
-            if sequence != count or head != stored:
-                raise LedgerError(
-                    f"the ledger {self.path} was altered at entry {count}: its chain is broken there. Restore it from "
-                    "a backup, then mark as spent what was answered since."
-                )
+            if sequence != expected or head != stored:
+                break
+            expected += 1
+        if expected <= last:
+            raise LedgerError(
+                f"the ledger {self.path} was altered at entry {expected}: its chain is broken there. Restore it from a "
+                "backup, then mark as spent what was answered since."
+            )
+
+    def verify(self) -> int:
+        """Check everything: the chain, the seal, what people have spent; the number of entries, or an error.
+
+        An editor of the file who does not have the key cannot make it verify; one who has the key can. An older copy
+        of the whole file verifies too: what shows its age is what others have seen (`Account.confirm`).
+        """
+        with self._reading():
+            count = self.position.sequence
+            self.check_links(1, count)
+            Seal(self, self.secret.secret).check(new=not self._on_disk)
+            self.lifetime_budgets.verify()
         return count
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """One state of the file for all that is read inside, whoever writes meanwhile."""
+        with self._lock:
+            if self._depth:
+                yield
+                return
+            self._tip = None
+            self.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._tip = None
+                self._connection.execute("ROLLBACK")

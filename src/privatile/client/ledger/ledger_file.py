@@ -1,15 +1,13 @@
 """The ledger as a file: its tables, how it is opened, and what is said when it cannot be trusted."""
 
 import os
-import secrets
 import sqlite3
 from pathlib import Path
 
-from privatile.client.ledger.keys import KEY_BYTES
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
-VERSION = 2
+VERSION = 3
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
@@ -24,7 +22,8 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE datasets (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
     content BLOB NOT NULL, person TEXT, records INTEGER NOT NULL CHECK (records > 0),
-    cursor INTEGER NOT NULL CHECK (cursor >= 0), UNIQUE (client, column, digest));
+    cursor INTEGER NOT NULL CHECK (cursor >= 0),
+    lost INTEGER NOT NULL DEFAULT 0, UNIQUE (client, column, digest));
 CREATE TABLE splits (
     source BLOB NOT NULL, split BLOB NOT NULL, column TEXT NOT NULL,
     dataset INTEGER NOT NULL REFERENCES datasets (id),
@@ -34,15 +33,17 @@ CREATE TABLE runs (
     run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
     threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
     lost_through INTEGER NOT NULL DEFAULT 0, next INTEGER, reserved INTEGER CHECK (reserved >= next),
+    answers INTEGER NOT NULL DEFAULT 0, asked INTEGER NOT NULL DEFAULT 0, unproven INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (run, client)) WITHOUT ROWID;
+CREATE INDEX runs_of ON runs (dataset);
 CREATE TABLE answers (
-    sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, round INTEGER, level REAL,
-    question TEXT, start INTEGER NOT NULL, stop INTEGER NOT NULL CHECK (stop > start),
+    sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, number INTEGER NOT NULL,
+    round INTEGER, level REAL, question TEXT, start INTEGER NOT NULL, stop INTEGER NOT NULL CHECK (stop > start),
     length INTEGER NOT NULL CHECK (length BETWEEN 1 AND stop - start),
     ones INTEGER CHECK (ones BETWEEN 0 AND length), head BLOB NOT NULL,
     FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level));
 CREATE TABLE people (person BLOB PRIMARY KEY, epsilon REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, epsilon REAL NOT NULL, people BLOB NOT NULL);
+CREATE TABLE charges (id INTEGER PRIMARY KEY, epsilon REAL NOT NULL, people BLOB NOT NULL);
 """
 
 
@@ -66,13 +67,11 @@ def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
     return LedgerError(f"the ledger {name} {why}. {fix}")
 
 
-def fresh(master: bytes | None = None) -> sqlite3.Connection:
-    """A new ledger in memory, with a master key of its own unless one is given."""
+def fresh(fingerprint: bytes) -> sqlite3.Connection:
+    """A new ledger in memory, for the key with this fingerprint."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(SCHEMA)
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES ('master', ?)", (master or secrets.token_bytes(KEY_BYTES),)
-    )
+    connection.execute("INSERT INTO meta (key, value) VALUES ('key', ?)", (fingerprint,))
     return connection
 
 
@@ -147,9 +146,9 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         )
     if 1 <= version < VERSION:
         raise LedgerError(
-            f"the ledger {path} has version {version}, written by an older privatile, which did not recognise records "
-            f"under other names; this one needs version {VERSION}. Keep the file for its account of what was spent, "
-            "and name another path for a new ledger."
+            f"the ledger {path} has version {version}, written by an older privatile, which kept its key in the same "
+            f"file; this one needs version {VERSION}. Keep the file for its account of what was spent, and name another "
+            "path for a new ledger, to be used for other people."
         )
     is_small = path.stat().st_size <= LARGEST_CHECKED
     if version < 1 or (is_small and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)):

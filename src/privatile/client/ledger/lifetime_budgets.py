@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.ledger.seal import MODULUS
 from privatile.core.arrays import Floats
+from privatile.errors import LedgerError
 
 if TYPE_CHECKING:
     from privatile.client.ledger.ledger import Ledger
@@ -50,10 +52,13 @@ class LifetimeBudgets:
 
     def charge(self, groups: Sequence[NDArray[np.uint64]], epsilon: float) -> None:
         """Add ε to what these people have spent; call inside a transaction."""
-        self._ledger.execute_many(
-            "INSERT INTO charges (epsilon, people) VALUES (?, ?)",
-            ((epsilon, np.ascontiguousarray(group).tobytes()) for group in groups),
-        )
+        self._catch_up()
+        last = self._through
+        with self._ledger.seal.changing("charges", "id > ?", (last,)):
+            self._ledger.execute_many(
+                "INSERT INTO charges (id, epsilon, people) VALUES (?, ?, ?)",
+                ((last + 1 + k, epsilon, np.ascontiguousarray(group).tobytes()) for k, group in enumerate(groups)),
+            )
         self._catch_up()
         if len(self._pending) > FOLD:
             self._fold()
@@ -91,11 +96,40 @@ class LifetimeBudgets:
 
     def _fold(self) -> None:
         """Move all charges into the index, in the index's order: each of its pages is written once."""
+        seal, pending = self._ledger.seal, sorted(self._pending.items())
+        known = self._indexed([name for name, _ in pending])
+        total = self._stored_sum()
+        for name, epsilon in pending:
+            before = known.get(name)
+            if before is not None:
+                total -= seal.number("people", (name, before))
+            total += seal.number("people", (name, epsilon if before is None else before + epsilon))
         self._ledger.execute_many(
             "INSERT INTO people (person, epsilon) VALUES (?, ?)"
             " ON CONFLICT (person) DO UPDATE SET epsilon = epsilon + excluded.epsilon",
-            sorted(self._pending.items()),
+            pending,
         )
-        self._ledger.execute("DELETE FROM charges")
-        self._ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('folded', ?)", (self._through,))
+        with seal.changing("charges", "1", ()):
+            self._ledger.execute("DELETE FROM charges")
+        with seal.changing("meta", "key IN ('folded', 'people')", ()):
+            facts = [("folded", self._through), ("people", seal.mask(self._through, total % MODULUS))]
+            self._ledger.execute_many("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         self._catch_up()
+
+    def _stored_sum(self) -> int:
+        """The sum over the index, as it was after the last fold."""
+        stored = self._ledger.meta("people")
+        if stored is None:
+            return 0
+        (folded,) = self._ledger.execute("SELECT value FROM meta WHERE key = 'folded'").fetchone()
+        return int.from_bytes(self._ledger.seal.mask(folded, int.from_bytes(stored, "little")), "little")
+
+    def verify(self) -> None:
+        """Refuse an index of people that is not the one that was written."""
+        rows = self._ledger.execute("SELECT person, epsilon FROM people")
+        total = sum(self._ledger.seal.number("people", row) for row in rows) % MODULUS
+        if total != self._stored_sum():
+            raise LedgerError(
+                f"the ledger {self._ledger.path} was altered: what its people have spent is not what was written. "
+                "Restore it from a backup, then mark as spent what was answered since."
+            )

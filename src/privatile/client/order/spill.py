@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.ledger.keys import KEY_BYTES
+from privatile.client.ledger.key_files import KEY_BYTES
 from privatile.client.order.keystream import words_at
 from privatile.errors import DataError
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from privatile.client.coins import Coins
+from privatile.client.ledger.key_files import default_person_key
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
@@ -69,7 +70,7 @@ def prepare_client(
         raise SiteRefusal("this site's limits refuse the study:\n- " + "\n- ".join(reasons))
     person_key = None
     if options.person is not None:
-        person_key = _open_or_make(site.path / "person.key", PersonKey.open, PersonKey.save)
+        person_key = _open_or_make(default_person_key(), PersonKey.open, PersonKey.save)
     ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon)

@@ -44,12 +44,12 @@ class SiteResponder:
         self._responder.release()
 
     def link(self) -> Link:
-        """The last entry of the ledger."""
-        return _link(self.ledger.position)
+        """The last entry of this study in the ledger; what other studies were given does not show."""
+        return _link(self._responder.position)
 
     def confirm(self, seen: Link) -> None:
         """Raise LedgerError where `seen` is not part of this ledger's past."""
-        self.ledger.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
+        self._responder.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
 
     def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
         """One count per question, all in one transaction, and the link of the last one."""

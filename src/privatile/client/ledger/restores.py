@@ -1,0 +1,63 @@
+"""After a restore: everything that is not provably unasked counts as spent.
+
+A ledger restored from a backup does not know what was asked since, in whichever study. So, once it is marked:
+
+- Every data set that it holds is lost: no new run may ask it, and what its records have spent counts as unknown (∞).
+- What a run had reserved in the backup stays its own, since no other run could ask it. It may go on there once its
+  coordinator has shown what it had asked (`Account.prove`), with the difference marked as spent; without that, never.
+- Where people are known by a person column, nothing is kept: a person whose record one run had reserved may have
+  answered another run since.
+- A data set that the ledger does not know may have been asked since the backup: it is refused unless `new_people` says
+  that these are other people (`admission`).
+
+One thing only the operator knows: a run that was given up since the backup (`privatile ledger release`) must be given
+up again before it is continued.
+"""
+
+from dataclasses import dataclass
+
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.reservations import release
+
+
+@dataclass(frozen=True)
+class LostRecords:
+    """What a restore costs one data set: records that nobody may ask any more, and those that runs keep."""
+
+    client: str
+    column: str
+    lost: int
+    kept: int
+
+    def __str__(self) -> str:
+        kept = f"; {self.kept:,} stay with the runs that had reserved them" if self.kept else ""
+        return f"client {self.client!r}, column {self.column!r}: {self.lost:,} records count as spent from now on{kept}"
+
+
+def mark_restored(ledger: Ledger) -> tuple[LostRecords, ...]:
+    """Mark a ledger that was restored from a backup; what that costs, per data set that was not lost before.
+
+    >>> mark_restored(Ledger.in_memory())
+    ()
+    """
+    with ledger.transaction():
+        rows = ledger.execute(
+            "SELECT id, client, column, records, cursor, person IS NOT NULL FROM datasets WHERE NOT lost ORDER BY id"
+        ).fetchall()
+        told = []
+        for dataset, client, column, records, cursor, by_person in rows:
+            runs = ledger.execute("SELECT run, client FROM runs WHERE dataset = ?", (dataset,)).fetchall()
+            if by_person:
+                for run, site in runs:
+                    release(ledger, run, site)
+            with ledger.seal.changing("runs", "dataset = ?", (dataset,)):
+                ledger.execute("UPDATE runs SET unproven = 1 WHERE dataset = ?", (dataset,))
+            with ledger.seal.changing("datasets", "id = ?", (dataset,)):
+                ledger.execute("UPDATE datasets SET lost = 1 WHERE id = ?", (dataset,))
+            (kept,) = ledger.execute(
+                "SELECT coalesce(sum(reserved - next), 0) FROM runs WHERE dataset = ? AND reserved > next", (dataset,)
+            ).fetchone()
+            told.append(LostRecords(client, column, max(0, records - cursor), kept))
+        with ledger.seal.changing("meta", "key = 'restored'", ()):
+            ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('restored', x'01')")
+    return tuple(told)
