@@ -14,9 +14,9 @@ import numpy as np
 
 from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
-from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import shuffle

@@ -53,8 +53,8 @@ def show(ledger: Path | None, as_json: bool) -> None:
 def release(run: str, ledger: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
     from privatile.api.folders import ledger_path
-    from privatile.client.ledger.reservations import release_run
     from privatile.client.ledger.ledger import Ledger
+    from privatile.client.ledger.reservations import release_run
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)

@@ -43,8 +43,8 @@ def _refuse_unknown_after_restore(ledger: Ledger, content: Content, rules: Spend
     # What is known and was lost has no records left, which is said where they are counted.
     if dataset_id(ledger, content) is None:
         raise AlreadyAnswered(
-            f"{content} may not be asked: the ledger {ledger.path} was restored from a backup, and what was asked since "
-            "that backup is not known. These records may be among it, so they count as spent. If these are other "
+            f"{content} may not be asked: the ledger {ledger.path} was restored from a backup, and what was asked "
+            "since that backup is not known. These records may be among it, so they count as spent. If these are other "
             "people, whom nobody asked since the backup, say so with new_people=True."
         )
 

@@ -93,7 +93,8 @@ def spans_of(ledger: Ledger, dataset: int, *, reserved: bool, but: tuple[str, st
     ).fetchall()
     if reserved:
         spans += ledger.execute(
-            "SELECT next, reserved, epsilon FROM runs WHERE dataset = ? AND reserved > next AND (run, client) <> (?, ?)",
+            "SELECT next, reserved, epsilon FROM runs WHERE dataset = ? AND reserved > next"
+            " AND (run, client) <> (?, ?)",
             (dataset, *but),
         )
     return spans

@@ -147,8 +147,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if 1 <= version < VERSION:
         raise LedgerError(
             f"the ledger {path} has version {version}, written by an older privatile, which kept its key in the same "
-            f"file; this one needs version {VERSION}. Keep the file for its account of what was spent, and name another "
-            "path for a new ledger, to be used for other people."
+            f"file; this one needs version {VERSION}. Keep the file for its account of what was spent, and name "
+            "another path for a new ledger, to be used for other people."
         )
     is_small = path.stat().st_size <= LARGEST_CHECKED
     if version < 1 or (is_small and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)):

@@ -1,4 +1,4 @@
-"""What the records that a run is about to ask have spent, or have reserved for other runs: looked at before every answer.
+"""What records have spent, or have reserved for other runs: looked at before a run asks them, at every answer.
 
 An answer is checked against what is true now, not against what was true when the run was opened: other runs may have
 answered or reserved the same records meanwhile. Reading all spans takes as long as there are answers, so it is done

@@ -1,6 +1,7 @@
 """An invitation becomes a running client."""
 
 import asyncio
+import logging
 import os
 import pwd
 import sys
@@ -13,6 +14,7 @@ from privatile.client.coins import Coins
 from privatile.client.ledger.key_files import default_person_key
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.restores import mark_restored
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
@@ -23,6 +25,8 @@ from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import read_limits
 from privatile.federation.site.responder import open_responder
 from privatile.federation.site.service import HEARTBEAT, ClientService
+
+log = logging.getLogger("privatile.federation.client")
 
 T = TypeVar("T")
 
@@ -73,6 +77,9 @@ def prepare_client(
         person_key = _open_or_make(default_person_key(), PersonKey.open, PersonKey.save)
     ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
+    if options.restored:
+        for line in mark_restored(ledger):
+            log.warning("the ledger was restored: %s", line)
     rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon)
     responder = open_responder(
         invitation.study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins

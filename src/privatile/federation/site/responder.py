@@ -75,6 +75,10 @@ class SiteResponder:
         if lost:
             self._responder.mark_spent(lost, through_round)
 
+    def prove(self) -> None:
+        """The coordinator has shown what this run asked: what a restored ledger keeps for the run may answer."""
+        self._responder.prove()
+
 
 class GivenAnswer(NamedTuple):
     """One level of an answer, as the ledger holds it."""

@@ -257,10 +257,12 @@ class ClientService:
             await self._look_up(connection)
 
     def _check_past(self, message: Welcome) -> None:
-        if message.ledger is None or message.ledger == self._restored:
+        """Compare what the coordinator says was asked with the ledger; what a restored one lacks is marked as spent."""
+        if message.ledger is not None and message.ledger == self._restored:
             return
         try:
-            self.responder.confirm(message.ledger)
+            if message.ledger is not None:
+                self.responder.confirm(message.ledger)
         except LedgerError:
             if not self.restored or self._restored is not None:
                 raise
@@ -270,6 +272,7 @@ class ClientService:
                 "restored ledger: unaccounted records are marked as spent",
                 extra=facts(client=self.client, round=message.round),
             )
+        self.responder.prove()
 
     # -- questions -----------------------------------------------------------------------------------------------
 
