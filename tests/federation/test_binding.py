@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
 from privatile.federation.run.serve import roster_signers
 from privatile.federation.setup.directory import Directory
+from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AskMessage, question_digest
 from privatile.server.run_file import RunStore
@@ -232,3 +236,22 @@ def test_the_digest_of_a_question_depends_on_every_field() -> None:
     )
     for zero in (0.0, -0.0):
         assert question_digest("s", (Question("r", 1, 0.5, zero, 5),)) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
+    dropped: tuple[Federation, list[int]], tmp_path: Path
+) -> None:
+    federation, _ = dropped
+    source = open_source(federation.values["north"], value=None)
+    key, store = federation.sites["north"].key(), federation.directory.store_file
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        other = open_responder(federation.study, "north", source, ledger, SpendingRules(max_epsilon=2.0), reserve=False)
+        with pytest.raises(CountersignRefused, match="round 1: the transcript has a count, this ledger gave none"):
+            countersign(release(federation.directory), "north", key, store, ledger)
+        other.write_off(3000, 20)
+        record = countersign(release(federation.directory), "north", key, store, ledger)
+    assert record["signatures"]["clients"]["north"]["statement"]["lost"] == list(range(1, 21))
+    (flagged,) = verify_record(record, store).flagged
+    assert flagged.startswith(
+        "client north says: 20 rounds are no longer in its ledger, which was restored (rounds 1, 2"
+    )
