@@ -22,11 +22,11 @@ from privatile.federation.record import (
     verify_record,
     write_record,
 )
-from privatile.federation.record.comparison import hash_sources
 from privatile.federation.record.countersignature import countersign
 from privatile.federation.record.document import SOFTWARE
 from privatile.federation.wire.keys import KeyPair
 from privatile.result.caveats import CENTRAL, SURVEY
+from privatile.server.program import hash_sources
 from tests.federation.kit import Federation, make_study
 
 
@@ -219,7 +219,7 @@ def test_a_body_that_holds_anything_fails_without_an_exception(finished: Federat
         ("DELETE FROM evidence WHERE round = 7 AND client = 'site1'", "every count has its client's signature"),
         ("UPDATE evidence SET sequence = 1 WHERE round = 7", "signatures of clients"),
         ("DELETE FROM rounds WHERE round = 15", "no signature is left over"),
-        ("UPDATE rounds SET query = query + 1e-9 WHERE round = 7", "replay"),
+        ("UPDATE rounds SET query = query + 0.01 WHERE round = 7", "replay"),
         ("UPDATE federation SET digest = 'x'", ""),
     ],
 )

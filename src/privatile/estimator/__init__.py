@@ -4,6 +4,7 @@ clients          what the coordinator knows of a client
 schedule         round lengths and steps of the designs with fixed tables
 plan             what the next round asks, given the state
 step             counts in, the next state out; `step` is not exported here because it would hide the module `step`
+transcript       how far what a file says was asked may differ from the plan's own question
 averaging        the running mean and Algorithm 2's normaliser
 auto             the default design; its rules are in `question_policy`, what its search believes in `search_belief`
 settings, spec   what a result needs beside plan and state; a run's whole specification

@@ -4,6 +4,7 @@ It lies outside Assumptions 2–3: its step depends on the number of rounds and 
 coverage study (`studies/coverage`), not the paper's theorems.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from privatile.core.scale import working_range
 from privatile.errors import InputError
+from privatile.estimator import search_belief
 from privatile.estimator.clients import check_clients, pooled_noise
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy, Tuning, information
@@ -85,7 +87,7 @@ class AutoPlan(Plan):
     def policy(self) -> QuestionPolicy:
         """The rules, with this run's numbers."""
         low, high = working_range(self.scale)
-        return QuestionPolicy(self.level, low, high, self.rounds, pooled_noise(self.clients))
+        return QuestionPolicy(self.level, low, high, self.rounds, pooled_noise(self.clients), lean=self.lean)
 
     @property
     def start(self) -> float:
@@ -120,8 +122,18 @@ class AutoPlan(Plan):
     def learn(self, ask: Ask, state: RoundState) -> Memory:
         """The belief and the records left after a round."""
         tuning, left = memory_of(state)
+        # What was asked counts: in a replay it may differ from this machine's own question in the last bits.
+        step = np.array([ask.step]) if ask.averaged else tuning.step
+        tuning = tuning._replace(query=np.array([ask.query]), step=step)
         tuning = self.policy.learn(tuning, np.array([drift(state, self)]), np.array([round_weight(state)]))
         return Memory(tuning, tuple(have - asked for have, asked in zip(left, ask.lengths, strict=True)))
+
+    def standard_error(self, state: RoundState, ask: Ask) -> float:
+        """The belief's own error of the quantile; in the window, whose step is fixed, the run's final error s/f."""
+        tuning, _ = memory_of(state)
+        if ask.averaged:
+            return math.sqrt(self.policy.noise) / float(tuning.slope[0])
+        return float(search_belief.summarize(tuning.belief).error[0])
 
 
 def memory_of(state: RoundState) -> Memory:

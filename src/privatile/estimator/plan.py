@@ -1,11 +1,15 @@
-"""Plans: what the next round asks, given the state so far."""
+"""Plans: what the next round asks, given the state so far.
+
+A new design gives `ask` and `learn`; `standard_error`, in which a recorded question is compared with its own; and looks
+at `lean` wherever a computed real number decides something (`estimator.transcript`).
+"""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -29,6 +33,8 @@ class Ask(NamedTuple):
     """Whether the round counts in the average; nothing may adapt once this is true."""
     stage: str = ""
     """What a design that tunes itself does in this round, in one word."""
+    sent: float = math.nan
+    """The query in units of the data, as it is sent; whoever sends it fills it in."""
 
 
 class RoundState(NamedTuple):
@@ -69,6 +75,8 @@ class Plan(ABC):
     """What a client does inside a round."""
     local_level: LocalLevel = "global"
     """Whether clients step with the global level or their own; both have the same root."""
+    lean: float = 0.0
+    """Share by which the boundary of every decision is moved; see `leaning`."""
 
     @cached_property
     def level(self) -> float:
@@ -98,8 +106,27 @@ class Plan(ABC):
         return None
 
     def learn(self, ask: Ask, state: RoundState) -> object:
-        """The memory after a round: a pure function of the round and what was known before, `state.memory`."""
+        """The memory after a round: a pure function of the round and what was known before, `state.memory`.
+
+        `ask` is what was asked. A replayed run asks what its file says, which may differ from this plan's own question
+        in the last bits: what was asked is what is learned from.
+        """
         return None
+
+    def standard_error(self, state: RoundState, ask: Ask) -> float:
+        """The error of the question that comes after `state`, working scale: how far chance alone might move it.
+
+        For a recursion: what the noise of the round adds to the query, γ·√(Σp_k²/(4r_k²E_k)).
+        """
+        noise = math.fsum(client.noise(length) for client, length in zip(self.clients, ask.lengths, strict=True))
+        return ask.step * math.sqrt(noise)
+
+    def leaning(self, share: float) -> Self:
+        """The same plan with the boundary of every decision moved by a share: a decision that differs was a near one.
+
+        Fixed tables decide nothing.
+        """
+        return replace(self, lean=share)
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,6 +92,8 @@ class QuestionPolicy:
     rounds: int
     noise: float
     relaxations: float = RELAXATIONS
+    lean: float = 0.0
+    """Share by which the boundary of every decision is moved; see `Plan.leaning`."""
 
     @property
     def probes(self) -> int:
@@ -127,7 +129,9 @@ class QuestionPolicy:
         belief = tuning.belief
         active = xp.flatnonzero(~averaging)
         if len(active):
-            newer = search_belief.learn(belief.take(active), tuning.query[active], residuals[active], variances[active])
+            newer = search_belief.learn(
+                belief.take(active), tuning.query[active], residuals[active], variances[active], self.lean
+            )
             belief = belief.put(active, newer)
         moved = xp.clip(tuning.query + xp.where(averaging, tuning.step, 0.0) * residuals, self.low, self.high)
         return self._ask(
@@ -150,9 +154,10 @@ class QuestionPolicy:
         belief = tuning.belief.take(runs)
         known = search_belief.summarize(belief)
         slope = self.level * (1.0 - self.level) / known.spread
-        found = (known.error < LOCATED * known.spread) & (known.spread_error < SPREAD_KNOWN)
+        boundary = 1.0 + self.lean
+        found = (known.error < LOCATED * boundary * known.spread) & (known.spread_error < SPREAD_KNOWN * boundary)
         out = (tuning.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds) | (
-            tuning.spent[runs] >= LARGEST_SEARCH_SHARE
+            tuning.spent[runs] >= LARGEST_SEARCH_SHARE * boundary
         )
         stage, probed = tuning.stage[runs], tuning.probed[runs]
         stage = xp.where((stage == SEARCH) & (found | out), PROBE, stage)
@@ -166,8 +171,9 @@ class QuestionPolicy:
         seeking = xp.flatnonzero(stage == SEARCH)
         if len(seeking):
             least, most = self.shares
-            query[seeking], doubt = search_belief.best_question(belief.take(seeking), self.noise / most)
-            share[seeking] = xp.clip(1.2 * self.noise / xp.maximum(doubt, 1e-12), least, most)
+            query[seeking], doubt = search_belief.best_question(belief.take(seeking), self.noise / most, self.lean)
+            # Moved as well: how many records a share is, is rounded.
+            share[seeking] = xp.clip(1.2 * boundary * self.noise / xp.maximum(doubt, 1e-12), least, most)
         left = xp.maximum(self.rounds - tuning.done[runs], 1)
         step = xp.where(stage == AVERAGE, xp.minimum(self.relaxations / left, STABLE) / slope, math.nan)
         return tuning._replace(

@@ -105,8 +105,11 @@ def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) ->
     return Belief(level, low, high, xp.tile(box, (runs, 1)), nothing, nothing, nothing, flat)
 
 
-def learn(belief: "Belief", queries: Floats, residuals: Floats, variances: Floats) -> "Belief":
-    """One answer per run: y = τ − F(q) + noise of the given variance."""
+def learn(belief: "Belief", queries: Floats, residuals: Floats, variances: Floats, lean: float = 0.0) -> "Belief":
+    """One answer per run: y = τ − F(q) + noise of the given variance.
+
+    `lean` moves the boundary of every decision by a share of it (`Plan.leaning`), here and in `best_question`.
+    """
     xp = array_namespace(queries)
     added = belief._replace(
         queries=xp.column_stack([belief.queries, queries]),
@@ -114,7 +117,7 @@ def learn(belief: "Belief", queries: Floats, residuals: Floats, variances: Float
         variances=xp.column_stack([belief.variances, variances]),
         logs=belief.logs + _log_likelihood(belief.boxes, belief.level, queries, residuals, variances),
     )
-    return _zoom(added)
+    return _zoom(added, lean)
 
 
 def _axes(boxes: Floats) -> tuple[Floats, Floats, Floats]:
@@ -158,14 +161,14 @@ def _log_likelihood(boxes: Floats, level: float, queries: Floats, residuals: Flo
     return logs
 
 
-def _zoom(belief: "Belief") -> "Belief":
+def _zoom(belief: "Belief", lean: float) -> "Belief":
     """Move the grid where the belief fills too little of it or leans on an edge, and weigh all answers again."""
     xp = array_namespace(belief.boxes)
     weights, boxes = belief.weights, belief.boxes
     width = belief.high - belief.low
-    center_box, center_moves = _fitted(weights.sum(axis=2), boxes[:, :2], belief.low, belief.high)
+    center_box, center_moves = _fitted(weights.sum(axis=2), boxes[:, :2], belief.low, belief.high, lean)
     ends = math.log(width * NARROWEST), math.log(width * WIDEST)
-    spread_box, spread_moves = _fitted(weights.sum(axis=1), boxes[:, 2:], *ends)
+    spread_box, spread_moves = _fitted(weights.sum(axis=1), boxes[:, 2:], *ends, lean)
     chosen = xp.flatnonzero(center_moves | spread_moves)
     if not len(chosen):
         return belief
@@ -180,7 +183,7 @@ def _zoom(belief: "Belief") -> "Belief":
     return belief._replace(boxes=new_boxes, logs=logs)
 
 
-def _fitted(weights: Floats, box: Floats, low: float, high: float) -> tuple[Floats, NDArray[np.bool_]]:
+def _fitted(weights: Floats, box: Floats, low: float, high: float, lean: float) -> tuple[Floats, NDArray[np.bool_]]:
     """Along one side of the grid: the box that the belief fills well, and whether it is worth moving to.
 
     It moves when the belief fills less than 40% of it, or when an edge short of the range's end holds more than EDGE.
@@ -188,17 +191,19 @@ def _fitted(weights: Floats, box: Floats, low: float, high: float) -> tuple[Floa
     xp = array_namespace(box)
     size = weights.shape[1]
     over = weights.cumsum(axis=1)
-    first, last = (over < TAIL).sum(axis=1), xp.minimum((over < 1.0 - TAIL).sum(axis=1), size - 1)
+    moved = 1.0 + lean
+    first = (over < TAIL * moved).sum(axis=1)
+    last = xp.minimum((over < 1.0 - TAIL * moved).sum(axis=1), size - 1)
     cell = (box[:, 1] - box[:, 0]) / size
     filled = last - first + 1
     inside = 1e-9 * (high - low)
-    lean_low = (weights[:, 0] > EDGE) & (box[:, 0] > low + inside)
-    lean_high = (weights[:, -1] > EDGE) & (box[:, 1] < high - inside)
+    lean_low = (weights[:, 0] > EDGE * moved) & (box[:, 0] > low + inside)
+    lean_high = (weights[:, -1] > EDGE * moved) & (box[:, 1] < high - inside)
     margin = 1.0 + 0.4 * filled
     start = xp.maximum(box[:, 0] + cell * (first - margin - xp.where(lean_low, size, 0)), low)
     end = xp.minimum(box[:, 0] + cell * (last + 1 + margin + xp.where(lean_high, size, 0)), high)
     # Weighing all answers again costs a pass over them: not for less than a tenth of the box.
-    worth = (end - start < 0.9 * (box[:, 1] - box[:, 0])) & (filled <= 0.4 * size)
+    worth = (end - start < 0.9 * moved * (box[:, 1] - box[:, 0])) & (filled <= 0.4 * size)
     return xp.column_stack([start, end]), worth | lean_low | lean_high
 
 
@@ -221,7 +226,7 @@ def summarize(belief: "Belief") -> Summary:
     return Summary(mean, xp.sqrt(variance + cell * cell / 12.0), typical, xp.sqrt(spread_variance))
 
 
-def best_question(belief: "Belief", variance: float) -> tuple[Floats, Floats]:
+def best_question(belief: "Belief", variance: float, lean: float = 0.0) -> tuple[Floats, Floats]:
     """The candidate whose answer is expected to sharpen u most, and the belief's variance of F there.
 
     A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise).
@@ -243,7 +248,7 @@ def best_question(belief: "Belief", variance: float) -> tuple[Floats, Floats]:
         spread = xp.maximum((weights * ranks * ranks).sum(axis=(1, 2)) - average**2, 0.0)
         doubt = (weights * _discrepancy(logits, ranks, belief.level)).sum(axis=(1, 2))
         gain = (weights * ranks * off).sum(axis=(1, 2)) ** 2 / (spread + doubt + xp.maximum(variance, spread / 1.2))
-        better = gain > best * 1.0001
+        better = gain > best * (1.0001 * (1.0 + lean))
         best, query = xp.where(better, gain, best), xp.where(better, asked, query)
         rank_variance = xp.where(better, spread, rank_variance)
     return query, rank_variance

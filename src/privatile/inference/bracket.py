@@ -25,12 +25,13 @@ class Bracket:
     """
 
     def __init__(self, queries: Floats, residuals: Floats, variances: Floats, center: float, reach: float) -> None:
-        order = np.argsort(queries)
+        order = np.argsort(queries, kind="stable")
         asked, answered = queries[order], residuals[order]
         precision = np.where(np.isfinite(variances[order]), 1.0 / variances[order], 0.0)
         before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
         far = np.array(FAR_CUTS) * reach
-        group = np.searchsorted(CUTS, before) + np.searchsorted(
+        # Rounds of equal length lie exactly on a cut: rounding must not decide on which side.
+        group = np.searchsorted(np.array(CUTS) + 1e-9, before) + np.searchsorted(
             np.concatenate([center - far[::-1], center + far]), asked
         )
         parts = [np.flatnonzero(group == k) for k in np.unique(group)]

@@ -45,6 +45,13 @@ all of the bias removed it covers .954 to .958 and is 2% wider."""
 LARGEST_SLOPE_ERROR = 0.35
 """Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
 
+UNKNOWN_SLOPE = 1.0
+"""From this relative error on the answers say nothing about the slope, and the matrix is close to singular: centre and
+slope stay at their first guesses. The fitted ones would be rounding errors, other ones on each machine."""
+
+ON_BORDER = 1e-9
+"""A round this close below the border of two groups, in groups, lies on it."""
+
 GROUPS = 8
 SUSPECT_MISFIT, LARGEST_MISFIT = 15.5, 22.0
 """Near rounds in eight groups by their question, equal in precision; the squared standardised residuals of the groups
@@ -95,6 +102,16 @@ class CurveFit(NamedTuple):
     def of_run(self, run: int) -> "CurveFit":
         """The fit of one run: the same fields, as numbers."""
         return CurveFit(*(values[run] for values in self))
+
+    def leaning(self, share: float) -> "CurveFit":
+        """The same fit with its diagnostics a share nearer to a good one, or, below zero, further from it."""
+        factor = 1.0 + share
+        return self._replace(
+            slope_error=self.slope_error / factor,
+            misfit=self.misfit / factor,
+            slope_ratio=self.slope_ratio * factor,
+            lean=self.lean / factor,
+        )
 
     @property
     def holds(self) -> NDArray[np.bool_]:
@@ -176,10 +193,11 @@ def fit_curve(
     pair = matrix[:, :2, :2]
     straight = pair[:, 1, 1] / (pair[:, 0, 0] * pair[:, 1, 1] - pair[:, 0, 1] ** 2 + 1e-300)
     unbiased = xp.maximum(1.0 - DRIFT_BIAS * relative**2, 0.1)
+    known = relative < UNKNOWN_SLOPE
     return CurveFit(
-        center,
+        xp.where(known, center, start),
         xp.sqrt(spread[:, 0, 0]) / (steep * unbiased),
-        scale * steep * unbiased,
+        xp.where(known, scale * steep * unbiased, slope),
         relative,
         bend,
         xp.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0),
@@ -219,12 +237,13 @@ def lack_of_fit(
     xp = array_namespace(queries)
     x = xp.clip(steep[:, None] * (queries - center[:, None]), -2.0, 2.0)
     ranks = _ranks(level, x, bend)
-    order = xp.argsort(queries, axis=1)
+    order = xp.argsort(queries, axis=1, kind="stable")
     weights = xp.take_along_axis(weights, order, axis=1)
     gap = xp.take_along_axis(residuals - (level - ranks), order, axis=1)
     total = weights.sum(axis=1)
     before = (xp.cumsum(weights, axis=1) - 0.5 * weights) / xp.maximum(total, 1e-300)[:, None]
-    group = xp.minimum((before * GROUPS).astype(int), GROUPS - 1)
+    # Rounds of equal length lie exactly on the borders: rounding must not decide on which side.
+    group = xp.minimum((before * GROUPS + ON_BORDER).astype(int), GROUPS - 1)
     found = xp.zeros(len(queries))
     for k in range(GROUPS):
         part = xp.where(group == k, weights, 0.0)

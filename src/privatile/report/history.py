@@ -1,6 +1,6 @@
 """A run's rounds as a page needs them: read from its file, one level at a time, and only what is new.
 
-The file holds counts only; `Track` leads from them to the state, as the run itself did.
+The file holds questions and counts; `Track` leads from them to the state, as the run itself did.
 """
 
 from array import array
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.core.scale import working_range
-from privatile.errors import ProtocolError, StoreError
+from privatile.errors import ProtocolError
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
@@ -23,9 +22,6 @@ MARKS = 120
 
 LONG, FEWER_MARKS = 2000, 32
 """A run of more rounds than this gets fewer marks: each costs a fit through all rounds before it."""
-
-REPLAY_TOLERANCE = 1e-9
-"""Share of the range by which a replayed question may differ from the stored one: machines round differently."""
 
 Integers = NDArray[np.int64]
 
@@ -105,8 +101,6 @@ class LevelHistory:
         self.snapshots: dict[int, Snapshot] = {}
         """Intervals already computed at marks, by round: they do not change as the run grows."""
         self._mark_rounds = mark_rounds(self.plan.rounds)
-        low, high = working_range(self.plan.scale)
-        self._tolerance = REPLAY_TOLERANCE * (high - low)
         self._after, self._mean, self._at, self._records = array("d"), array("d"), array("d"), array("q")
 
     def __len__(self) -> int:
@@ -116,7 +110,10 @@ class LevelHistory:
         """Read the rounds that are new; returns how many."""
         before = len(self)
         for stored in store.rounds(self.level_index, after=before):
-            self._replay(stored, store.path)
+            try:
+                self._track.replay(stored)
+            except ProtocolError as error:
+                raise store.unreadable(str(error)) from None
             self._add(stored)
             if len(self) in self._mark_rounds:
                 if self.state.averages.rounds:
@@ -126,26 +123,13 @@ class LevelHistory:
                     self.snapshots.clear()
         return len(self) - before
 
-    def _replay(self, stored: StoredRound, path: str) -> None:
-        question = self._track.state.query if self._track.ask is None else self._track.ask.query
-        try:
-            self._track.advance(stored.ones)
-        except ProtocolError as error:
-            raise StoreError(f"{path} does not replay: {error} Restore it from a backup.") from None
-        apart = max(abs(stored.query - question), abs(stored.after - self.state.query))
-        if apart > self._tolerance:
-            raise StoreError(
-                f"{path} does not replay: the counts of round {stored.round} do not lead to its questions. Restore it "
-                "from a backup."
-            )
-
     def _add(self, stored: StoredRound) -> None:
         here = np.array([ones is not None for ones in stored.ones])
         self.answered += here
         self.silent += ~here
         self.last_answer[here] = stored.at
-        self._after.append(stored.after)
-        self._mean.append(np.nan if stored.mean is None else stored.mean)
+        self._after.append(self.state.query)
+        self._mean.append(self.state.averages.estimate)
         self._at.append(stored.at)
         self._records.append(sum(self.state.asked))
 

@@ -18,7 +18,7 @@ from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
-from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, CurveFit
+from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
 from privatile.inference.plug_in import Curve
 from privatile.inference.trajectory import Trajectory
 from privatile.result.result import Caveat, Row, finite
@@ -132,6 +132,15 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
         )
 
 
+def slope_error_text(slope_error: float) -> str:
+    """The relative error of a slope in percent; from 100% on the slope is not known at all.
+
+    >>> slope_error_text(0.123), slope_error_text(6693.57)
+    ('± 12%', '± 100% or more')
+    """
+    return f"± {100 * slope_error:.0f}%" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
+
+
 def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[Row | Caveat]:
     """What the fitted curve shows."""
     if curve is None:
@@ -139,13 +148,18 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[
     fit, calls_for = curve.fit, curve_warnings(curve.fit)
     slope, slope_error, misfit = float(fit.slope), float(fit.slope_error), float(fit.misfit)
     bend, bend_share = float(fit.bend), float(fit.bend_share)
-    percent = f"± {100 * slope_error:.0f}%" if slope_error < 1.0 else "± 100% or more"
+    percent, known = slope_error_text(slope_error), slope_error < UNKNOWN_SLOPE
     at = plan.scale.slope(curve.inference.center)
     density = slope / at if at else math.nan
-    facts = {"estimate": density, "relative_error": slope_error}
-    yield Row("density", "density there", facts, f"{density:.3g} per unit {percent}")
     reached = slope * float(trajectory.steps.sum())
-    yield Row("relaxations", "relaxations", reached, f"{reached:.0f}")
+    if known:
+        facts = {"estimate": density, "relative_error": slope_error}
+        yield Row("density", "density there", facts, f"{density:.3g} per unit {percent}")
+        yield Row("relaxations", "relaxations", reached, f"{reached:.0f}")
+    else:
+        nothing = {"estimate": None, "relative_error": None}
+        yield Row("density", "density there", nothing, f"not known ({percent})")
+        yield Row("relaxations", "relaxations", None, "not known")
     text = f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error"
     yield Row("bend", "bend", {"estimate": bend, "share": bend_share}, text)
     text = f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth"

@@ -5,8 +5,10 @@ import math
 from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
+from privatile.inference.curve import UNKNOWN_SLOPE
 from privatile.inference.plug_in import Curve
 from privatile.inference.trajectory import Trajectory
+from privatile.result.diagnostics import slope_error_text
 
 
 def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> tuple[str, ...]:
@@ -31,15 +33,21 @@ def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve 
         step, believed, rounds = float(trajectory.steps[0]), float(tuning.slope[0]), len(trajectory.steps)
         planned = plan.rounds - int(tuning.searched[0]) - int(tuning.probed[0])
         capped = RELAXATIONS / planned > STABLE
+        # γ·f·T from the rule itself: step times density would fall to either side of a half.
+        relaxations = min(RELAXATIONS, STABLE * planned)
         lines.append(
             f"Average: {rounds} rounds with the constant step {step:.4g} on the working scale, for the believed "
-            f"density {believed:.4g}: {step * believed * planned:.0f} relaxations were planned"
+            f"density {believed:.4g}: {relaxations:.0f} relaxations were planned"
             + (f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}." if capped else ".")
         )
     if curve is not None:
+        percent = slope_error_text(float(curve.fit.slope_error))
+        density = (
+            f"{curve.fit.slope:.4g} {percent}" if curve.fit.slope_error < UNKNOWN_SLOPE else f"not known ({percent})"
+        )
         lines.append(
             f"Fit: {100 * curve.fit.used:.1f}% of the answers' precision lay near enough to count; density "
-            f"{curve.fit.slope:.4g} ± {100 * curve.fit.slope_error:.0f}%, bend {curve.fit.bend:+.2f}. The interval is "
+            f"{density}, bend {curve.fit.bend:+.2f}. The interval is "
             f"{curve.inference.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
         )
     lines.append(

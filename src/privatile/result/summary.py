@@ -1,5 +1,7 @@
 """From a run's state to its result: the estimand in words, the interval, the facts and the caveats."""
 
+from dataclasses import replace
+
 from privatile.core.scale import Scale
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
@@ -56,19 +58,28 @@ def summarize(
     )
 
 
-def narrow_enough(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> bool:
-    """Whether a run that is to stop at a width may stop now."""
+def narrow_enough(
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, lean: float = 0.0
+) -> bool:
+    """Whether a run that is to stop at a width may stop now; `lean` as in `may_stop`."""
     if settings.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
-    return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale)
+    return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale, lean)
 
 
-def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale) -> bool:
-    """Whether the displayed interval is as narrow as asked for, and its diagnostics hold."""
-    inference = as_displayed(choose_interval(settings, evidence), settings, scale)
+def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale, lean: float = 0.0) -> bool:
+    """Whether the displayed interval is as narrow as asked for, and its diagnostics hold.
+
+    `lean` moves the width and the limits of the diagnostics by a share, so that the run stops sooner (later where it
+    is below zero): two machines may differ in a decision only where both of these differ (`estimator.transcript`).
+    """
+    curve = evidence.curve
+    if curve is None or settings.until_width is None:
+        return False
+    curve = replace(curve, fit=curve.fit.leaning(lean))
+    inference = as_displayed(choose_interval(settings, replace(evidence, curve=curve)), settings, scale)
     low, high = interval_in_units(inference, scale, settings.confidence_level)
-    holds = evidence.curve is not None and bool(evidence.curve.fit.holds)
-    return holds and settings.until_width is not None and high - low <= settings.until_width
+    return bool(curve.fit.holds) and high - low <= settings.until_width * (1.0 + lean)
 
 
 def common_level(plan: Plan) -> float:

@@ -1,5 +1,8 @@
 """The coordinator: state to questions, counts to the next state, one transaction per round.
 
+A live run and a replay go through the same functions. In a replay the file says what was asked; it is compared with
+the design's own next question (`estimator.transcript`) and the run continues from what the file says.
+
 How questions and counts travel is up to the caller:
 
     while (rounds := coordinator.rounds()) is not None:
@@ -8,20 +11,20 @@ How questions and counts travel is up to the caller:
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from privatile.core.messages import Question
 from privatile.errors import ProtocolError, StoreError
-from privatile.estimator.averaging import normalizer
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.step import begin, step
+from privatile.estimator.transcript import as_sent, difference, slack
 from privatile.inference.trajectory import Trajectory
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import narrow_enough, summarize
-from privatile.server.run_file import RunStore, Statement, StoredRound
+from privatile.server.run_file import RunStore, Statement, StoredRound, opening
 
 
 class LevelRound(NamedTuple):
@@ -37,18 +40,63 @@ class Track:
     def __init__(self, spec: RunSpec, level_index: int) -> None:
         self.spec = spec
         self.plan: Plan = spec.plan(level_index)
+        self._arrive: Callable[[Plan], RoundState] = begin
+        """How the state was reached, for this plan or for one with its boundaries moved."""
         self.state: RoundState = begin(self.plan)
         self.trajectory = Trajectory()
-        self.ask: Ask | None = self.plan.ask(self.state)
+        self.ask: Ask | None = as_sent(self.plan, self.plan.ask(self.state))
 
     def advance(self, ones: Sequence[int | None]) -> None:
         """Go one round further."""
-        if self.ask is None:
-            raise StoreError("the file holds more rounds than its own plan asks for.")
-        self.state = step(self.state, self.ask, ones, self.plan)
-        self.trajectory.record(self.ask, self.state, self.plan)
-        stops = narrow_enough(self.spec, self.plan, self.state, self.trajectory)
-        self.ask = None if stops else self.plan.ask(self.state)
+        before, ask = self.state, self.ask
+        if ask is None:
+            raise ProtocolError("there are more rounds than the plan asks for.")
+        self._arrive = lambda plan: step(before, ask, ones, plan)
+        self.state = self._arrive(self.plan)
+        self.trajectory.record(ask, self.state, self.plan)
+        self.ask = None if self._stops() else as_sent(self.plan, self.plan.ask(self.state))
+
+    def _stops(self, lean: float = 0.0) -> bool:
+        """Whether the run stops here by its width; `lean` makes that easier, or, below zero, harder."""
+        return narrow_enough(self.spec, self.plan, self.state, self.trajectory, lean)
+
+    def take(self, asked: Ask) -> None:
+        """Let the open round ask what was recorded, refused where the design would not have asked it on any machine."""
+        if self.ask == asked:
+            return
+        share = slack(self.plan)
+        found = "" if self.ask is None else difference(self.plan, self.state, self.ask, asked)
+        if self.ask is not None and not found:
+            self.ask = asked
+            return
+        # A decision near its boundary may have fallen the other way: the last round's, or that to stop.
+        for lean in () if self._stops(-share) else (-share, share):
+            plan = self.plan.leaning(lean)
+            state = self._arrive(plan)
+            own = as_sent(plan, plan.ask(state))
+            if own is not None and not difference(plan, state, own, asked):
+                self.state, self.ask = state, asked
+                return
+        raise ProtocolError(
+            f"round {self.state.round + 1} of level {self.plan.level:.6g} asks what the design would not: "
+            + (found or "the level was over")
+            + "."
+        )
+
+    def replay(self, stored: StoredRound) -> None:
+        """Go one round further as recorded."""
+        if stored.round != self.state.round + 1:
+            raise ProtocolError(f"after round {self.state.round} comes round {stored.round}.")
+        self.take(stored.ask)
+        self.advance(stored.ones)
+
+    def end(self) -> None:
+        """Let the level be over, as recorded; refused where the design would have gone on on any machine."""
+        if self.ask is not None and not self._stops(slack(self.plan)):
+            raise ProtocolError(
+                f"level {self.plan.level:.6g} ends after round {self.state.round}; the design would have gone on."
+            )
+        self.ask = None
 
 
 def _level_questions(
@@ -83,17 +131,22 @@ class Coordinator:
         self.spec: RunSpec = spec or store.spec
         self.run = store.run
         self.tracks = [Track(self.spec, index) for index in range(len(self.spec.levels))]
-        for stored in store.all_rounds():
-            track = self.tracks[stored.level_index]
-            if track.ask is not None and stored.query != track.ask.query:
-                raise StoreError(
-                    f"{store.path} does not replay: round {stored.round} asked another question. Restore it from a "
-                    "backup."
-                )
-            try:
-                track.advance(stored.ones)
-            except ProtocolError as error:
-                raise StoreError(f"{store.path} does not replay: {error} Restore it from a backup.") from None
+        try:
+            for stored in store.all_rounds():
+                self.tracks[stored.level_index].replay(stored)
+            self._replay_open_round()
+        except ProtocolError as error:
+            raise store.unreadable(str(error)) from None
+
+    def _replay_open_round(self) -> None:
+        """Ask again what was written to be asked; levels that the file does not ask any more are over."""
+        written = {one.level_index: one.ask for one in self.store.open_round() if one.round == self.done + 1}
+        for index, track in enumerate(self.tracks):
+            if index in written and track.state.round == self.done:
+                track.take(written[index])
+            elif written or self.store.finished is not None or track.state.round < self.done:
+                track.end()
+        self._written = bool(written)
 
     @property
     def done(self) -> int:
@@ -106,13 +159,21 @@ class Coordinator:
         return max(track.plan.rounds for track in self.tracks)
 
     def rounds(self) -> list[LevelRound] | None:
-        """The next round of every level that is not finished; None when the run is over."""
-        waiting = [
-            LevelRound(index, self._questions(track, track.ask))
-            for index, track in enumerate(self.tracks)
-            if track.ask is not None
-        ]
+        """The next round of every level that is not finished; None when the run is over.
+
+        It is in the file before anybody is asked: a run that continues on another machine asks the same.
+        """
+        if not self._written and self.store.writes:
+            self.store.execute(self._opening())
+            self._written = True
+        waiting = [LevelRound(index, self._questions(track, ask)) for index, track, ask in self._waiting()]
         return waiting or None
+
+    def _waiting(self) -> list[tuple[int, Track, Ask]]:
+        return [(index, track, track.ask) for index, track in enumerate(self.tracks) if track.ask is not None]
+
+    def _opening(self) -> list[Statement]:
+        return opening([StoredRound(index, self.done + 1, ask) for index, _, ask in self._waiting()])
 
     def questions(self) -> dict[str, tuple[Question, ...]]:
         """What every client is asked next, one question per level that is not finished; empty when the run is over."""
@@ -121,35 +182,18 @@ class Coordinator:
         return dict(zip((client.name for client in self.spec.clients), asked, strict=True)) if rounds else {}
 
     def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
-        sent = track.plan.scale.to_units(ask.query)
-        return _level_questions(self.run, track.plan, track.state.round + 1, sent, ask.step, ask.lengths)
+        return _level_questions(self.run, track.plan, track.state.round + 1, ask.sent, ask.step, ask.lengths)
 
     def accept(self, counts: Sequence[Sequence[int | None]], also: Sequence[Statement] = ()) -> None:
         """Take the counts of exactly the rounds that `rounds()` gave, in that order: step, then write, all or nothing.
 
         `also` holds what the caller keeps with the round; it is written in the same transaction.
         """
-        waiting = [(index, track, track.ask) for index, track in enumerate(self.tracks) if track.ask is not None]
         stored = []
-        for (index, track, ask), ones in zip(waiting, counts, strict=True):
+        for (index, track, ask), ones in zip(self._waiting(), counts, strict=True):
             track.advance(ones)
-            averages = track.state.averages
-            stored.append(
-                StoredRound(
-                    level_index=index,
-                    round=track.state.round,
-                    query=ask.query,
-                    sent=track.plan.scale.to_units(ask.query),
-                    step=ask.step,
-                    averaged=ask.averaged,
-                    lengths=ask.lengths,
-                    ones=tuple(ones),
-                    after=track.state.query,
-                    mean=averages.estimate if averages.rounds else None,
-                    normalizer=normalizer(averages) if averages.rounds else None,
-                )
-            )
-        self.store.append(stored, also)
+            stored.append(StoredRound(index, track.state.round, ask, tuple(ones)))
+        self.store.append(stored, [*also, *self._opening()])
 
     def result(self, level_index: int = 0) -> QuantileResult:
         """The result of one level so far."""

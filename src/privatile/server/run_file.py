@@ -1,6 +1,8 @@
-"""A run's file: its specification and every round's counts. Nothing in it is private.
+"""A run's file: its specification, and of every round what was asked and the counts. Nothing in it is private.
 
-The state is not stored: it is a pure function of the counts, so a file can always be checked against its own numbers.
+What was asked is data, like the counts: another machine would not compute a question to the last bit. The state is not
+stored: it follows from questions and counts, so a file can always be checked against its own numbers. The round that is
+open now is written before anybody is asked: a run that continues elsewhere asks the same question.
 """
 
 import json
@@ -12,43 +14,69 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from privatile import __version__
 from privatile.errors import InputError, StoreError
+from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
+from privatile.server.program import named, program
 
-FORMAT = 1
-SCHEMA = """
-CREATE TABLE run (format INTEGER NOT NULL, id TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
-                  created REAL NOT NULL, finished REAL);
-CREATE TABLE rounds (level INTEGER NOT NULL, round INTEGER NOT NULL, query REAL NOT NULL, sent REAL NOT NULL,
-                     step REAL NOT NULL, averaged INTEGER NOT NULL, lengths TEXT NOT NULL, ones TEXT NOT NULL,
-                     after REAL NOT NULL, mean REAL, normalizer REAL, at REAL NOT NULL,
-                     PRIMARY KEY (level, round)) WITHOUT ROWID;
+FORMAT = 2
+ASKED = """level INTEGER NOT NULL, round INTEGER NOT NULL, stage TEXT NOT NULL, query REAL NOT NULL,
+           sent REAL NOT NULL, lengths TEXT NOT NULL, step REAL NOT NULL, averaged INTEGER NOT NULL"""
+SCHEMA = f"""
+CREATE TABLE run (format INTEGER NOT NULL, version TEXT NOT NULL, program TEXT NOT NULL, id TEXT NOT NULL,
+                  spec TEXT NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL, finished REAL);
+CREATE TABLE rounds ({ASKED}, ones TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (level, round)) WITHOUT ROWID;
+CREATE TABLE open_round ({ASKED}, PRIMARY KEY (level)) WITHOUT ROWID;
 """
-
 
 Statement = tuple[str, tuple[Any, ...]]
 """One SQL statement and its values."""
 
 
 class StoredRound(NamedTuple):
-    """One round of one level: what was asked, the counts (None: no answer), and the estimate after it."""
+    """One round of one level: what was asked, and the counts (None: no answer)."""
 
     level_index: int
     round: int
-    query: float
-    sent: float
-    """The query as it was sent, in units: another machine's `exp` may differ in the last bit."""
-    step: float
-    averaged: bool
-    lengths: tuple[int, ...]
-    ones: tuple[int | None, ...]
-    after: float
-    """The query after the step, on the working scale."""
-    mean: float | None
-    """The running mean, on the working scale."""
-    normalizer: float | None
-    """V of Algorithm 2."""
+    ask: Ask
+    ones: tuple[int | None, ...] = ()
     at: float = 0.0
+
+    @property
+    def query(self) -> float:
+        """The question, on the working scale."""
+        return self.ask.query
+
+    @property
+    def sent(self) -> float:
+        """The question as it was sent, in units: another machine's `exp` may differ in the last bit."""
+        return self.ask.sent
+
+    @property
+    def step(self) -> float:
+        """γ of the round."""
+        return self.ask.step
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Records asked of every client."""
+        return self.ask.lengths
+
+
+def _written(level_index: int, number: int, ask: Ask) -> tuple[Any, ...]:
+    """The columns of `ASKED`."""
+    lengths = json.dumps(ask.lengths)
+    return (level_index, number, ask.stage, ask.query, ask.sent, lengths, ask.step, int(ask.averaged))
+
+
+def _read(row: tuple[Any, ...]) -> tuple[int, int, Ask]:
+    """What `_written` wrote; a ValueError or TypeError where it is something else."""
+    level_index, number, stage, query, sent, lengths, step, averaged = row
+    records = tuple(json.loads(lengths))
+    if not all(type(count) is int for count in records):
+        raise ValueError("lengths are whole numbers")
+    return level_index, number, Ask(float(query), records, float(step), bool(averaged), str(stage), float(sent))
 
 
 class ClientTotals(NamedTuple):
@@ -62,6 +90,12 @@ class ClientTotals(NamedTuple):
     """Rounds without an answer, counted per level."""
 
 
+def opening(rounds: Sequence[StoredRound]) -> list[Statement]:
+    """What writes the round that is asked next, for every level that is not over."""
+    statement = "INSERT INTO open_round VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    return [("DELETE FROM open_round", ()), *((statement, _written(*entry[:3])) for entry in rounds)]
+
+
 class RunStore:
     """A run in SQLite: rounds are only appended, and it is safe to read while it is written."""
 
@@ -70,17 +104,21 @@ class RunStore:
         self._writes = writes
         self.path = path
         try:
-            row = connection.execute("SELECT id, spec, digest, created, finished FROM run").fetchone()
+            row = connection.execute("SELECT version, program, id, spec, digest, created, finished FROM run").fetchone()
         except sqlite3.DatabaseError:
-            raise self._damaged() from None
-        self.run: str = row[0]
-        self.created: float = row[3]
-        self.finished: float | None = row[4]
+            raise StoreError(f"{path} is damaged and cannot be read. Restore it from a backup.") from None
+        self.version: str = row[0]
+        """The version of privatile that began the run."""
+        self.program: str = row[1]
+        """The digest of its sources."""
+        self.run: str = row[2]
+        self.created: float = row[5]
+        self.finished: float | None = row[6]
         try:
-            self.spec = RunSpec.from_json(row[1])
+            self.spec = RunSpec.from_json(row[3])
         except (InputError, ValueError, TypeError, KeyError) as error:
-            raise StoreError(f"{path} holds a run that this version cannot read: {error}") from None
-        if self.spec.digest != row[2]:
+            raise self.unreadable(f"its specification cannot be read: {error}") from None
+        if self.spec.digest != row[4]:
             raise StoreError(f"{path} was altered: its specification does not match its digest.")
 
     @classmethod
@@ -96,8 +134,8 @@ class RunStore:
                 for statement in SCHEMA.split(";")[:-1]:
                     connection.execute(statement)
                 connection.execute(
-                    "INSERT INTO run VALUES (?, ?, ?, ?, ?, NULL)",
-                    (FORMAT, run, spec.to_json(), spec.digest, time.time()),
+                    "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                    (FORMAT, __version__, program(), run, spec.to_json(), spec.digest, time.time()),
                 )
         except sqlite3.Error as error:
             raise StoreError(f"{path} cannot be written ({error}).") from None
@@ -111,15 +149,19 @@ class RunStore:
         # Check before writing: another program's database must stay as it is.
         with closing(connect(path, read_only=True)) as look:
             try:
-                row = look.execute("SELECT format FROM run").fetchone()
+                head = look.execute("SELECT * FROM run")
+                row = head.fetchone()
+                columns = [column[0] for column in head.description]
             except sqlite3.DatabaseError:
                 raise no_run(path) from None
-        if row is None:
+        if row is None or "format" not in columns:
             raise no_run(path)
-        if row[0] != FORMAT:
+        facts = dict(zip(columns, row, strict=True))
+        if facts["format"] != FORMAT:
+            writer = named(facts["version"], facts.get("program")) if "version" in facts else "an earlier privatile"
             raise StoreError(
-                f"{path} holds a run of another format; this version reads format {FORMAT}. Use the privatile that "
-                "wrote it, or restore the file from a backup where it is damaged."
+                f"{path} holds a run of another format, {facts['format']!r}: {writer} wrote it, and this is "
+                f"{named(__version__, program())}, which reads format {FORMAT}. Read it with the version that wrote it."
             )
         return cls(connect(path, durable=durable, read_only=read_only), str(path), writes=not read_only)
 
@@ -144,16 +186,35 @@ class RunStore:
     def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
         """Write one round of every level, and what the caller keeps with it, in one transaction."""
         now = time.time()
-        rows = [
-            (*entry[:5], int(entry.averaged), json.dumps(entry.lengths), json.dumps(entry.ones), *entry[8:11], now)
-            for entry in rounds
-        ]
-        self.execute(
-            [*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)]
-        )
+        rows = [(*_written(*entry[:3]), json.dumps(entry.ones), now) for entry in rounds]
+        self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
+
+    def open_round(self) -> list[StoredRound]:
+        """What was written to be asked next, one entry per level that is not over."""
+        rows = self.query("SELECT level, round, stage, query, sent, lengths, step, averaged FROM open_round")
+        try:
+            return [StoredRound(*_read(row)) for row in rows]
+        except (ValueError, TypeError):
+            raise self._damaged() from None
+
+    @property
+    def writes(self) -> bool:
+        """Whether rounds may be added."""
+        return self._writes
 
     def _damaged(self) -> StoreError:
-        return StoreError(f"{self.path} is damaged and cannot be read to its end. Restore it from a backup.")
+        return self.unreadable("it cannot be read to its end.")
+
+    def unreadable(self, why: str) -> StoreError:
+        """The error for a file whose content this program does not accept: damaged only where this program wrote it."""
+        if self.program == program():
+            return StoreError(
+                f"{self.path} does not replay: {why} It was altered or damaged: restore it from a backup."
+            )
+        return StoreError(
+            f"{self.path} does not replay here: {why} It was written by {named(self.version, self.program)}, and this "
+            f"is {named(__version__, program())}. Read it with the version that wrote it."
+        )
 
     def _unwritable(self, error: sqlite3.Error) -> StoreError:
         return StoreError(
@@ -183,13 +244,12 @@ class RunStore:
         """The rounds of one level, in order, from round `after` + 1 on."""
         try:
             cursor = self._connection.execute(
-                "SELECT level, round, query, sent, step, averaged, lengths, ones, after, mean, normalizer, at"
-                " FROM rounds WHERE level = ? AND round > ? ORDER BY round",
+                "SELECT level, round, stage, query, sent, lengths, step, averaged, ones, at FROM rounds "
+                "WHERE level = ? AND round > ? ORDER BY round",
                 (level_index, after),
             )
             for row in cursor:
-                lengths, ones = tuple(json.loads(row[6])), tuple(json.loads(row[7]))
-                yield StoredRound._make((*row[:5], bool(row[5]), lengths, ones, *row[8:]))
+                yield StoredRound(*_read(row[:8]), ones=tuple(json.loads(row[8])), at=row[9])
         except (sqlite3.DatabaseError, ValueError, TypeError):
             raise self._damaged() from None
 
@@ -212,8 +272,14 @@ class RunStore:
     def finish(self) -> None:
         """Mark the run as complete."""
         self.finished = time.time()
-        # The writer table (server.writer) belongs to a run that continues.
-        self.execute([("UPDATE run SET finished = ?", (self.finished,)), ("DROP TABLE IF EXISTS writer", ())])
+        # The open round and the writer table (server.writer) belong to a run that continues.
+        self.execute(
+            [
+                ("UPDATE run SET finished = ?", (self.finished,)),
+                ("DELETE FROM open_round", ()),
+                ("DROP TABLE IF EXISTS writer", ()),
+            ]
+        )
 
     def close(self) -> None:
         """Close the file. A finished run becomes a single file: its log is folded in, unless somebody is reading."""

@@ -9,14 +9,8 @@ made it: another version may use other words, and only that version can tell its
 difference is shown and not judged.
 """
 
-import functools
-import hashlib
 import math
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
-
-from privatile import __version__
 
 SAME = 1e-9
 """Relative difference allowed for a number recomputed on another machine, whose functions round otherwise."""
@@ -24,21 +18,6 @@ SAME = 1e-9
 FIGURES = ("estimate", "confidence_interval")
 SETTINGS = ("rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated")
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
-
-
-@functools.cache
-def program() -> str:
-    """A digest that identifies this program: the version alone does not tell two builds apart."""
-    return hash_sources(Path(str(files("privatile"))))
-
-
-def hash_sources(root: Path) -> str:
-    """SHA-256 of the version and of all Python files below `root`, with their names."""
-    digest = hashlib.sha256(__version__.encode())
-    for source in sorted(root.rglob("*.py")):
-        name = source.relative_to(root).as_posix()
-        digest.update(name.encode() + b"\0" + source.read_text(encoding="utf-8").encode() + b"\0")
-    return digest.hexdigest()
 
 
 def alike(recorded: object, recomputed: object) -> bool:

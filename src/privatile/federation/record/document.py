@@ -12,12 +12,12 @@ import msgspec
 from privatile import __version__
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.record.comparison import program
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, verify
 from privatile.server.coordinator import Coordinator
+from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
 FORMAT = 1
@@ -94,8 +94,7 @@ def transcript_digest(store: RunStore) -> str:
     """SHA-256 over every round: what was asked, every count, every signature."""
     digest = hashlib.sha256()
     for stored in store.all_rounds():
-        asked = [stored.level_index, stored.round, stored.query, stored.sent, stored.step, stored.lengths, stored.ones]
-        digest.update(canonical(asked) + b"\n")
+        digest.update(canonical([stored.level_index, stored.round, stored.ask, stored.ones]) + b"\n")
     for row in store.query(
         "SELECT round, client, sequence, hash, signer, signature FROM evidence ORDER BY round, client"
     ):

@@ -15,7 +15,7 @@ from privatile.core.messages import Answer
 from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.record.comparison import alike, differences, program
+from privatile.federation.record.comparison import alike, differences
 from privatile.federation.record.countersignature import body_digest, named_rounds, told_by
 from privatile.federation.record.document import SOFTWARE, canonical, events, is_signed, spent, transcript_digest
 from privatile.federation.record.transcript import exchanges, moved_questions
@@ -24,6 +24,7 @@ from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
+from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
 

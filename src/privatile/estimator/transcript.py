@@ -1,0 +1,69 @@
+"""How far what a run file says was asked may differ from what the design itself would ask.
+
+What was asked is data, like the counts: question, lengths, step and stage are read from the file and the run continues
+from them. The design's own next round is only compared with it, because two machines do not compute it to the last bit:
+numpy's functions, BLAS and the C library round differently between processors and versions.
+
+Continuous parts (question, step) may differ by `slack`, in standard errors of the run at that round. Discrete parts
+(lengths, stage, averaged) must be equal. A decision whose deciding quantity lies within `slack` of its boundary may
+fall either way: `Plan.leaning` gives the same plan with every boundary moved by that share.
+
+What a coordinator that writes a false file gains from this: every question may be off by `slack` of a standard error,
+so the path as recorded may leave the path as asked by at most `TOLERANCE` standard errors over a whole run, and the
+estimate by no more. Where a decision lies within `slack` of its boundary (about once in a million rounds) it may be
+chosen. Nothing else is free: a question that is 0.01 standard errors off is refused in every round.
+"""
+
+import math
+
+from privatile.core.scale import working_range
+from privatile.estimator.plan import Ask, Plan, RoundState
+
+TOLERANCE = 1e-4
+"""Standard errors by which all questions of a run together may drift from the design's own. Measured over the settings
+of `tests/server/other_machines.py` (AVX-512, AVX2 and SSE kernels of numpy, three kernels of BLAS, the C library with
+and without FMA, numpy 2.0 and 2.4) one question of 200 rounds differs by at most 2e-11; it may by 1e-4/200 = 5e-7."""
+
+LAST_BITS = 4
+"""Roundings of the largest number of the range that a question may be off besides: where a range is far from zero, its
+own last bit may be more than a share of the standard error."""
+
+
+def slack(plan: Plan) -> float:
+    """How far one round may be off, in standard errors and as a share of a boundary: `TOLERANCE` over all rounds."""
+    return TOLERANCE / plan.rounds
+
+
+def as_sent(plan: Plan, ask: Ask | None) -> Ask | None:
+    """A round with its question in units of the data, as it is sent."""
+    return None if ask is None else ask._replace(sent=plan.scale.to_units(ask.query))
+
+
+def difference(plan: Plan, state: RoundState, own: Ask, asked: Ask) -> str:
+    """In words, what a recorded round asks that this plan would not; empty where they are the same up to rounding."""
+    if own == asked:
+        return ""
+    for name, planned, found in (
+        ("stage", own.stage or "none", asked.stage or "none"),
+        ("lengths", own.lengths, asked.lengths),
+        ("averaging", own.averaged, asked.averaged),
+    ):
+        if planned != found:
+            return f"its {name} would be {_words(planned)}, not {_words(found)}"
+    share, error = slack(plan), plan.standard_error(state, own)
+    low, high = (abs(end) for end in working_range(plan.scale))
+    off = abs(asked.query - own.query)
+    # Written so that NaN is refused.
+    if not off <= share * error + LAST_BITS * math.ulp(max(low, high)):
+        return f"its question is {off / error if error else math.inf:.2g} standard errors from the design's own"
+    if not abs(asked.step - own.step) <= share * own.step:
+        return f"its step would be {own.step:.6g}, not {asked.step:.6g}"
+    units, scale = plan.scale.to_units(asked.query), plan.scale
+    ends = LAST_BITS * math.ulp(max(abs(scale.low), abs(scale.high)))
+    if not abs(asked.sent - units) <= share * error * scale.slope(asked.query) + ends:
+        return f"its question in units would be {units:.9g}, not {asked.sent:.9g}"
+    return ""
+
+
+def _words(part: object) -> str:
+    return ", ".join(map(str, part)) if isinstance(part, tuple) else str(part)
