@@ -209,7 +209,7 @@ class RunStore:
         """The error for a file whose content this program does not accept: damaged only where this program wrote it."""
         if self.program == program():
             return StoreError(
-                f"{self.path} does not replay: {why} It was altered or damaged: restore it from a backup."
+                f"{self.path} does not replay: {why} It was altered or is damaged. Restore it from a backup."
             )
         return StoreError(
             f"{self.path} does not replay here: {why} It was written by {named(self.version, self.program)}, and this "
