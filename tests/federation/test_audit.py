@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,64 +11,121 @@ import pytest
 from scipy import stats
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.audit.audit import ALPHA, POWER, audit, find_ratio, own_client
+from privatile.federation.audit.audit import audit, own_client
+from privatile.federation.audit.checks import SHARES
+from privatile.federation.audit.judgement import ratio_finding
+from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
 from privatile.federation.audit.ratio import clopper_pearson, ratio_bounds, reports_needed
-
-pytestmark = pytest.mark.network
+from tests.federation.broken_clients.simulated import Honest, failures
+from tests.federation.broken_clients.table import TABLE
 
 BROKEN = Path(__file__).parent / "broken_clients"
+LONG = bool(os.environ.get("PRIVATILE_LONG"))
+ROUNDS = 100 if LONG else 40
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "src"), str(root)]))
 
 
-def failures(epsilon: float, command: list[str] | None, off: float = 0.5) -> dict[str, str]:
-    return {one.name: one.text for one in audit(epsilon, command, off=off).findings if not one.passed}
+def found_by_process(command: list[str], parts: list[str], epsilon: float = 1.0, off: float = 0.5) -> dict[str, str]:
+    found = audit(epsilon, [sys.executable, *command], off=off, rounds=20, parts=parts)
+    return {one.name: one.text for one in found.findings if not one.passed}
 
 
+# -- real processes
+
+
+@pytest.mark.network
+@pytest.mark.usefixtures("importable")
 def test_the_shipped_client_passes() -> None:
-    found = audit(1.0, own_client())
+    found = audit(1.0, own_client(), rounds=100 if LONG else 20)
     assert found.passed, found.to_text()
     assert found.reports > 6e5
 
 
-@pytest.mark.parametrize("factor", ["1.02", "0.98"])
-def test_a_truth_rate_off_by_two_percent_is_caught_on_either_side(factor: str) -> None:
+@pytest.mark.network
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize("factor", ["1.02", "0.98"] if LONG else ["1.02"])
+def test_a_truth_rate_off_by_two_percent_is_caught(factor: str) -> None:
     # A larger epsilon shows the same relative error with fewer reports.
-    found = failures(3.0, [sys.executable, str(BROKEN / "wrong_rate.py"), factor], off=0.02)
-    assert set(found) == {"ratio"}, found
+    found = found_by_process([str(BROKEN / "wrong_rate.py"), factor], ["long"], epsilon=3.0, off=0.02)
+    assert "ratio" in found, found
 
 
+@pytest.mark.network
+@pytest.mark.usefixtures("importable")
 def test_seeded_randomness_is_caught() -> None:
-    found = failures(1.0, [sys.executable, str(BROKEN / "seeded.py")])
-    assert set(found) == {"fresh"}, found
+    found = found_by_process([str(BROKEN / "seeded.py")], ["first", "copy"])
+    assert "repeat" in found, found
 
 
+@pytest.mark.network
+@pytest.mark.usefixtures("importable")
 def test_a_record_that_answers_twice_is_caught() -> None:
-    found = failures(1.0, [sys.executable, str(BROKEN / "twice.py")])
+    found = found_by_process([str(BROKEN / "twice.py")], ["long", "once"])
     assert "once" in found, found
 
 
+@pytest.mark.network
+@pytest.mark.usefixtures("importable")
 def test_a_raw_value_in_a_log_is_caught() -> None:
-    found = failures(1.0, [sys.executable, str(BROKEN / "leaky.py")])
+    found = found_by_process([str(BROKEN / "leaky.py")], ["local"])
     assert set(found) == {"quiet"}, found
     assert "output.log" in found["quiet"]
+
+
+@pytest.mark.network
+@pytest.mark.skipif(not LONG, reason="a long form: set PRIVATILE_LONG=1")
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize("name", TABLE)
+def test_a_broken_client_is_caught_as_a_process(name: str) -> None:
+    command = [sys.executable, "-m", "tests.federation.broken_clients.as_process", name]
+    found = audit(1.0, command, off=0.1)
+    assert not found.passed, found.to_text()
+
+
+# -- the same questions to clients in this process
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(1.0, np.random.default_rng(20261116), off=0.5, rounds=ROUNDS)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", TABLE)
+def test_a_broken_client_is_caught(name: str, plan: Plan) -> None:
+    assert failures(plan, TABLE[name], np.random.default_rng(3)), TABLE[name].__doc__
+
+
+@pytest.mark.statistical
+def test_an_honest_client_passes_in_this_process(plan: Plan) -> None:
+    assert not failures(plan, Honest, np.random.default_rng(3))
+
+
+def test_the_false_alarms_of_all_checks_together_are_one_in_a_thousand() -> None:
+    # Each of the two intervals of the ratio has error RATIO_ALPHA.
+    assert sum(SHARES.values()) + 2 * RATIO_ALPHA == pytest.approx(1e-3)
+
+
+# -- the ratio
 
 
 @pytest.mark.parametrize(
     ("ones", "trials"), [(0, 10), (10, 10), (3, 17), (731, 1000), (219_000, 300_000), (1, 300_000)]
 )
 def test_bounds_are_those_of_clopper_and_pearson(ones: int, trials: int) -> None:
-    low, high = clopper_pearson(ones, trials, ALPHA)
-    exact = stats.binomtest(ones, trials).proportion_ci(1 - 2 * ALPHA, method="exact")
+    low, high = clopper_pearson(ones, trials, RATIO_ALPHA)
+    exact = stats.binomtest(ones, trials).proportion_ci(1 - 2 * RATIO_ALPHA, method="exact")
     assert low == pytest.approx(exact.low, rel=1e-9, abs=1e-12)
     assert high == pytest.approx(exact.high, rel=1e-9)
 
 
 def test_a_ratio_that_the_counts_do_not_bound_is_infinite() -> None:
-    (low, high), _ = ratio_bounds(10, 0, 10, ALPHA)
+    (low, high), _ = ratio_bounds(10, 0, 10, RATIO_ALPHA)
     assert low > 0.0
     assert high == float("inf")
 
@@ -76,15 +134,16 @@ def test_a_ratio_that_the_counts_do_not_bound_is_infinite() -> None:
 def test_the_sample_size_has_its_power() -> None:
     """The ratio's rule on simulated counts: a rate off by 2% is found, a right one passes."""
     mechanism = RandomizedResponse.from_epsilon(1.0)
-    side = reports_needed(mechanism.truth_rate, 0.02, ALPHA, POWER)
-    assert 5e5 < 2 * side < 8e5
+    side = reports_needed(mechanism.truth_rate, 0.02, RATIO_ALPHA, POWER)
+    assert 5e5 < 2 * side < 1e6
     rng = np.random.default_rng(11)
 
     def caught(rate: float) -> int:
         p = (1 + rate) / 2
-        above, below = rng.binomial(side, p, 100), rng.binomial(side, 1 - p, 100)
-        return sum(not find_ratio(1.0, [int(a)], [int(b)], side).passed for a, b in zip(above, below, strict=True))
+        counts = zip(rng.binomial(side, p, 100), rng.binomial(side, 1 - p, 100), strict=True)
+        bounds = [ratio_bounds(int(above), int(below), side, RATIO_ALPHA) for above, below in counts]
+        return sum(not ratio_finding(1.0, both).passed for both in bounds)
 
-    assert caught(mechanism.truth_rate) <= 2  # a thousandth is expected: P(more than 2 of 100) < 2e-4
+    assert caught(mechanism.truth_rate) <= 1  # a five-thousandth is expected: P(more than 1 of 100) < 2e-4
     for factor in (1.02, 0.98):
         assert caught(mechanism.truth_rate * factor) >= 97  # 99.9% are expected: P(fewer than 97 of 100) < 4e-6

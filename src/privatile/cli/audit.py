@@ -17,8 +17,9 @@ from privatile.errors import InputError, PrivatileError
 def audit(epsilon: float, off: float, command: str | None) -> None:
     """Run the real client against planted data and measure what its answers and its files give away.
 
-    The likelihood ratio of its reports is bounded from both sides by exact confidence bounds; the number of reports is
-    chosen so that a truth rate wrong by --off is found 999 times in a thousand (600,000 or so at epsilon 1).
+    Several sites are asked as in a real run, again from copies of their folders, under another study, and in cohorts of
+    1 to 100 and large ones. An honest client fails at most once in 1,000 audits. A truth rate wrong by --off is found
+    999 times in a thousand (900,000 reports at epsilon 1); what the other checks find is in docs/tasks/audit.md.
     """
     from privatile.federation.audit.audit import audit as measure
 

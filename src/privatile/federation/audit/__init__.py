@@ -1,8 +1,12 @@
 """The privacy audit: runs a real client process against planted data and measures what it gives away.
 
-audit     the four questions of an audit and their answers
-ratio     exact bounds for the likelihood ratio of a report, and how many reports they need
-session   the auditor as coordinator of one client process
+audit      holds the sittings of an audit and gathers what they show
+plan       what is asked: planted files and questions
+scores     counts to normal scores, and exact tests of them
+checks     the checks: what is compared with honest coins
+judgement  counts to findings in words
+ratio      exact bounds for the likelihood ratio of a report, and how many reports they need
+session    the auditor as coordinator of client processes
 """
 
-__all__ = ["audit", "ratio", "session"]
+__all__ = ["audit", "checks", "judgement", "plan", "ratio", "scores", "session"]

@@ -1,52 +1,38 @@
-"""The privacy audit: a real client process, planted data, and what its answers and its files give away.
+"""The privacy audit: real client processes, planted files, and what their answers and their files give away.
 
-Four questions, each of which a broken client fails:
+    answers  is every question answered: silence may depend on the truth
+    ratio    is the likelihood ratio of a report e^ε, no more and no less, within exact confidence bounds
+    share, spread, shape, sums, sequence, shared, repeat, study, parity
+             are the counts those of honest coins, fresh for every record, round, level, site and study (`checks`)
+    once     does a record answer only once, also when it is asked again, asked otherwise, or after kill -9
+    quiet    is no planted value in anything that the process wrote or sent
 
-    ratio   Is the likelihood ratio of a report e^ε, no more and no less, within exact confidence bounds?
-    fresh   Do two runs of the same client over the same data and questions differ as fresh coins must?
-    once    Does a record answer only once, also when it is asked again, asked otherwise, or after kill -9?
-    quiet   Is no planted value in anything that the process wrote or sent?
-
-An audit cannot show that a client never misbehaves in a situation that the audit does not create.
+An honest client fails at most once in 1,000 audits. An audit cannot show that a client never misbehaves in a situation
+that the audit does not create (`LIMITS`).
 """
 
 import asyncio
-import contextlib
-import math
+import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.audit.ratio import ratio_bounds, reports_needed
-from privatile.federation.audit.session import TRACES, Session, open_session
+import numpy as np
 
-BELOW, BETWEEN, ABOVE = 1000.0, 50000.0, 99000.0
-"""Thresholds: below both planted values (the truth is 1), between them, above both (the truth is 0)."""
+from privatile.core.messages import Question
+from privatile.federation.audit.checks import Transcript
+from privatile.federation.audit.judgement import Finding, answered, judge, silent
+from privatile.federation.audit.plan import LONG_LEVELS, ONCE_RECORDS, PARTS, Counts, Plan, Sitting, make_plan
+from privatile.federation.audit.session import FILE, Session, alone, open_session
+from privatile.federation.setup.directory import new_identity
 
-ALPHA = 0.0005
-"""Error of each bound: a sound client fails an audit once in a thousand times."""
-
-POWER = 0.999
-PROBES, PROBE_LENGTH = 40, 500
-"""Rounds compared between two runs. Two fair counts of 500 agree with probability 1/35, forty in a row never."""
-
-ROUND_LENGTH = 50_000
-"""The most records asked in one round for the ratio."""
-
-ONCE_RECORDS = 5_000
-"""Records that the question `once` is about."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The answer to one question."""
-
-    name: str
-    passed: bool
-    text: str
+LIMITS = (
+    "No audit finds a client that recognises it (by its machine, or by a date), breaks its rule only in later "
+    "rounds than were asked, tells the truth for fewer than about 1 record in 50, uses coins that somebody else "
+    "can compute but the audit cannot repeat, or leaks by another way than counts and files, such as the time it takes."
+)
 
 
 @dataclass(frozen=True)
@@ -63,10 +49,20 @@ class Audit:
         return all(finding.passed for finding in self.findings)
 
     def to_text(self) -> str:
-        """One line per question."""
-        lines = [f"{'ok' if one.passed else 'FAILS':5}  {one.name:6} {one.text}" for one in self.findings]
+        """One line per question, the verdict, and what an audit cannot find."""
+        lines = [f"{'ok' if one.passed else 'FAILS':5}  {one.name:8} {one.text}" for one in self.findings]
         verdict = "passes" if self.passed else "does not pass"
-        return "\n".join([*lines, f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports."])
+        numbers = (
+            "" if alone() else " Process numbers differed between sittings: coins seeded with them were not tested."
+        )
+        return "\n".join(
+            [*lines, f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}", LIMITS]
+        )
+
+
+class _SilenceError(Exception):
+    def __init__(self, finding: Finding) -> None:
+        self.finding = finding
 
 
 def own_client() -> list[str]:
@@ -79,116 +75,170 @@ def audit(
     command: Sequence[str] | None = None,
     *,
     off: float = 0.02,
+    rounds: int = 100,
+    parts: Collection[str] = PARTS,
     say: Callable[[str], None] = lambda line: None,
 ) -> Audit:
-    """Audit a client program that takes the arguments of `privatile join`."""
-    with tempfile.TemporaryDirectory(prefix="privatile-audit-") as name:
-        return asyncio.run(_Auditor(Path(name), epsilon, command or own_client(), off, say).run())
+    """Audit a client program that takes the arguments of `privatile join`. Fewer `rounds` and `parts` find less."""
+    plan = make_plan(epsilon, np.random.default_rng(), off=off, rounds=rounds, parts=parts)
+    with tempfile.TemporaryDirectory(prefix="privatile-") as name:
+        return asyncio.run(_Auditor(Path(name), plan, command or own_client(), say).run())
 
 
 @dataclass(eq=False, repr=False)
 class _Auditor:
     folder: Path
-    epsilon: float
+    plan: Plan
     command: Sequence[str]
-    off: float
     say: Callable[[str], None]
     received: list[bytes] = field(default_factory=list)
     reports: int = 0
+    counts: dict[tuple[str, str], Counts] = field(default_factory=dict)
 
     async def run(self) -> Audit:
-        """One session for the ratio, a second one with a restart, a third one over the records of the second."""
-        findings = []
-        probes = PROBES * PROBE_LENGTH
-        side = reports_needed(RandomizedResponse.from_epsilon(self.epsilon).truth_rate, self.off, ALPHA, POWER)
-        rounds = math.ceil(side / ROUND_LENGTH)
-        length = math.ceil(side / rounds)
-        self.say(f"ratio: {2 * rounds * length:,} reports")
-        async with self._session("first", probes + 2 * rounds * length) as session:
-            first = await session.counts(BELOW, PROBE_LENGTH, PROBES)
-            above = await session.counts(BELOW, length, rounds)
-            below = await session.counts(ABOVE, length, rounds)
-        findings.append(find_ratio(self.epsilon, above, below, rounds * length))
-        self.say("fresh, once: a second session, with a kill")
-        total = probes + ONCE_RECORDS
-        async with self._session("second", total) as session:
-            second = await session.counts(BELOW, PROBE_LENGTH, PROBES)
-            findings.append(find_fresh(first, second))
-            once = await find_once(session, total)
-        findings.append(await self._find_once_for_life(total) if once.passed else once)
-        findings.append(self._find_quiet())
-        return Audit(self.epsilon, self.reports, tuple(findings))
+        """All sittings, then what they show."""
+        try:
+            once = await self._hold_all()
+        except _SilenceError as silence:
+            return self._audit([silence.finding])
+        self.say("comparing the counts with honest coins")
+        transcript: Transcript = self.counts
+        findings = [answered(transcript), *judge(self.plan, transcript, np.random.default_rng())]
+        return self._audit([*findings, *once])
 
-    @contextlib.asynccontextmanager
-    async def _session(self, name: str, records: int, site: Path | None = None) -> AsyncIterator[Session]:
-        async with open_session(self.folder / name, self.command, self.epsilon, records, site) as session:
-            yield session
-        self.received += session.received
-        self.reports += session.reports
+    def _audit(self, findings: list[Finding]) -> Audit:
+        return Audit(self.plan.epsilon, self.reports, (*findings, self._find_quiet()))
 
-    async def _find_once_for_life(self, total: int) -> Finding:
+    async def _hold_all(self) -> list[Finding]:
+        """All sittings of the plan; whether records answer once."""
+        plan, folder = self.plan, self.folder
+        first, copies = folder / "first", {name: folder / name / "sites" for name in ("copy", "other")}
+        if "first" in plan.parts:
+            self.say(f"first: {len(plan.first.asks)} sites, as in a real run")
+            async with open_session(first, plan.first, self.command) as session:
+                for copy in copies.values():  # the ledgers exist and hold no answer yet
+                    await asyncio.to_thread(shutil.copytree, first / "sites", copy, ignore=_logs)
+                await self._ask_all(session, plan.first)
+        if "copy" in plan.parts:
+            self.say("copy: the same invitations again, from copies of the sites")
+            places = {"organizer": first / "organizer", "sites": copies["copy"]}
+            async with open_session(folder / "copy", plan.copy, self.command, **places) as session:
+                await self._ask_all(session, plan.copy)
+        if "other" in plan.parts:
+            self.say("other: the same questions under another study")
+            async with open_session(folder / "other", plan.other, self.command, sites=copies["other"]) as session:
+                await self._ask_all(session, plan.other)
+        if "local" in plan.parts:
+            self.say("local: a study in local mode")
+            async with open_session(folder / "local", plan.local, self.command) as session:
+                await self._ask_all(session, plan.local)
+        return await self._hold_long() if "long" in plan.parts else []
+
+    async def _hold_long(self) -> list[Finding]:
+        plan = self.plan
+        ((_, asks),) = plan.long.asks.items()
+        self.say(f"long: {int(asks.length.sum()):,} reports in {int(asks.round.max())} rounds")
+        async with open_session(self.folder / "long", plan.long, self.command) as session:
+            await self._ask_all(session, plan.long)
+            if "once" not in plan.parts:
+                return []
+            self.say("once: the same question again, and after a kill")
+            once = await find_once(session, plan.long)
+        return [await self._find_once_for_life() if once.passed else once]
+
+    async def _ask_all(self, session: Session, sitting: Sitting) -> None:
+        """Ask a sitting's questions; the first silence ends the audit."""
+        found: dict[str, list[int]] = {site: [] for site in sitting.asks}
+        try:
+            for number, questions in enumerate(sitting.rounds(), 1):
+                given = await session.ask(questions)
+                for site, asked in questions.items():
+                    if site not in given:
+                        raise _SilenceError(silent(sitting.name, site, number))
+                    found[site] += given[site]
+                    self.reports += sum(question.length for question in asked)
+        finally:
+            self.received += session.received
+        self.counts |= {(sitting.name, site): np.array([counts]) for site, counts in found.items()}
+
+    async def _find_once_for_life(self) -> Finding:
         """Ask the same records, at the same site, in another study: the ledger must remember them."""
         self.say("once: another study asks the same records")
-        async with self._session("third", total, site=self.folder / "second" / "site") as session:
-            if await session.count(BETWEEN, total // 2) is not None:
+        ((site, asks),) = self.plan.long.asks.items()
+        total = asks.file.records
+        study = self.plan.long.study
+        plain = study.to_dict() | {"identity": new_identity()}
+        again = Sitting("again", type(study).from_dict(plain), self.plan.long.column, self.plan.long.asks)
+        sites = self.folder / "long" / "sites"
+        async with open_session(self.folder / "again", again, self.command, sites=sites) as session:
+            questions = {site: (Question(again.study.run, 1, LONG_LEVELS[1], _between(again), total // 2),)}
+            if await session.ask(questions, patience=10.0):
                 return Finding(
                     "once", False, f"all {total:,} records had answered, and yet they answered another study"
                 )
+            self.received += session.received
         text = f"{total:,} records gave {total:,} reports, across a kill; not one more, nor to another study"
         return Finding("once", True, text)
 
     def _find_quiet(self) -> Finding:
+        traces = traces_of(self.plan.values)
         files = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
         for path in files:
-            if path.name != "data.csv" and _has_trace(path.read_bytes()):
+            if path.name != FILE and _has_trace(path.read_bytes(), traces):
                 return Finding("quiet", False, f"a planted value is in {path.name}")
-        if any(map(_has_trace, self.received)):
+        if any(_has_trace(payload, traces) for payload in self.received):
             return Finding("quiet", False, "a planted value crossed the wire")
         return Finding("quiet", True, f"no planted value in {len(files)} files and {len(self.received)} messages")
 
 
-def _has_trace(content: bytes) -> bool:
-    return any(trace.encode() in content for trace in TRACES)
+def traces_of(values: list[float]) -> list[bytes]:
+    """Planted values as a file or a message could hold them.
 
-
-def find_ratio(epsilon: float, above: list[int], below: list[int], trials: int) -> Finding:
-    """Whether e^ε is within the bounds that the counts of ones give, for a report of 1 and for a report of 0."""
-    if not above or not below:
-        return Finding("ratio", False, "the client did not answer")
-    bounds = ratio_bounds(sum(above), sum(below), trials, ALPHA)
-    rate = RandomizedResponse.from_epsilon(epsilon).truth_rate
-    limit = (1 + rate) / (1 - rate)
-    text = ", ".join(f"{low:.4f} to {high:.4f}" for low, high in bounds)
-    good = all(low <= limit <= high for low, high in bounds)
-    return Finding("ratio", good, f"e^epsilon = {limit:.4f}; measured, for a report of 1 and of 0: {text}")
-
-
-def find_fresh(first: list[int], second: list[int]) -> Finding:
-    """Whether the counts of two runs differ.
-
-    By chance a probe agrees with probability about 1/(2√(π·n·p·q)); more than half agree only when coins repeat.
+    >>> traces_of([31415.9267])
+    [b'31415.9', b'31415,9', b'3.14159', b'314159267']
     """
-    if not first or not second:
-        return Finding("fresh", False, "the client did not answer")
-    same = sum(one == two for one, two in zip(first, second, strict=True))
-    return Finding("fresh", same <= PROBES // 2, f"{same} of {PROBES} counts agree between two runs")
+    traces = []
+    for value in values:
+        digits = f"{value:.4f}".replace(".", "")
+        traces += [f"{digits[:5]}.{digits[5]}", f"{digits[:5]},{digits[5]}", f"{digits[0]}.{digits[1:6]}", digits]
+    return [trace.encode() for trace in traces]
 
 
-async def find_once(session: Session, total: int) -> Finding:
-    """Whether the records of this study answer once. All but ONCE_RECORDS of `total` have answered before."""
-    half = ONCE_RECORDS // 2
-    before = await session.count(BETWEEN, half)
-    again = await session.repeat()
+_logs = shutil.ignore_patterns("*.log")
+
+
+def _has_trace(content: bytes, traces: list[bytes]) -> bool:
+    return any(trace in content for trace in traces)
+
+
+def _between(sitting: Sitting) -> float:
+    """A query with about half of the records above it."""
+    ((_, asks),) = sitting.asks.items()
+    return float(asks.file.values[2:4].mean())
+
+
+async def find_once(session: Session, sitting: Sitting) -> Finding:
+    """Whether the records of this study answer once. All but ONCE_RECORDS of them have answered before."""
+    ((site, asks),) = sitting.asks.items()
+    total, half, last = asks.file.records, ONCE_RECORDS // 2, int(asks.round.max())
+    query = _between(sitting)
+
+    async def ask(number: int, length: int, shift: float = 0.0, patience: float = 30.0) -> tuple[int, ...] | None:
+        question = Question(sitting.study.run, last + number, LONG_LEVELS[1], query + shift, length)
+        return (await session.ask({site: (question,)}, patience)).get(site)
+
+    before = await ask(1, half)
+    again = await ask(1, half)
     if before is None or again != before:
         return Finding("once", False, f"the same question got {before}, then {again}: records answered again")
-    if await session.repeat(query=BETWEEN + 1.0, patience=1.5) is not None:
+    if await ask(1, half, shift=1.0, patience=1.5) is not None:
         return Finding("once", False, "the same round with another question was answered")
-    await session.restart()
-    kept = await session.repeat()
+    await session.restart(site)
+    kept = await ask(1, half)
     if kept != before:
         return Finding("once", False, f"after kill -9 the same question got {kept}, before {before}")
-    if await session.count(BETWEEN, ONCE_RECORDS - half) is None:
+    if await ask(2, ONCE_RECORDS - half) is None:
         return Finding("once", False, "the client did not continue after kill -9")
-    if await session.count(BETWEEN, 1, patience=3.0) is not None:
+    if await ask(3, 1, patience=3.0) is not None:
         return Finding("once", False, f"all {total:,} records had answered, and yet one more did")
     return Finding("once", True, f"{total:,} records gave {total:,} reports, across a kill; not one more")

@@ -1,182 +1,206 @@
-"""The auditor as coordinator of one client process: a study of its own, planted data, questions and counts."""
+"""The auditor as coordinator of one or more client processes: a study, planted files, questions and counts."""
 
 import asyncio
 import contextlib
 import os
 import secrets
 import shutil
+import site as site_packages
 import subprocess
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
+from privatile.federation.audit.plan import Sitting
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
+from privatile.federation.setup.directory import Directory, admit, initialize
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.limits import limits_toml
-from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.connection import connected
 from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, AskMessage, Hello, Welcome, read_message
 
-LOW, HIGH = 31415.9265, 73190.4242
-"""The two planted values; half of the records each. Their digits occur nowhere else."""
+PATIENCE = 30.0
+"""Seconds to wait for an answer. On one machine an honest client needs milliseconds."""
 
-TRACES = ("31415.9", "31415,9", "3.14159265e", "73190.4", "73190,4", "7.31904", "314159265", "731904242")
-"""The planted values as a file or a message could hold them."""
+FILE = "data.csv"
+"""The planted file in a site's folder."""
 
-CLIENT = "audited"
+Given = Mapping[str, tuple[int, ...]]
+"""The counts of one round by site, one per level; a silent site is left out."""
+
+
+@lru_cache(maxsize=1)
+def alone() -> tuple[str, ...]:
+    """A prefix that gives every client process the same process number, where this system allows it.
+
+    Coins that are seeded with the process number are then the same in two sittings.
+    """
+    for options in (("--pid",), ("--user", "--map-root-user", "--pid")):
+        prefix = ("unshare", *options, "--fork", "--kill-child")
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run([*prefix, "true"], capture_output=True, timeout=5, check=True)
+            return prefix
+    return ()
+
+
+@dataclass(eq=False, repr=False)
+class Client:
+    """One client process, its folder and the key that its messages are signed with."""
+
+    name: str
+    folder: Path
+    signer: str
+    invitation: Path
+    column: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process, with what a process needs to start and nothing else of this one's environment."""
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True, mode=0o700)
+        arguments = [str(self.invitation), "--site", str(self.folder), "--yes", "--verbose"]
+        arguments += ["--source", str(self.folder / FILE), "--value", self.column]
+        names = ("PATH", "PYTHONPATH", "LANG", "TMPDIR")
+        environment = {name: os.environ[name] for name in names if name in os.environ}
+        environment |= {"HOME": str(home), "PYTHONUSERBASE": str(site_packages.getuserbase())}
+        with (self.folder / "output.log").open("ab") as file:
+            self.process = subprocess.Popen(
+                [*alone(), *self.command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+            )
+
+    def end(self) -> None:
+        """Kill the process (kill -9)."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process is not None and self.process.poll() is None
 
 
 @dataclass(eq=False, repr=False)
 class Session:
-    """One client process under test. `open_session` makes one."""
+    """One sitting with its client processes. `open_session` makes one."""
 
-    command: Sequence[str]
     directory: Directory
-    site: Path
+    clients: Mapping[str, Client]
     port: CoordinatorPort
-    signer: str
     received: list[bytes] = field(default_factory=list)
-    """Everything that the client has sent."""
+    """Everything that the clients have sent."""
     reports: int = 0
     """Records that have answered."""
-    _round: int = 0
-    _last: Question | None = None
-    _answer: asyncio.Future[int] | None = None
-    _process: subprocess.Popen[bytes] | None = None
+    _asked: Mapping[str, tuple[Question, ...]] = field(default_factory=dict)
+    _answers: dict[str, asyncio.Future[tuple[int, ...]]] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._study, self._key = self.directory.study(), self.directory.key()
 
     async def open(self) -> None:
-        """Listen, then start the client."""
+        """Listen, then start the clients and wait for their hellos: their ledgers exist then, and hold no answer."""
         await self.port.open(self._on_answer, self._on_hello)
-        self._start()
+        for client in self.clients.values():
+            client.start()
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while len(self._seen) < len(self.clients) and asyncio.get_running_loop().time() < until:
+            if not all(client.runs for client in self.clients.values()):
+                return
+            await asyncio.sleep(0.02)
 
-    def _start(self) -> None:
-        arguments = [str(self.directory.invitation_file(CLIENT)), "--site", str(self.site), "--yes", "--verbose"]
-        arguments += ["--source", str(self.site / "data.csv"), "--value", "planted"]
-        # The client gets only what a process needs to start.
-        names = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
-        environment = {name: os.environ[name] for name in names if name in os.environ}
-        with (self.site / "output.log").open("ab") as file:
-            self._process = subprocess.Popen(
-                [*self.command, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment
-            )
+    async def restart(self, name: str) -> None:
+        """Kill a client (kill -9) and start it again."""
+        await asyncio.to_thread(self.clients[name].end)
+        self.clients[name].start()
 
-    def end(self) -> None:
-        """Kill the client."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    async def restart(self) -> None:
-        """Kill the client (kill -9) and start it again."""
-        await asyncio.to_thread(self.end)
-        self._start()
-
-    async def count(self, query: float, length: int, patience: float = 60.0) -> int | None:
-        """Ask a new round; None where no answer comes."""
-        self._round += 1
-        self._last = Question(self._study.run, self._round, 0.5, query, length)
-        count = await self._ask(self._last, patience)
-        self.reports += length if count is not None else 0
-        return count
-
-    async def counts(self, query: float, length: int, rounds: int) -> list[int]:
-        """Ask several rounds; empty where one of them gets no answer."""
-        found = []
-        for _ in range(rounds):
-            count = await self.count(query, length)
-            if count is None:
-                return []
-            found.append(count)
-        return found
-
-    async def repeat(self, query: float | None = None, patience: float = 60.0) -> int | None:
-        """Ask the last round again, unchanged or with another threshold."""
-        if self._last is None:
-            return None
-        return await self._ask(self._last if query is None else replace(self._last, query=query), patience)
-
-    async def _ask(self, question: Question, patience: float) -> int | None:
+    async def ask(self, questions: Mapping[str, tuple[Question, ...]], patience: float = PATIENCE) -> Given:
+        """Ask one round, all sites at once; a site that gives no answer is left out."""
         loop = asyncio.get_running_loop()
-        self._answer = loop.create_future()
+        self._asked = questions
+        self._answers = {name: loop.create_future() for name in questions}
+        waiting = set(self._answers.values())
         until = loop.time() + patience
-        try:
-            await self.port.ask(AskMessage.of(self._study.digest, {CLIENT: (question,)}).pack(self._key))
-            # A client that has ended will not answer: no need to wait for it.
-            while loop.time() < until and self._process is not None and self._process.poll() is None:
-                await asyncio.wait([self._answer], timeout=0.25)
-                if self._answer.done():
-                    return self._answer.result()
-            return None
-        finally:
-            self._answer = None
+        await self.port.ask(AskMessage.of(self._study.digest, questions).pack(self._key))
+        # A client that has ended will not answer: no need to wait for it.
+        while waiting and loop.time() < until and all(self.clients[name].runs for name in questions):
+            _, waiting = await asyncio.wait(waiting, timeout=0.25)
+        given = {name: answer.result() for name, answer in self._answers.items() if answer.done()}
+        self._answers = {}
+        return given
 
     def _on_answer(self, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(PrivatileError):
-            message = read_message(payload, self.signer, LARGEST_ANSWER)
-            waiting, asked = self._answer, self._last
-            if isinstance(message, AnswerMessage) and waiting is not None and asked is not None and not waiting.done():
-                waiting.set_result(message.answers[0].check(asked).ones)
+            message = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
+            waiting, asked = self._answers.get(client), self._asked.get(client, ())
+            if isinstance(message, AnswerMessage) and waiting is not None and not waiting.done():
+                answers = message.answers
+                if len(answers) == len(asked):
+                    checked = zip(answers, asked, strict=True)
+                    waiting.set_result(tuple(answer.check(question).ones for answer, question in checked))
 
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(ProtocolError):
-            hello = read_message(payload, self.signer, LARGEST_ANSWER)
+            hello = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
             if isinstance(hello, Hello):
-                welcome = Welcome(
-                    self._study.digest, CLIENT, hello.instance, None, 0, 0, "", secrets.token_hex(16), hello.nonce
-                )
-                await port.welcome(CLIENT, welcome.pack(self._key))
+                self._seen.add(client)
+                nonce, digest = secrets.token_hex(16), self._study.digest
+                welcome = Welcome(digest, client, hello.instance, None, 0, 0, "", nonce, hello.nonce)
+                await port.welcome(client, welcome.pack(self._key))
 
 
 @contextlib.asynccontextmanager
 async def open_session(
-    folder: Path, command: Sequence[str], epsilon: float, records: int, site: Path | None = None
+    folder: Path, sitting: Sitting, command: Sequence[str], *, organizer: Path | None = None, sites: Path | None = None
 ) -> AsyncIterator[Session]:
-    """A study of its own in `folder`, at a new site or at an existing one with its data and its ledger."""
-    study = FederationStudy(
-        new_identity(),
-        "A privacy audit",
-        "the auditor",
-        "planted",
-        (0.5,),
-        (0.0, 100_000.0),
-        2000,
-        clients={CLIENT: ClientAgreement(epsilon, 1.0, records)},
-        allow_weak=True,
-    )
-    directory = initialize(folder / "auditor", study, BrokerSettings(port=free_port()))
-    home = Site(site or folder / "site", CLIENT)
-    home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    replace_file(home.limits_file, limits_toml(epsilon))
-    enroll(read_invitation(directory.invitation_file(CLIENT)), home.path)
-    enrolment = read_enrolment(home.enrolment_file)
-    admit(directory, enrolment, enrolment.keys.fingerprint)
-    if site is None:
-        planted = "planted\n" + f"{LOW}\n{HIGH}\n" * (records // 2) + f"{LOW}\n" * (records % 2)
-        (home.path / "data.csv").write_text(planted, encoding="ascii")
+    """Hold a sitting in `folder`: at new sites, or at sites whose folders (under `sites`) were used before.
+
+    `organizer` is the folder of an earlier sitting of the same study: the invitations are then the same to the last
+    byte.
+    """
+    if organizer is None:
+        directory = initialize(folder / "organizer", sitting.study, BrokerSettings(port=free_port()))
+    else:
+        directory = Directory(organizer)
+    clients = {}
+    for name, asks in sitting.asks.items():
+        place = (sites or folder / "sites") / name
+        invitation = directory.invitation_file(name)
+        home = Site(place, name)
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(home.limits_file, limits_toml(sitting.study.clients[name].epsilon))
+        enroll(read_invitation(invitation), place)
+        enrolment = read_enrolment(home.enrolment_file)
+        admit(directory, enrolment, enrolment.keys.fingerprint)
+        if not (place / FILE).exists():
+            (place / FILE).write_text(asks.file.text(sitting.column), encoding="ascii")
+        clients[name] = Client(name, place, enrolment.keys.signer, invitation, sitting.column, command)
     broker = EmbeddedBroker(directory.broker_files, directory.settings())
     await asyncio.to_thread(broker.start)
     try:
         authority = directory.authority.read_text(encoding="ascii")
         async with connected("coordinator", [directory.settings().url], directory.key(), authority) as connection:
-            port = CoordinatorPort(connection, study.identity)
-            session = Session(command, directory, home.path, port, enrolment.keys.signer)
-            await session.open()
+            session = Session(directory, clients, CoordinatorPort(connection, sitting.study.identity))
             try:
+                await session.open()
                 yield session
             finally:
-                session.end()
+                for client in clients.values():
+                    client.end()
     finally:
         await asyncio.to_thread(broker.stop)
         shutil.rmtree(directory.broker_files.folder / "jetstream", ignore_errors=True)

@@ -1,0 +1,62 @@
+"""What the counts of an audit show: findings, in words, each with the check that made it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from privatile.core.mechanism import RandomizedResponse
+from privatile.federation.audit.checks import Transcript, run_checks
+from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan
+from privatile.federation.audit.ratio import ratio_bounds
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question."""
+
+    name: str
+    passed: bool
+    text: str
+
+
+def judge(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[Finding]:
+    """The findings of one audit whose client has answered every question."""
+    findings = [find_ratio(plan, transcript)] if "long" in plan.parts else []
+    for check in run_checks(plan, transcript, rng):
+        probability = float(check.probability[0])
+        seen = "nothing strange" if check.passed[0] else f"{check.worst()}, which honest coins give with"
+        chance = f"p = {probability:.2g}" + ("" if check.passed[0] else f"; allowed: {check.share:.2g}")
+        findings.append(Finding(check.name, bool(check.passed[0]), f"{len(check.labels)} tests: {seen} ({chance})"))
+    return findings
+
+
+def silent(sitting: str, site: str, number: int) -> Finding:
+    """A site that did not answer. On one machine nothing is lost: silence is an answer, and may tell the truth."""
+    return Finding("answers", False, f"site {site} did not answer round {number} of sitting {sitting}")
+
+
+def find_ratio(plan: Plan, transcript: Transcript) -> Finding:
+    """Whether e^ε is within the bounds that the large questions give, for a report of 1 and for a report of 0."""
+    ((site, asks),) = plan.long.asks.items()
+    ones = transcript["long", site][0]
+    large = asks.same_truth & (asks.length >= LARGE)
+    above, below = large & (asks.above == 1.0), large & (asks.above == 0.0)
+    bounds = ratio_bounds(int(ones[above].sum()), int(ones[below].sum()), int(asks.length[above].sum()), RATIO_ALPHA)
+    return ratio_finding(plan.epsilon, bounds)
+
+
+def ratio_finding(epsilon: float, bounds: tuple[tuple[float, float], tuple[float, float]]) -> Finding:
+    """The finding from the two intervals of the likelihood ratio."""
+    rate = RandomizedResponse.from_epsilon(epsilon).truth_rate
+    limit = (1 + rate) / (1 - rate)
+    measured = ", ".join(f"{low:.4f} to {high:.4f}" for low, high in bounds)
+    least = math.log(max(bounds[0][0], bounds[1][0], 1.0))
+    text = f"e^epsilon = {limit:.4f}; measured, for a report of 1 and of 0: {measured}; epsilon is at least {least:.4f}"
+    return Finding("ratio", all(low <= limit <= high for low, high in bounds), text)
+
+
+def answered(transcript: Mapping[tuple[str, str], object]) -> Finding:
+    """Every question was answered."""
+    return Finding("answers", True, f"every question was answered, by {len(transcript)} clients")

@@ -1,0 +1,133 @@
+"""Clients in this process: an honest one to derive broken ones from, and sittings of an audit without processes.
+
+A client of the table runs here, thousands of questions a second, and as a real process (`as_process.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
+from privatile.federation.audit.checks import Transcript
+from privatile.federation.audit.judgement import Finding, judge, silent
+from privatile.federation.audit.plan import Asks, Plan, Sitting
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a client process knows of itself."""
+
+    client: str
+    study: str
+    mechanism: RandomizedResponse
+    file: Floats
+    """Its records, in the file's order."""
+    range: tuple[float, float] = (0.0, 100_000.0)
+    key: int = 0
+    """Its secret: drawn when it enrolled, copied with its folder."""
+    process: int = 1
+
+
+class Honest:
+    """Randomized response with fresh coins. Broken clients change one thing."""
+
+    shuffles = True
+    """Whether records are asked in random order."""
+
+    def __init__(self, place: Place, rng: np.random.Generator) -> None:
+        self.place = place
+        self.rng = rng
+        self.rate = place.mechanism.truth_rate
+        self.clock = 0
+        """Seconds."""
+
+    @property
+    def truth(self) -> float:
+        """The chance of a true report."""
+        return (1.0 + self.rate) / 2.0
+
+    def truths(self, question: Question, values: Floats) -> Bools:
+        missing = np.isnan(values)
+        return np.where(missing, self.rng.random(len(values)) < 1.0 - question.level, values > question.query)
+
+    def coins(self, question: Question, count: int) -> Floats:
+        return self.rng.random(count)
+
+    def reports(self, question: Question, values: Floats) -> Bools:
+        truths = self.truths(question, values)
+        return np.where(self.coins(question, len(values)) < self.truth, truths, ~truths)
+
+    def answer(self, question: Question, values: Floats) -> int | None:
+        """The count; None for no answer."""
+        return int(np.count_nonzero(self.reports(question, values)))
+
+    def seeded(self, *words: object) -> np.random.Generator:
+        """A generator that anybody who knows the words can repeat."""
+        return np.random.default_rng(list(hashlib.sha256(repr(words).encode()).digest()))
+
+
+@dataclass(eq=False)
+class _Site:
+    place: Place
+    order: NDArray[np.intp]
+    cursor: int = 0
+
+    def take(self, length: int, shuffles: bool) -> Floats:
+        start = self.cursor
+        self.cursor += length
+        places = self.order[start : self.cursor] if shuffles else slice(start, self.cursor)
+        return self.place.file[places]
+
+
+def _new_site(site: str, sitting: Sitting, asks: Asks, rng: np.random.Generator) -> _Site:
+    file = np.repeat(asks.file.values, asks.file.copies)
+    file = np.concatenate([file, np.full(asks.file.missing, np.nan)])
+    mechanism = sitting.study.clients[site].mechanism
+    place = Place(site, sitting.study.run, mechanism, file, sitting.study.range, int(rng.integers(1 << 60)))
+    return _Site(place, rng.permutation(len(file)))
+
+
+def sit_through(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> Transcript | Finding:
+    """Hold all sittings with clients of one kind; a finding where one is silent."""
+    first: dict[str, _Site] = {}
+    transcript: dict[tuple[str, str], NDArray[np.int64]] = {}
+    for sitting_number, sitting in enumerate(plan.sittings):
+        sites = {}
+        for site, asks in sitting.asks.items():
+            if sitting.name in ("copy", "other"):  # the other study walks behind what the first has reserved
+                start = plan.first.study.clients[site].records if sitting.name == "other" else 0
+                sites[site] = replace(
+                    first[site], place=replace(first[site].place, study=sitting.study.run), cursor=start
+                )
+            else:
+                sites[site] = _new_site(site, sitting, asks, rng)
+        if sitting.name == "first":
+            first = {site: replace(one) for site, one in sites.items()}
+        clients = {site: kind(one.place, rng) for site, one in sites.items()}
+        counts: dict[str, list[int]] = {site: [] for site in sites}
+        for number, questions in enumerate(sitting.rounds(), 1):
+            for site, asked in questions.items():
+                clients[site].clock = 1_000 * sitting_number + number // 25
+                for question in asked:
+                    values = sites[site].take(question.length, kind.shuffles)
+                    ones = clients[site].answer(question, values)
+                    if ones is None:
+                        return silent(sitting.name, site, number)
+                    counts[site].append(min(max(ones, 0), question.length))
+        transcript |= {(sitting.name, site): np.array([found]) for site, found in counts.items()}
+    return transcript
+
+
+def failures(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> dict[str, str]:
+    """The checks that a kind of client fails, and what they say."""
+    found = sit_through(plan, kind, rng)
+    findings = [found] if isinstance(found, Finding) else judge(plan, found, rng)
+    return {finding.name: finding.text for finding in findings if not finding.passed}
