@@ -121,7 +121,7 @@ def test_a_ledger_without_its_key_answers_nobody_and_gets_no_new_one(tmp_path: P
     assert key is not None
     secret = key.read_bytes()
     key.unlink()
-    with pytest.raises(LedgerError, match="is missing: there is no file .*Never make a new one: records could answer"):
+    with pytest.raises(LedgerError, match=r"is missing: there is no file .*Never make a new one: records could answer"):
         Ledger.open(tmp_path / "ledger.db", keys=tmp_path / "keys")
     assert not key.exists()
     key.write_bytes(bytes(32))
@@ -142,9 +142,11 @@ def test_a_ledger_without_its_key_answers_nobody_and_gets_no_new_one(tmp_path: P
 
 def test_a_ledger_that_cannot_be_made_leaves_no_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with Ledger.open(tmp_path / "file" / "ledger.db", keys=tmp_path / "keys") as ledger:
-        with pytest.raises(LedgerError, match="cannot be made"):
-            answer(ledger, np.arange(10.0))
+    with (
+        Ledger.open(tmp_path / "file" / "ledger.db", keys=tmp_path / "keys") as ledger,
+        pytest.raises(LedgerError, match="cannot be made"),
+    ):
+        answer(ledger, np.arange(10.0))
     assert list((tmp_path / "keys").iterdir()) == []
 
 

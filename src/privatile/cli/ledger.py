@@ -59,3 +59,54 @@ def release(run: str, ledger: Path | None) -> None:
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)
     click.echo(f"{released:,} records reserved by run {run} were not asked and are free again.")
+
+
+@ledger.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@json_flag("The outcome")
+@click.pass_context
+def verify(context: click.Context, path: Path | None, as_json: bool) -> None:
+    """Check the ledger at PATH (yours unless given) against its key: nothing was altered, removed or set back.
+
+    Exit code 1, with the reason, where it does not verify. Who has the key can alter a ledger so that it verifies, and
+    an older copy of a ledger verifies too: those are found by the runs and coordinators that have seen it further on.
+    """
+    from privatile.api.folders import ledger_path
+    from privatile.client.ledger.ledger import Ledger
+    from privatile.errors import LedgerError
+
+    where = path or ledger_path()
+    if not where.exists():
+        raise LedgerError(f"there is no ledger at {where}. Give the path of a ledger file.")
+    entries, reason = None, None
+    try:
+        with Ledger.open(where, read_only=True) as book:
+            entries, key = book.verify(), book.secret.path
+    except LedgerError as error:
+        reason = str(error)
+    if as_json:
+        echo_json({"ledger": str(where), "verifies": reason is None, "entries": entries, "reason": reason})
+    elif reason is None:
+        click.echo(f"{where} verifies: {entries:,} entries, with the key {key}.")
+    else:
+        click.echo(f"{where} does not verify: {reason}", err=True)
+    if reason is not None:
+        context.exit(1)
+
+
+@ledger.command()
+@LEDGER
+def restored(ledger: Path | None) -> None:
+    """Mark a ledger that was restored from a backup: what is not provably unasked counts as spent from now on.
+
+    The clients of a federation do this themselves when they join with --restored.
+    """
+    from privatile.api.folders import ledger_path
+    from privatile.client.ledger.ledger import Ledger
+    from privatile.client.ledger.restores import mark_restored
+
+    with Ledger.open(ledger or ledger_path(), create=False) as book:
+        told = mark_restored(book)
+    for line in told:
+        click.echo(str(line))
+    click.echo("Other data sets may be asked only where they hold other people (--new-people).")
