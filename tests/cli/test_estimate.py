@@ -1,5 +1,6 @@
-"""The command as its users meet it: a real process, real files, real exit codes."""
+"""The command as its users meet it: real files, real exit codes; a real process where one could make a difference."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
 
 pytestmark = pytest.mark.process
 
@@ -40,6 +44,16 @@ def privatile(home: Path, *arguments: object, **environment: str) -> subprocess.
     env = {**surroundings(home), **environment}
     command = [sys.executable, "-m", "privatile", *map(str, arguments)]
     return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def here(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same without a process of its own: what is said and written does not depend on one."""
+    words = [str(argument) for argument in arguments]
+    with contextlib.chdir(home):
+        done = CliRunner(env=surroundings(home)).invoke(main, words)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
 def started(home: Path, *arguments: object) -> subprocess.Popen[str]:
@@ -81,7 +95,7 @@ def test_json_and_a_file_of_options_say_the_same(home: Path) -> None:
 
 def test_per_client_budgets_and_levels_on_the_command_line(home: Path) -> None:
     options = ("--epsilon", "north=1", "--epsilon", "south=0.5", "--q", "north=0.4", "--q", "south=0.6", "--json")
-    facts = json.loads(privatile(home, *BASE, *options).stdout)
+    facts = json.loads(here(home, *BASE, *options).stdout)
     assert [round(client["epsilon"], 6) for client in facts["clients"]] == [1.0, 0.5]
     assert [client["level"] for client in facts["clients"]] == [0.4, 0.6]
     assert facts["level"] == pytest.approx(0.5)
@@ -90,7 +104,7 @@ def test_per_client_budgets_and_levels_on_the_command_line(home: Path) -> None:
 def test_a_weights_file_and_several_levels(home: Path) -> None:
     (home / "weights.csv").write_text("client,weight\nnorth,0.25\nsouth,0.75\n")
     options = ("--epsilon", 4, "--weights", "weights.csv", "--q", 0.3, "--q", 0.7, "--json")
-    low, high = json.loads(privatile(home, *BASE, *options).stdout)
+    low, high = json.loads(here(home, *BASE, *options).stdout)
     assert low["estimate"] < high["estimate"]
     assert low["records"] + high["records"] == 4500
     assert low["clients"][1]["weight"] == 0.75
@@ -104,35 +118,35 @@ def test_a_weights_file_named_in_a_file_of_options_lies_beside_it(home: Path) ->
         'data = "../data.csv"\nvalue = "score"\nclient = "region"\nepsilon = 4\nrange = [0, 100]\n'
         'weights = "weights.toml"\n'
     )
-    facts = json.loads(privatile(home, "estimate", options, "--json").stdout)
+    facts = json.loads(here(home, "estimate", options, "--json").stdout)
     assert [client["weight"] for client in facts["clients"]] == pytest.approx([1 / 3, 2 / 3], abs=1e-6)
     options.write_text(options.read_text().replace("weights.toml", "nothing.csv"))
-    done = privatile(home, "estimate", options, "--json")
+    done = here(home, "estimate", options, "--json")
     assert done.returncode == 2
     assert "'nothing.csv' is none of these" in done.stderr
 
 
 def test_a_second_run_is_refused_and_can_be_accepted(home: Path) -> None:
-    assert privatile(home, *BASE, "--epsilon", 1).returncode == 0
-    again = privatile(home, *BASE, "--epsilon", 1)
+    assert here(home, *BASE, "--epsilon", 1).returncode == 0
+    again = here(home, *BASE, "--epsilon", 1)
     assert again.returncode == 2
     assert "epsilon 1 each is spent; another run over them would make it 2" in again.stderr
     assert again.stdout == ""
-    accepted = privatile(home, *BASE, "--epsilon", 1, "--spend-again")
+    accepted = here(home, *BASE, "--epsilon", 1, "--spend-again")
     assert accepted.returncode == 0, accepted.stderr
-    shown = json.loads(privatile(home, "ledger", "show", "--json").stdout)
+    shown = json.loads(here(home, "ledger", "show", "--json").stdout)
     assert [round(line["epsilon"], 6) for line in shown["datasets"]] == [2.0, 2.0]
-    text = privatile(home, "ledger", "show").stdout
+    text = here(home, "ledger", "show").stdout
     assert re.search(r"north +score +3,000 +6,000 +\d+ +2 +2", text)
 
 
 def test_a_saved_run_is_shown_again_without_asking(home: Path) -> None:
     options = (*BASE, "--epsilon", 1, "--save", "run.db", "--json")
-    first, second = privatile(home, *options), privatile(home, *options)
+    first, second = here(home, *options), here(home, *options)
     assert first.stdout == second.stdout
     assert "Nothing was saved" not in first.stderr
     assert "no one is asked" in second.stderr
-    other = privatile(home, *BASE, "--epsilon", 1, "--q", 0.3, "--save", "run.db")
+    other = here(home, *BASE, "--epsilon", 1, "--q", 0.3, "--save", "run.db")
     assert other.returncode == 2
     assert "holds another run" in other.stderr
 
@@ -153,29 +167,29 @@ def test_a_result_that_cannot_be_printed_is_not_lost(home: Path) -> None:
 
 
 def test_a_dry_run_spends_nothing(home: Path) -> None:
-    done = privatile(home, *BASE, "--epsilon", 1, "--dry-run")
+    done = here(home, *BASE, "--epsilon", 1, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "no one was" in done.stdout
     assert "Nothing was saved" not in done.stderr
     assert not (home / "state").exists()
-    reach = json.loads(privatile(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
+    reach = json.loads(here(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
     # z·√(Σ p²/(4 r² n)) with r = tanh(½) is the least; a run this small loses a fifth or so to search and slope.
     least = 1.96 * np.sqrt((0.25 / 3000 + 0.25 / 1500) / 4) / np.tanh(0.5)
     assert 1.0 < reach["expected_half_width_in_rank"][0] / least < 1.4
     options = (*BASE, "--epsilon", 1, "--dry-run", "--json", "--interval", "self-normalized")
-    reach = json.loads(privatile(home, *options).stdout)
+    reach = json.loads(here(home, *options).stdout)
     assert reach["expected_half_width_in_rank"][0] / least == pytest.approx(1.3, rel=1e-3)
 
 
 def test_a_dry_run_says_what_the_result_would_say_of_its_support(home: Path) -> None:
     (home / "many.csv").write_text("score\n" + "\n".join(str(i % 97 + i / 12_000) for i in range(12_000)) + "\n")
     enough = ("estimate", "many.csv", "--value", "score", "--range", 0, 100, "--epsilon", 5, "--dry-run")
-    assert ": enough." in privatile(home, *enough).stdout
-    assert json.loads(privatile(home, *enough, "--json").stdout)["caveats"] == []
+    assert ": enough." in here(home, *enough).stdout
+    assert json.loads(here(home, *enough, "--json").stdout)["caveats"] == []
     options = (*BASE, "--epsilon", 1, "--q", 0.1, "--q", 0.5)
-    shown = json.loads(privatile(home, *options, "--dry-run", "--json").stdout)
-    text = privatile(home, *options, "--dry-run").stdout
-    results = json.loads(privatile(home, *options, "--json").stdout)
+    shown = json.loads(here(home, *options, "--dry-run", "--json").stdout)
+    text = here(home, *options, "--dry-run").stdout
+    results = json.loads(here(home, *options, "--json").stdout)
     assert shown["information"] == [result["information"] for result in results]
     said = [caveat for result in results for caveat in result["caveats"] if caveat["code"] == "support"]
     assert len(said) == 2
@@ -189,7 +203,7 @@ def test_persons_are_the_unit_when_named(home: Path) -> None:
     repeated = text + "\n".join(line for line in text.splitlines()[1:501]) + "\n"
     (home / "twice.csv").write_text(repeated)
     options = ("--value", "score", "--client", "region", "--range", 0, 100, "--person", "who", "--epsilon", 1, "--json")
-    facts = json.loads(privatile(home, "estimate", "twice.csv", *options).stdout)
+    facts = json.loads(here(home, "estimate", "twice.csv", *options).stdout)
     assert facts["records"] == 4500
     assert "person" in {caveat["code"] for caveat in facts["caveats"]}
     assert (home / "config" / "privatile" / "person.key").stat().st_mode & 0o777 == 0o600
@@ -246,7 +260,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
     (home / "torn.csv").write_text("client\nnorth\nsouth\n")
     (home / "words.csv").write_text("client,weight\nnorth,half\nsouth,half\n")
     (home / "twice.csv").write_text("client,weight\nnorth,0.5\nnorth,0.5\n")
-    done = privatile(home, *BASE, *options)
+    done = here(home, *BASE, *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.search(text, done.stderr), done.stderr
     assert done.stdout == ""
@@ -270,7 +284,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
 def test_bad_files_are_refused_with_exit_2_and_nothing_written(home: Path, name: str, content: str, text: str) -> None:
     (home / name).write_text(content)
     options = ("--value", "score", "--client", "region", "--range", 0, 100, "--epsilon", 1)
-    done = privatile(home, "estimate", name, *options)
+    done = here(home, "estimate", name, *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -278,7 +292,7 @@ def test_bad_files_are_refused_with_exit_2_and_nothing_written(home: Path, name:
 
 
 def test_a_range_that_excludes_the_answer_is_a_caveat(home: Path) -> None:
-    facts = json.loads(privatile(home, *BASE[:-2], 70, 100, "--epsilon", 4, "--json").stdout)
+    facts = json.loads(here(home, *BASE[:-2], 70, 100, "--epsilon", 4, "--json").stdout)
     assert "range" in {caveat["code"] for caveat in facts["caveats"]}
 
 
@@ -329,17 +343,27 @@ def counted_once(ledger: Path) -> dict[str, list[tuple[int, int]]]:
     return stretches
 
 
-def stored_rounds(path: Path) -> dict[int, str]:
-    """What a run's file holds now; nothing where it is not there or still blank."""
+def look_into(path: Path, query: str) -> list[tuple[int, str]]:
+    """Rows of a run's file as it is now; none where it is not there or still blank."""
     if not path.exists():
-        return {}
+        return []
     store = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5.0)
     try:
-        return dict(store.execute("SELECT round, ones FROM rounds").fetchall())
+        return store.execute(query).fetchall()
     except sqlite3.OperationalError:
-        return {}
+        return []
     finally:
         store.close()
+
+
+def stored_rounds(path: Path) -> dict[int, str]:
+    """What a run's file holds now."""
+    return dict(look_into(path, "SELECT round, ones FROM rounds"))
+
+
+def rounds_in(path: Path) -> int:
+    """How many rounds that is."""
+    return next((count for count, _ in look_into(path, "SELECT count(*), '' FROM rounds")), 0)
 
 
 @pytest.mark.faults
@@ -360,8 +384,8 @@ def test_ctrl_c_at_any_moment_is_one_line_and_the_same_command_continues(home: P
     for wanted in (0, 1, 300):
         process = started(home, *options)
         deadline = time.monotonic() + TIMEOUT
-        while len(stored_rounds(home / "run.db")) < wanted and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
+        while rounds_in(home / "run.db") < wanted and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.004)
         time.sleep(0.0 if wanted else 0.3)
         process.send_signal(signal.SIGINT)
         try:
@@ -402,8 +426,8 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
             # Some rounds further, at a moment nobody chose, the first time before anything was asked.
             wanted = len(acknowledged) + int(rng.integers(1, 50)) if kill else 0
             deadline = time.monotonic() + TIMEOUT
-            while len(stored_rounds(store())) < wanted and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.002)
+            while rounds_in(store()) < wanted and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.004)
             time.sleep(float(rng.uniform(0.0, 0.01)) if kill else 0.4)
             assert process.poll() is None, "the run was over before it could be killed often enough"
             process.send_signal(signal.SIGKILL)
