@@ -196,13 +196,14 @@ def test_words_that_have_not_changed_hold_whichever_version_made_them(finished: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("junk", [None, 7, "x", [], [7], {}, {"site0": 7}, [{}]])
+@pytest.mark.parametrize("junk", [None, 7, 10**400, "x", [], [7], {}, {"site0": 7}, [{}]])
 def test_a_body_that_holds_anything_fails_without_an_exception(finished: Federation, junk: object) -> None:
     record = release(finished.directory)
     for key in set(record["body"]) - {"privatile_release", "software", "program"}:
         altered = copy.deepcopy(record)
         altered["body"][key] = junk
-        altered["signatures"]["clients"] = {"site0": {"signer": "x", "signature": junk}, "site1": junk}
+        entry = {"signer": "x", "statement": junk, "signature": junk}
+        altered["signatures"]["clients"] = {"site0": entry, "site1": junk}
         assert verify_record(altered, finished.directory.store_file).failed
     for key in record["body"]["results"][0]:
         altered = copy.deepcopy(record)

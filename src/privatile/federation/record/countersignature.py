@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privatile.client.ledger.ledger import Ledger
+from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError, PrivatileError
 from privatile.federation.record.document import canonical, sign
 from privatile.federation.record.transcript import Exchange, exchanges
@@ -136,4 +137,5 @@ def told_by(client: str, statement: dict[str, Any]) -> list[str]:
 
 def _rounds(value: object) -> list[int]:
     """Rounds of a statement that anybody may have written."""
-    return [number for number in value if isinstance(number, int)] if isinstance(value, list) else []
+    found = value if isinstance(value, list) else []
+    return [number for number in found if isinstance(number, int) and 0 < number <= LARGEST_LENGTH]
