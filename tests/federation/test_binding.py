@@ -18,6 +18,7 @@ from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
+from privatile.federation.record.document import sign, transcript_digest
 from privatile.federation.run.serve import roster_signers
 from privatile.federation.setup.directory import Directory
 from privatile.federation.site.responder import open_responder
@@ -119,14 +120,19 @@ def test_a_site_does_not_countersign_a_question_that_it_was_not_asked(cheated: F
 
 def test_a_coordinator_that_records_both_questions_is_found(cheated: Federation, tmp_path: Path) -> None:
     # It records as sent what it has sent, so that the signatures hold, and computes the estimate from another query.
-    directory = Directory(tmp_path / "organizer")
-    shutil.copytree(cheated.directory.path, directory.path)
-    with RunStore.open(directory.store_file) as store:
+    altered = tmp_path / "run.db"
+    shutil.copy(cheated.directory.store_file, altered)
+    record = release(cheated.directory)
+    with RunStore.open(altered) as store:
         rows = [(max(0.0, stored.sent - 20.0), stored.round) for stored in store.rounds()]
         store.execute([("UPDATE rounds SET sent = ? WHERE round = ?", row) for row in rows])
-    failed = verify_record(release(directory), directory.store_file).failed
-    assert len(failed) == 1
-    assert failed[0].startswith("every question is recorded as it was sent: rounds 1, 2")
+        record["body"]["transcript"]["digest"] = transcript_digest(store)
+    record["signatures"]["coordinator"] = sign(record["body"], cheated.directory.key())
+    checked = verify_record(record, altered)
+    assert any(text.startswith("all 40 signatures of clients hold") for text in checked.passed)
+    (failed,) = checked.failed
+    assert failed.startswith("the counts replay: ")
+    assert "its question in units would be 50, not 30" in failed
 
 
 def test_an_answer_to_another_question_does_not_count(tmp_path: Path) -> None:
