@@ -16,6 +16,7 @@ from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.past import check_past
 from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
@@ -23,11 +24,12 @@ from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder, answer_all
 from privatile.client.sources.opening import open_source
 from privatile.errors import InputError, StoreError
+from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.result.result import QuantileResult
-from privatile.server.coordinator import Coordinator, new_run_name
+from privatile.server.coordinator import Coordinator, new_run_name, stored_questions
 from privatile.server.run_file import RunStore
 from privatile.server.writer import claim
 
@@ -112,9 +114,15 @@ class LocalRun:
         _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
-        clients = tuple(replace(client, records=count) for client, count in zip(spec.clients, counts, strict=True))
+        clients = tuple(self._asked(client, count) for client, count in zip(spec.clients, counts, strict=True))
         self.spec = replace(spec, clients=clients)
         _check_plans(self.spec)
+
+    def _asked(self, client: ClientSpec, count: int) -> ClientSpec:
+        """A client of whom `count` records are asked; its file's size is told only where they are all of it."""
+        column = self.columns[client.name]
+        usable = column.records - (column.missing if self.spec.missing == "drop" else 0)
+        return replace(client, records=count, file_records=count if count == usable else UNKNOWN_SIZE)
 
     # -- who answers ---------------------------------------------------------------------------------------------
 
@@ -166,7 +174,9 @@ class LocalRun:
         store = RunStore.open(path)
         if store.spec.questions.digest != self.spec.questions.digest:
             raise StoreError(f"{path} holds another run (other options or clients). Name another file with save=PATH.")
-        if store.finished is not None and options.spend_again:
+        if store.finished is None:
+            self._check_past(store)
+        elif options.spend_again:
             if options.save is not None:
                 raise StoreError(f"{path} holds a finished run. Name another file for the second one with save=PATH.")
             store.close()
@@ -174,10 +184,21 @@ class LocalRun:
             return None
         return store
 
+    def _check_past(self, store: RunStore) -> None:
+        """Refuse a ledger that holds less than the run's file says was asked."""
+        if self.spec.simulated:
+            return  # nobody was asked
+        names = [client.name for client in store.spec.clients]
+        asked = (pair for _, questions in stored_questions(store) for pair in zip(names, questions, strict=True))
+        check_past(self.ledger, asked, store.path)
+
     def _give_up(self, path: Path) -> None:
         """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
-        with RunStore.open(path) as old, suppress(InputError):  # the ledger knows nothing of a run that never asked
-            release_run(self.ledger, old.run)
+        with RunStore.open(path) as old:
+            if self.ledger.meta("restored") is None:  # otherwise everything counts as spent already
+                self._check_past(old)
+            with suppress(InputError):  # the ledger knows nothing of a run that never asked
+                release_run(self.ledger, old.run)
         _forget(path)
 
     def open_store(self) -> RunStore:

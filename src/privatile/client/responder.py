@@ -100,10 +100,6 @@ class Responder:
         """Refuse to continue where somebody has seen this run further on, or with another past."""
         self._account.confirm(seen)
 
-    def rounds(self) -> dict[tuple[int, float], Question]:
-        """What this run has asked by the ledger, by round and level."""
-        return self._account.rounds()
-
     def prove(self) -> None:
         """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
         self._account.prove()

@@ -14,6 +14,12 @@ ROUNDED = 1e-6
 UNITY = 1e-9
 """How far from 1 a sum of weights may be: the rounding of the sum itself, of up to 10⁶ clients."""
 
+UNKNOWN_SIZE = -1
+"""For the size of a file of which earlier runs have asked some records, or whose missing values are left out.
+
+The size beside the number asked would tell how many had answered elsewhere: whether one person had, where it is one.
+"""
+
 
 @dataclass(frozen=True)
 class Client:
@@ -26,12 +32,12 @@ class Client:
     records: int
     """Records that may be asked."""
     file_records: int = 0
-    """Records the client's file holds, asked earlier or not; 0: those that may be asked."""
+    """Records the client's file holds; 0: those that may be asked; `UNKNOWN_SIZE` where that is not told."""
 
     @property
-    def file_size(self) -> int:
-        """Records of the file, where the file itself is the target."""
-        return max(self.file_records, self.records)
+    def file_size(self) -> float:
+        """Records of the file, where the file itself is the target; ∞ where that is not told, which is cautious."""
+        return math.inf if self.file_records == UNKNOWN_SIZE else max(self.file_records, self.records)
 
     def noise(self, records: int) -> float:
         """p²/(4r²n): the variance that answers of `records` records add to the mixture's rank, at most."""

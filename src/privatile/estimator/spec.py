@@ -17,7 +17,7 @@ from privatile.core.scale import Scale, make_scale
 from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan
-from privatile.estimator.clients import Client, check_clients, check_level
+from privatile.estimator.clients import UNKNOWN_SIZE, Client, check_clients, check_level
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
 from privatile.estimator.schedule import MOST_COUNTS, Constant, Design, Mode, check_counts, parse_design
 from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
@@ -39,7 +39,7 @@ class ClientSpec:
     level: float | None = None
     """Its own level τ_k; none: the run's."""
     file_records: int = 0
-    """Records its file holds; more than `records` where earlier runs have asked some."""
+    """Records its file holds, where all of them may be asked; otherwise not told (`UNKNOWN_SIZE`)."""
 
     @property
     def mechanism(self) -> RandomizedResponse:
@@ -129,7 +129,9 @@ class RunSpec(ReportSettings):
                 level=self.levels[level_index] if client.level is None else client.level,
                 records=client.records // shares + (level_index < client.records % shares),
                 # Each level asks a share of the records about a quantile of them all.
-                file_records=max(client.file_records, client.records),
+                file_records=UNKNOWN_SIZE
+                if client.file_records == UNKNOWN_SIZE
+                else max(client.file_records, client.records),
             )
             for client in self.clients
         )

@@ -195,14 +195,6 @@ class Account:
                 "other's answers as spent."
             )
 
-    def rounds(self) -> dict[tuple[int, float], Question]:
-        """What this run has asked, by round and level."""
-        rows = self.ledger.execute(
-            "SELECT round, level, question FROM answers WHERE run = ? AND client = ? AND ones IS NOT NULL",
-            (self.run, self.content.client),
-        )
-        return {(number, level): Question.from_json(text) for number, level, text in rows}
-
     def prove(self) -> None:
         """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
         if self.state().unproven:

@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from privatile.client.ledger.key_files import LedgerKey, create_private, key_folder
 from privatile.client.ledger.keys import derive
-from privatile.client.ledger.ledger_file import connect, explain, fresh
+from privatile.client.ledger.ledger_file import connect, explain, fresh, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
 from privatile.client.ledger.seal import Seal
 from privatile.core.messages import Question
@@ -233,10 +233,12 @@ class Ledger:
         self._connection.close()
         self._connection = connect(self.path, read_only=False)
         self._on_disk = True
+        beside = ledgers_beside(self.path)
         log.warning(
             "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
-            "under another ledger, stop, and name that one.",
+            "under another ledger, stop, and name that one%s.",
             *(self.path, self.secret.path),
+            f" (in the same folder: {', '.join(beside)})" if beside else "",
         )
 
     def _copy_to(self, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from privatile.errors import LedgerError
@@ -115,6 +116,16 @@ DAMAGED = (
     "the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. Never start "
     "from an empty one."
 )
+
+
+def ledgers_beside(path: Path) -> list[str]:
+    """The names of other ledgers in the same folder: a new one may be a slip of the pen for one of them."""
+    names = []
+    for other in sorted(path.parent.glob("*.db"))[:100]:
+        with suppress(OSError), other.open("rb") as stream:
+            if other != path and stream.read(72)[68:] == APPLICATION.to_bytes(4, "big"):
+                names.append(other.name)
+    return names
 
 
 def is_truncated(path: Path) -> bool:
