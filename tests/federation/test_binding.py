@@ -24,6 +24,7 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AskMessage, question_digest
+from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 
@@ -261,3 +262,11 @@ def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
     assert flagged.startswith(
         "client north says: 20 rounds are no longer in its ledger, which was restored (rounds 1, 2"
     )
+
+
+def test_a_federation_is_not_advised_to_dither(dropped: tuple[Federation, list[int]]) -> None:
+    with RunStore.open(dropped[0].directory.store_file, read_only=True) as store:
+        told = [Coordinator(store, replace(store.spec, may_dither=may)).result().caveats for may in (False, True)]
+        assert Coordinator(store).result().caveats == told[0]
+    assert ["--dither" in " ".join(caveat.text for caveat in caveats) for caveats in told] == [False, True]
+    assert [caveat.code for caveat in told[0]] == [caveat.code for caveat in told[1]]

@@ -105,16 +105,16 @@ def interval_caveats(
     elif value is not None:
         text = (
             f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
-            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: then estimate "
-            "with --dither, as wide as the values are apart."
+            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it"
         )
-        yield Caveat("atom", text)
+        advice = ": then estimate with --dither, as wide as the values are apart."
+        yield Caveat("atom", text + (advice if settings.may_dither else "."))
     elif high - low < 1.0 and min(abs(low), abs(high)) > 1.0:
         text = (
             "The interval is narrower than 1. If the values are whole numbers (ages, counts, scores) the quantile is "
-            "one of them and no interval of this kind covers it: then estimate with --dither 1."
+            "one of them and no interval of this kind covers it"
         )
-        yield Caveat("atom", text)
+        yield Caveat("atom", text + (": then estimate with --dither 1." if settings.may_dither else "."))
 
 
 def round_value_inside(low: float, high: float) -> float | None:

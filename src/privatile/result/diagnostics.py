@@ -18,6 +18,7 @@ from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
+from privatile.estimator.settings import ReportSettings
 from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
 from privatile.inference.plug_in import Curve
 from privatile.inference.trajectory import Trajectory
@@ -48,15 +49,16 @@ def warned(have: float, fit: CurveFit, gave_up: NDArray[np.bool_]) -> NDArray[np
 
 
 def diagnose(
-    plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None, stops_early: bool = False
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None
 ) -> tuple[list[Row], list[Caveat]]:
-    """All that can be read from plan, state and fit; stops_early: the run leaves records unasked when it may."""
+    """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked."""
+    stops_early = settings.until_width is not None
     support = support_of(plan.level, plan.clients, state.asked if stops_early else None)
     found = [
         support.row,
         *support.caveats,
         *_stages(plan, state),
-        *_curve(plan, trajectory, curve),
+        *_curve(plan, trajectory, curve, settings.may_dither),
         *_dominance(plan.clients),
     ]
     return [one for one in found if isinstance(one, Row)], [one for one in found if isinstance(one, Caveat)]
@@ -141,7 +143,7 @@ def slope_error_text(slope_error: float) -> str:
     return f"± {100 * slope_error:.0f}%" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
 
 
-def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[Row | Caveat]:
+def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None, may_dither: bool) -> Iterator[Row | Caveat]:
     """What the fitted curve shows."""
     if curve is None:
         return
@@ -168,15 +170,19 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None) -> Iterator[
         yield Caveat(
             "misfit",
             "The answers do not follow a smooth curve near the quantile: heaped or whole-number values, an atom, "
-            "or a gap. The default interval is widened to the questions that bracket the quantile. For heaps try "
-            "--dither WIDTH, as wide as the values are apart (1 for whole numbers).",
+            "or a gap. The default interval is widened to the questions that bracket the quantile."
+            + (
+                " For heaps try --dither WIDTH, as wide as the values are apart (1 for whole numbers)."
+                if may_dither
+                else ""
+            ),
         )
     elif calls_for["misfit"]:
         yield Caveat(
             "misfit",
             "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
             "smooth look so by chance). With heaped or whole-number values, an atom or a gap the interval is too "
-            "narrow; for heaps try --dither WIDTH, as wide as the values are apart.",
+            + ("narrow; for heaps try --dither WIDTH, as wide as the values are apart." if may_dither else "narrow."),
         )
     if calls_for["slope"]:
         yield Caveat(

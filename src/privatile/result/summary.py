@@ -25,7 +25,7 @@ def summarize(
     curve, alone = evidence.curve, choose_interval(settings, evidence)
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
-    rows, warnings = diagnose(plan, state, trajectory, curve, stops_early=settings.until_width is not None)
+    rows, warnings = diagnose(settings, plan, state, trajectory, curve)
     anytime = None
     if curve is not None:
         sequence = as_displayed(anytime_inference(curve, evidence), settings, plan.scale)

@@ -164,6 +164,7 @@ class FederationStudy:
             confidence_level=self.confidence_level,
             weighting="equal" if len(weights) == 1 else "given",
             missing=self.missing,
+            may_dither=False,
         )
 
     @classmethod
