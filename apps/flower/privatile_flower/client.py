@@ -112,7 +112,8 @@ def open_study_site(settings: Settings, make_coins: MakeCoins) -> Iterator[SiteR
             "max-epsilon must be given in the node config, as a number: the most that one record may spend in its "
             f"lifetime; got {limit!r:.60}."
         )
-    with Ledger.open(read_text(settings, "ledger")) as ledger:
+    keys = read_text(settings, "keys") if "keys" in settings else None
+    with Ledger.open(read_text(settings, "ledger"), keys=keys) as ledger:
         source = open_source(read_text(settings, "source"), value=read_text(settings, "value"))
         rules, coins = SpendingRules(max_epsilon=float(limit)), make_coins(name, ledger)
         # Flower does not tell a client when the run is over, so nothing would release what it reserves.

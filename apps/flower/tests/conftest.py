@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ REPOSITORY = TESTS.parents[2]
 
 collect_ignore = ["watch"]
 runpy.run_path(str(TESTS / "watch" / "sitecustomize.py"))
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="privatile-keys-")  # where keys of ledgers are made
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # as Flower does before it loads an app
 
 
@@ -42,6 +44,7 @@ def environment(tmp_path: Path, watched: Path) -> dict[str, str]:
     return {
         **kept,
         "HOME": str(home),
+        "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"],
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
     }

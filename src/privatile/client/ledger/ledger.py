@@ -29,6 +29,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
+from privatile.client.ledger.file_systems import journal_for
 from privatile.client.ledger.key_files import LedgerKey, create_private, key_folder
 from privatile.client.ledger.keys import derive
 from privatile.client.ledger.ledger_file import connect, explain, fresh, ledgers_beside
@@ -110,6 +111,7 @@ class Ledger:
         if not where.exists() and not where.is_symlink():
             if read_only or not create:
                 raise LedgerError(f"there is no ledger at {where}. One is made when records first answer.")
+            journal_for(where)  # refused now, rather than after the data are read
             key = LedgerKey.new(folder)
             return cls(fresh(key.fingerprint), where, key=key, keys=folder, on_disk=False)
         if not where.is_file():

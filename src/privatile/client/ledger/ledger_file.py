@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from privatile.client.ledger.file_systems import journal_for
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
@@ -94,8 +95,10 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         _check(connection, path)
         if not read_only:
             path.chmod(0o600)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+            journal = journal_for(path)
+            connection.execute(f"PRAGMA journal_mode = {journal}")
+            # Without the log the folder, too, must be on the disk after a commit.
+            connection.execute(f"PRAGMA synchronous = {'FULL' if journal == 'WAL' else 'EXTRA'}")
             connection.execute("PRAGMA foreign_keys = ON")
             # Being refused now beats being refused after the data are read.
             connection.execute("BEGIN IMMEDIATE")

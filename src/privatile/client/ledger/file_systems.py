@@ -1,0 +1,61 @@
+"""Which file systems a ledger may lie on.
+
+The write-ahead log needs memory that all processes share and locks that hold. A network file system gives neither:
+two machines could both answer with the same records, and a cut connection could lose an answer that was given. There a
+ledger is refused. A folder that a virtual machine or a container shares with its host gives the locks, but not always
+the memory: there SQLite's older journal is used, which is slower and needs locks only.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from privatile.errors import LedgerError
+
+MOUNTS = Path("/proc/self/mounts")
+"""Where Linux says what is mounted; elsewhere nothing is known and nothing is refused."""
+
+NETWORK = {
+    *("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ncpfs", "coda", "davfs"),
+    *("ceph", "lustre", "gpfs", "beegfs", "glusterfs", "orangefs", "pvfs2"),
+    *("fuse.sshfs", "fuse.smbnetfs", "fuse.gvfsd-fuse", "fuse.curlftpfs", "fuse.davfs2", "fuse.glusterfs"),
+    *("fuse.ceph", "fuse.ceph-fuse", "fuse.s3fs", "fuse.mount-s3", "fuse.gcsfuse", "fuse.blobfuse", "fuse.blobfuse2"),
+    *("fuse.rclone", "fuse.juicefs"),
+}
+SHARED = {"9p", "virtiofs", "vboxsf", "drvfs", "prl_fs", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs"}
+
+Journal = Literal["WAL", "DELETE"]
+
+
+def file_system_of(path: Path) -> str:
+    """The kind of file system that a file lies on, or would lie on; empty where that cannot be told."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    where = os.path.realpath(path)
+    kind, longest = "", -1
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        # Spaces and the like are written as three octal digits.
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])
+        inside = where == point or where.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= longest:  # of two mounts on one point the later one is seen
+            kind, longest = fields[2], len(point)
+    return kind
+
+
+def journal_for(path: Path) -> Journal:
+    """How SQLite keeps a ledger at `path`; refused on a network file system."""
+    kind = file_system_of(path)
+    if kind in NETWORK:
+        raise LedgerError(
+            f"the ledger {path} would lie on a network file system ({kind}), where neither locks nor the log of SQLite "
+            "are safe: records could answer twice. Put it on a disk of this machine: name another path, or set "
+            "XDG_STATE_HOME to a folder there. To move a ledger, stop everything that uses it and copy ledger.db and "
+            "ledger.db-wal together."
+        )
+    return "DELETE" if kind in SHARED else "WAL"

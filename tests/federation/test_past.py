@@ -1,0 +1,113 @@
+"""A site compares its ledger with what the coordinator says was asked; after a restore nobody is asked twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privatile.client.ledger.ledger import Ledger
+from privatile.core.messages import Question
+from privatile.errors import AlreadyAnswered, LedgerError
+from privatile.federation.site.service import ClientService
+from privatile.federation.study.study import ClientAgreement
+from privatile.federation.wire.messages import Link, Welcome
+from tests.federation.kit import Federation, make_study
+
+PEOPLE = 100
+
+
+def studies(folder: Path) -> Iterator[Federation]:
+    """Two federations that ask the same site, with one file and one ledger; no broker is started."""
+    values = np.random.default_rng(5).normal(50.0, 10.0, PEOPLE)
+    for name in ("one", "two"):
+        study = make_study({"site0": ClientAgreement(1.0, 1.0, 40)}, rounds=10)
+        federation = Federation(folder / name, study, port=4222, sites=folder / "sites")
+        federation.values = {"site0": values}
+        yield federation
+
+
+def answered(client: ClientService, *rounds: int) -> Link:
+    """The link behind the last of these rounds, as the coordinator sees it."""
+    for number in rounds:
+        _, link = client.responder.answer([Question(client.study.run, number, 0.5, 50.0, 4)])
+    return link
+
+
+def welcome(client: ClientService, seen: Link | None, rounds: int) -> Welcome:
+    zero = "0" * 32
+    return Welcome(client.study.digest, client.client, zero, seen, rounds, 4 * rounds, "", zero, zero)
+
+
+def restore(ledger_file: Path, backup: Path) -> None:
+    for tail in ("", "-wal", "-shm"):
+        Path(f"{ledger_file}{tail}").unlink(missing_ok=True)
+    if backup.exists():
+        shutil.copy(backup, ledger_file)
+
+
+def back_up(ledger_file: Path, backup: Path) -> None:
+    with Ledger.open(ledger_file) as ledger:
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copy(ledger_file, backup)
+
+
+def test_a_site_with_a_new_or_an_older_ledger_does_not_answer(tmp_path: Path) -> None:
+    one, _ = studies(tmp_path)
+    ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
+    answered(one.client("site0"), 1, 2)
+    back_up(ledger_file, backup)
+    client = one.client("site0")
+    seen = answered(client, 3, 4)
+    client._check_past(welcome(client, seen, 4))  # negative control: its own ledger
+    client.responder.ledger.close()
+    for source, entries in ((backup, 2), (tmp_path / "none", 0)):
+        restore(ledger_file, source)
+        other = one.client("site0")
+        with pytest.raises(
+            LedgerError, match=f"has {entries} entries of run .* but 4 were seen before.*not the ledger"
+        ):
+            other._check_past(welcome(other, seen, 4))
+        other.responder.ledger.close()
+
+
+def test_a_second_study_at_a_restored_site_asks_nobody_again(tmp_path: Path) -> None:
+    """Both studies go on after the backup, which knows of the first one's records only. Before, only the study that was
+    joined with `--restored` was protected: the other one asked its 40 people again."""
+    one, two = studies(tmp_path)
+    ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
+    answered(one.client("site0"), 1, 2)
+    back_up(ledger_file, backup)
+    first, second = one.client("site0"), two.client("site0")
+    seen = answered(first, 3)
+    answered(second, 1, 2, 3)
+    for client in (first, second):
+        client.responder.ledger.close()
+    restore(ledger_file, backup)
+    first = one.client("site0", restored=True)
+    with pytest.raises(LedgerError, match="nobody has shown since"):  # not before the coordinator has been heard
+        answered(first, 4)
+    first._check_past(welcome(first, seen, 3))
+    answered(first, 4, 5)
+    for restored in (False, True):
+        with pytest.raises(AlreadyAnswered):
+            two.client("site0", restored=restored)
+    with one.ledger("site0") as ledger:
+        spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
+        assert spans == [(0, 4), (4, 8), (8, 12), (12, 16), (16, 20)]  # never 40 to 52, which the second study asked
+        ledger.verify()
+
+
+def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:
+    one, _ = studies(tmp_path)
+    client = one.client("site0")
+    answered(client, 1)
+    client.responder.ledger.close()
+    restore(one.sites["site0"].ledger_file, tmp_path / "none")
+    with pytest.raises(AlreadyAnswered, match=r"restored from a backup.*new_people=True"):
+        one.client("site0", restored=True)
+    one.values = {"site0": np.random.default_rng(6).normal(50.0, 10.0, PEOPLE)}
+    assert one.client("site0", restored=True, new_people=True).responder.asked() == 0
