@@ -60,6 +60,9 @@ DEEPEST = 30
 LARGEST_FILE = 1 << 25
 """Bytes of a file that is read whole: a study of 100,000 clients has 10 MB."""
 
+LONGEST_RULE = 1_000
+"""Characters of one error: a rule may quote what breaks it, and that may be a whole file."""
+
 MOST_ERRORS = 100
 """Errors that are looked into and shown; a file that has more is not a file with errors but another file."""
 
@@ -132,6 +135,7 @@ class Document:
             return
         line = nearest_line(self._lines, place)
         text = ", ".join(part for part in (f"line {line}" if line else "", name_of(place)) if part)
+        rule = rule if len(rule) <= LONGEST_RULE else f"{rule[:LONGEST_RULE]}…"
         self.errors.append((line, f"{text}: {rule}" if text else rule))
 
     def attempt(self, place: Place, make: Callable[[], T]) -> T | None:

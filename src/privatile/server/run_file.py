@@ -6,6 +6,7 @@ open now is written before anybody is asked: a run that continues elsewhere asks
 """
 
 import json
+import math
 import os
 import sqlite3
 import time
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from privatile import __version__
+from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.sqlite_types import lenient_text, wrong_column
+from privatile.core.words import printable
 from privatile.errors import InputError, StoreError
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
@@ -74,9 +78,21 @@ def _read(row: tuple[Any, ...]) -> tuple[int, int, Ask]:
     """What `_written` wrote; a ValueError or TypeError where it is something else."""
     level_index, number, stage, query, sent, lengths, step, averaged = row
     records = tuple(json.loads(lengths))
-    if not all(type(count) is int for count in records):
+    if not all(type(count) is int and 0 <= count <= LARGEST_LENGTH for count in records):
         raise ValueError("lengths are whole numbers")
+    if not all(math.isfinite(real) for real in (query, sent, step)):
+        raise ValueError("queries and steps are finite")
     return level_index, number, Ask(float(query), records, float(step), bool(averaged), str(stage), float(sent))
+
+
+def _read_counts(text: str, asked: tuple[int, ...]) -> tuple[int | None, ...]:
+    """The counts of a round, one for each client that was asked; a ValueError where they are something else."""
+    counts = tuple(json.loads(text))
+    if len(counts) != len(asked):
+        raise ValueError("every client has a count")
+    if not all(n is None or (type(n) is int and 0 <= n <= most) for n, most in zip(counts, asked, strict=True)):
+        raise ValueError("counts are whole numbers")
+    return counts
 
 
 class ClientTotals(NamedTuple):
@@ -152,7 +168,8 @@ class RunStore:
                 head = look.execute("SELECT * FROM run")
                 row = head.fetchone()
                 columns = [column[0] for column in head.description]
-            except sqlite3.DatabaseError:
+                wrong = wrong_column(look)
+            except (sqlite3.DatabaseError, UnicodeDecodeError):  # names of columns are decoded, too
                 raise no_run(path) from None
         if row is None or "format" not in columns:
             raise no_run(path)
@@ -160,8 +177,13 @@ class RunStore:
         if facts["format"] != FORMAT:
             writer = named(facts["version"], facts.get("program")) if "version" in facts else "an earlier privatile"
             raise StoreError(
-                f"{path} holds a run of another format, {facts['format']!r}: {writer} wrote it, and this is "
+                f"{path} holds a run of another format, {facts['format']!r:.20}: {writer} wrote it, and this is "
                 f"{named(__version__, program())}, which reads format {FORMAT}. Read it with the version that wrote it."
+            )
+        if wrong is not None:
+            raise StoreError(
+                f"{path} was altered or is damaged: {printable(wrong):.80} holds a value of another kind. Restore it "
+                "from a backup."
             )
         return cls(connect(path, durable=durable, read_only=read_only), str(path), writes=not read_only)
 
@@ -194,7 +216,7 @@ class RunStore:
         rows = self.query("SELECT level, round, stage, query, sent, lengths, step, averaged FROM open_round")
         try:
             return [StoredRound(*_read(row)) for row in rows]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise self._damaged() from None
 
     @property
@@ -235,7 +257,7 @@ class RunStore:
         """Rows of a caller's own tables; none where the table does not exist."""
         try:
             return self._connection.execute(statement, values).fetchall()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if "no such table" in str(error):
                 return []
             raise StoreError(f"{self.path} could not be read ({error}).") from None
@@ -249,8 +271,11 @@ class RunStore:
                 (level_index, after),
             )
             for row in cursor:
-                yield StoredRound(*_read(row[:8]), ones=tuple(json.loads(row[8])), at=row[9])
-        except (sqlite3.DatabaseError, ValueError, TypeError):
+                asked = _read(row[:8])
+                if len(asked[2].lengths) != len(self.spec.clients):
+                    raise ValueError("every client was asked")
+                yield StoredRound(*asked, ones=_read_counts(row[8], asked[2].lengths), at=row[9])
+        except (sqlite3.DatabaseError, ValueError, TypeError, RecursionError):
             raise self._damaged() from None
 
     def all_rounds(self) -> Iterator[StoredRound]:
@@ -325,11 +350,14 @@ def connect(
     """Open an SQLite file that is read while it is written; a new one gets the permissions `mode`."""
     try:
         if read_only:
-            return sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=timeout)
+            reader = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=timeout)
+            reader.text_factory = lenient_text
+            return reader
         if str(path) != ":memory:":
             # The permissions are set before SQLite opens the file.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, mode))
         connection = sqlite3.connect(path, timeout=timeout)
+        connection.text_factory = lenient_text
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     except (sqlite3.OperationalError, OSError) as error:

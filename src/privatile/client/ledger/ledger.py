@@ -249,7 +249,7 @@ class Ledger:
 
     def meta(self, key: str) -> bytes | None:
         """One of the ledger's own facts; None where it is not there."""
-        row = self.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        row = self.execute("SELECT value FROM meta WHERE key = ? AND typeof(value) = 'blob'", (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
     # -- keys ----------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from privatile.client.ledger.file_systems import journal_for
+from privatile.core.sqlite_types import definitions, lenient_text, wrong_column
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
@@ -92,6 +94,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
             address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
         )
+        connection.text_factory = lenient_text
         _check(connection, path)
         if not read_only:
             path.chmod(0o600)
@@ -106,6 +109,8 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         return connection
     except sqlite3.Error as error:
         problem = explain(path, error)
+    except UnicodeDecodeError:
+        problem = LedgerError(DAMAGED.format(path=path))
     except OSError as error:
         problem = LedgerError(f"the ledger {path} cannot be opened ({os.strerror(error.errno or 0)}).")
     except LedgerError as error:
@@ -167,3 +172,13 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     is_small = path.stat().st_size <= LARGEST_CHECKED
     if version < 1 or (is_small and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)):
         raise LedgerError(DAMAGED.format(path=path))
+    # A view or a trigger would do as it likes with what is written.
+    if definitions(connection) != _own_definitions() or (is_small and wrong_column(connection, ("meta.value",))):
+        raise LedgerError(DAMAGED.format(path=path))
+
+
+@lru_cache(maxsize=1)
+def _own_definitions() -> dict[str, str]:
+    with closing(sqlite3.connect(":memory:")) as own:
+        own.executescript(SCHEMA)
+        return definitions(own)

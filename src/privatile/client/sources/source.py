@@ -89,5 +89,5 @@ class Source:
 
 def unknown_column(name: str, available: Sequence[str]) -> DataError:
     """The error for a column that is not there; names of columns are public, values are not."""
-    shown = ", ".join(repr(column) for column in available[:50]) + (", …" if len(available) > 50 else "")
+    shown = ", ".join(f"{column!r:.60}" for column in available[:50]) + (", …" if len(available) > 50 else "")
     return DataError(f"there is no column {name!r}. The columns are: {shown}.")

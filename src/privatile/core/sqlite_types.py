@@ -1,0 +1,48 @@
+"""Whether an SQLite file from outside holds what its tables declare.
+
+SQLite stores any value in any column: a declared type is a wish. A file that somebody has edited may hold a text where
+every reader expects a number, and tables that look like ours. Both are looked at before a file is used.
+"""
+
+import sqlite3
+from collections.abc import Collection
+
+TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
+
+
+def wrong_column(connection: sqlite3.Connection, but: Collection[str] = ()) -> str | None:
+    """The first column, as table.column, that holds a value of another type than it declares; None where none does.
+
+    `but` names columns that may hold anything. Every row is looked at, and no value leaves SQLite.
+
+    >>> connection = sqlite3.connect(":memory:")
+    >>> _ = connection.execute("CREATE TABLE answers (round INTEGER NOT NULL, note TEXT)")
+    >>> _ = connection.execute("INSERT INTO answers VALUES (1, NULL)")
+    >>> wrong_column(connection)
+    >>> _ = connection.execute("INSERT INTO answers VALUES ('one', NULL)")
+    >>> wrong_column(connection)
+    'answers.round'
+    """
+    for table in sorted(set(definitions(connection, "table"))):
+        quoted = '"' + table.replace('"', '""') + '"'
+        for _, column, declared, required, _, key in connection.execute(f"PRAGMA table_info({quoted})").fetchall():
+            name = f"{table}.{column}"
+            if name in but or declared not in TYPES:
+                continue
+            allowed = TYPES[declared] if required or key else (*TYPES[declared], "null")
+            kinds = ", ".join(f"'{kind}'" for kind in allowed)
+            entry = '"' + column.replace('"', '""') + '"'
+            if connection.execute(f"SELECT 1 FROM {quoted} WHERE typeof({entry}) NOT IN ({kinds}) LIMIT 1").fetchone():
+                return name
+    return None
+
+
+def definitions(connection: sqlite3.Connection, kind: str | None = None) -> dict[str, str]:
+    """The tables, indices, views and triggers of a database by name, as they were declared; SQLite's own left out."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return {name: sql for type_, name, sql in rows if sql and not name.startswith("sqlite_") and kind in (None, type_)}
+
+
+def lenient_text(content: bytes) -> str:
+    """Texts as UTF-8 with a mark where they are not: for connections to files whose texts are compared afterwards."""
+    return content.decode("utf-8", "replace")
