@@ -21,9 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -130,8 +133,9 @@ class Differences:
         self.other_side = 0
         """Rounds in which a decision fell the other way."""
 
-    def watch(self) -> None:
-        """Look at every question that is replayed from now on."""
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look at every question that is replayed meanwhile."""
         take = Track.take
 
         def watched(track: Track, asked: Ask) -> None:
@@ -143,50 +147,45 @@ class Differences:
                 off = abs(own.query - asked.query)
                 self.largest = max(self.largest, off / track.plan.standard_error(state, own))
 
-        Track.take = watched  # type: ignore[method-assign,assignment]
+        with patch.object(Track, "take", watched):
+            yield
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What this machine makes of every file: its results, or why it refuses; and how many forged questions it takes."""
+    """What this machine makes of every file, as JSON: results, or why it refuses; and the forged questions it takes."""
     seen = Differences()
-    seen.watch()
     found: dict[str, Any] = {"numpy": np.__version__, "runs": {}, "forged": 0, "accepted": []}
     for path in sorted(folder.glob("*.db")):
         try:
-            with RunStore.open(path, read_only=True) as store:
+            with RunStore.open(path, read_only=True) as store, seen.watched():
                 coordinator = Coordinator(store)
                 results = coordinator.results()
                 rounds = list(store.all_rounds())
-            found["runs"][path.stem] = [
-                (result.to_dict(), error_of(coordinator, index)) for index, result in enumerate(results)
-            ]
         except PrivatileError as error:
             found["runs"][path.stem] = str(error)
             continue
-        for number, accepted in forge(coordinator, rounds, int(path.stem)):
+        found["runs"][path.stem] = [
+            (result.to_dict(), result.inference.error_scale * result.scale.slope(result.inference.center))
+            for result in results
+        ]
+        for number, accepted in forge(coordinator.spec, rounds, results[0].inference.error_scale, int(path.stem)):
             found["forged"] += 1
             found["accepted"] += [f"{path.stem}, round {number}"] if accepted else []
-    return found | {"largest": seen.largest, "other_side": seen.other_side}
+    plain: dict[str, Any] = json.loads(json.dumps(found | {"largest": seen.largest, "other_side": seen.other_side}))
+    return plain
 
 
-def error_of(coordinator: Coordinator, level_index: int) -> float:
-    """The standard error of a level's estimate in units."""
-    track, inference = coordinator.tracks[level_index], coordinator.result(level_index).inference
-    return inference.error_scale * track.plan.scale.slope(inference.center)
-
-
-def forge(coordinator: Coordinator, rounds: list[StoredRound], seed: int) -> list[tuple[int, bool]]:
+def forge(spec: RunSpec, rounds: list[StoredRound], final: float, seed: int) -> list[tuple[int, bool]]:
     """Move the question of an early, a middle and a late round of the first level; which round, and whether it passes.
 
-    It is moved by 0.01 standard errors of the run at that round or of its final estimate, whichever is less.
+    It is moved by 0.01 standard errors of the run at that round or of its `final` estimate, whichever is less.
     """
     level = [stored for stored in rounds if stored.level_index == 0]
     rng = np.random.default_rng((7, seed))
     third = max(len(level) // 3, 1)
     chosen = {min(int(part * third + rng.integers(third)), len(level) - 1) for part in range(3)}
-    track, final = Track(coordinator.spec, 0), coordinator.result(0).inference.error_scale
-    outcomes = []
-    for place, stored in enumerate(level):
+    track, outcomes = Track(spec, 0), []
+    for place, stored in enumerate(level[: max(chosen) + 1]):
         if place in chosen:
             error = track.plan.standard_error(track.state, stored.ask)
             smaller = min(error, final) if 0.0 < final < math.inf else error

@@ -46,8 +46,8 @@ LARGEST_SLOPE_ERROR = 0.35
 """Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
 
 UNKNOWN_SLOPE = 1.0
-"""From this relative error on the answers say nothing about the slope, and the matrix is close to singular: centre and
-slope stay at their first guesses. The fitted ones would be rounding errors, other ones on each machine."""
+"""From this relative error on the answers say nothing about the slope: centre and slope stay at their first guesses;
+there is no bend and no misfit. What the fit found would be rounding errors, other ones on each machine."""
 
 ON_BORDER = 1e-9
 """A round this close below the border of two groups, in groups, lies on it."""
@@ -194,16 +194,17 @@ def fit_curve(
     straight = pair[:, 1, 1] / (pair[:, 0, 0] * pair[:, 1, 1] - pair[:, 0, 1] ** 2 + 1e-300)
     unbiased = xp.maximum(1.0 - DRIFT_BIAS * relative**2, 0.1)
     known = relative < UNKNOWN_SLOPE
+    misfit = lack_of_fit(queries, residuals, weights, level, center, steep, bend)
     return CurveFit(
         xp.where(known, center, start),
-        xp.sqrt(spread[:, 0, 0]) / (steep * unbiased),
+        xp.where(known, xp.sqrt(spread[:, 0, 0]) / (steep * unbiased), 1.0 / (slope * xp.sqrt(offered))),
         xp.where(known, scale * steep * unbiased, slope),
         relative,
-        bend,
-        xp.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0),
+        xp.where(known, bend, 0.0),
+        xp.where(known, xp.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0), 0.0),
         weights.sum(axis=1) / offered,
         slope_clipped,
-        lack_of_fit(queries, residuals, weights, level, center, steep, bend),
+        xp.where(known | xp.isinf(misfit), misfit, 0.0),
         steep * unbiased / first,
         window_lean(queries, residuals, xp.where(window, weights, 0.0), scale * steep),
     )

@@ -154,18 +154,24 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None, may_dither: 
     at = plan.scale.slope(curve.inference.center)
     density = slope / at if at else math.nan
     reached = slope * float(trajectory.steps.sum())
-    if known:
-        facts = {"estimate": density, "relative_error": slope_error}
-        yield Row("density", "density there", facts, f"{density:.3g} per unit {percent}")
-        yield Row("relaxations", "relaxations", reached, f"{reached:.0f}")
-    else:
-        nothing = {"estimate": None, "relative_error": None}
-        yield Row("density", "density there", nothing, f"not known ({percent})")
-        yield Row("relaxations", "relaxations", None, "not known")
-    text = f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error"
-    yield Row("bend", "bend", {"estimate": bend, "share": bend_share}, text)
-    text = f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth"
-    yield Row("misfit", "misfit of the curve", finite(misfit), text)
+    facts = {"estimate": density, "relative_error": slope_error}
+    rows = (
+        Row("density", "density there", facts, f"{density:.3g} per unit {percent}"),
+        Row("relaxations", "relaxations", reached, f"{reached:.0f}"),
+        Row(
+            "bend",
+            "bend",
+            {"estimate": bend, "share": bend_share},
+            f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error",
+        ),
+        Row(
+            "misfit",
+            "misfit of the curve",
+            finite(misfit),
+            f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth",
+        ),
+    )
+    yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)
     if calls_for["misfit"] and not fit.smooth:
         yield Caveat(
             "misfit",

@@ -1,0 +1,50 @@
+"""Ten runs of every design, written here and read under other settings of the processor, BLAS and the C library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privatile.estimator.schedule import NAMES
+from tests.server import other_machines
+from tests.server.other_machines import compare, designs, fails, read, settings, start, write
+
+RUNS, ROUNDS = 10, 40
+READ_UNDER = ("AVX2", "SSE", "C library without FMA")
+
+
+def test_every_design_is_among_the_runs() -> None:
+    assert len(designs()) == len(NAMES) <= RUNS
+    assert {other_machines.spec_of(number, ROUNDS).design.partition(":")[0] for number in range(RUNS)} == {
+        name.partition(":")[0] for name in NAMES
+    }
+
+
+@pytest.mark.process
+def test_an_honest_run_file_is_accepted_on_every_machine(tmp_path: Path) -> None:
+    write(tmp_path, RUNS, ROUNDS)
+    chosen = {name: setting for name, setting in settings(sys.executable).items() if name in READ_UNDER}
+    outs = {name: tmp_path / f"{k}.json" for k, name in enumerate(chosen)}
+    readers = [start(sys.executable, chosen[name], "read", str(tmp_path), f"--out={outs[name]}") for name in chosen]
+    here = read(tmp_path)
+    assert all(reader.wait() == 0 for reader in readers)
+    assert not fails(compare(here, here))
+    for name, out in outs.items():
+        facts = compare(here, json.loads(out.read_text()))
+        assert facts["files"] == RUNS, name
+        assert facts["forged"] >= 2 * RUNS, name
+        assert not fails(facts), (name, facts)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("PRIVATILE_LONG"), reason="1,000 runs of 200 rounds; PRIVATILE_LONG=1 runs it")
+@pytest.mark.timeout(14_400)
+def test_a_thousand_runs_are_accepted_on_every_machine() -> None:
+    """`PRIVATILE_PYTHONS` names other interpreters, with another numpy each."""
+    others = [f"--python={python}" for python in os.environ.get("PRIVATILE_PYTHONS", "").split(os.pathsep) if python]
+    subprocess.run([sys.executable, "-m", "tests.server.other_machines", *others], check=True)
