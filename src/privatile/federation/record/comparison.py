@@ -17,6 +17,9 @@ from privatile.core.messages import LARGEST_REAL
 SAME = 1e-9
 """Relative difference allowed for a number recomputed on another machine, whose functions round otherwise."""
 
+LAST_BITS = 4
+"""Roundings that a figure may differ by besides."""
+
 FIGURES = ("estimate", "confidence_interval")
 SETTINGS = ("rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated")
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
@@ -39,6 +42,22 @@ def alike(recorded: object, recomputed: object) -> bool:
         # A whole number beyond the largest double is written by nobody but a forger, and has no double to compare.
         beyond = max(abs(one), abs(two)) > LARGEST_REAL
         return not beyond and math.isclose(one, two, rel_tol=SAME, abs_tol=SAME)
+    return type(one) is type(two) and one == two
+
+
+def same_figures(recorded: object, recomputed: object, error: float) -> bool:
+    """Whether an estimate, or both ends of an interval, are the same within `SAME` standard errors and their last bits.
+
+    Relative to the standard error, not to the number: a wrong median of 1e-12 is as wrong as one of 1e12.
+
+    >>> same_figures(5.0 + 1e-12, 5.0, 0.1), same_figures(5.0 + 1e-9, 5.0, 0.1), same_figures(2e-12, 1e-12, 1e-12)
+    (True, False, False)
+    """
+    one, two = recorded, recomputed
+    if isinstance(one, dict) and isinstance(two, dict):
+        return one.keys() == two.keys() and all(same_figures(one[key], two[key], error) for key in two)
+    if isinstance(one, float) and isinstance(two, float) and math.isfinite(one):
+        return abs(one - two) <= SAME * error + LAST_BITS * math.ulp(two)
     return type(one) is type(two) and one == two
 
 
