@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from pathlib import Path
 
 import click
 
@@ -40,4 +41,5 @@ def _words(command: str | None) -> list[str] | None:
         words = []
     if not words or shutil.which(words[0]) is None:
         raise InputError(f"--command takes a program and its first arguments; {command!r} starts no program here.")
-    return words
+    # The client runs in a folder of its own: a file that is named here is named from there.
+    return [str(Path(word).absolute()) if Path(word).exists() else word for word in words]

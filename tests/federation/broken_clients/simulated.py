@@ -41,6 +41,8 @@ class Honest:
 
     shuffles = True
     """Whether records are asked in random order."""
+    repeats = False
+    """Whether the same records are asked again in every round."""
 
     def __init__(self, place: Place, rng: np.random.Generator) -> None:
         self.place = place
@@ -80,10 +82,10 @@ class _Site:
     order: NDArray[np.intp]
     cursor: int = 0
 
-    def take(self, length: int, shuffles: bool) -> Floats:
-        start = self.cursor
+    def take(self, length: int, kind: type[Honest]) -> Floats:
+        start = 0 if kind.repeats else self.cursor
         self.cursor += length
-        places = self.order[start : self.cursor] if shuffles else slice(start, self.cursor)
+        places = self.order[start : start + length] if kind.shuffles else slice(start, start + length)
         return self.place.file[places]
 
 
@@ -117,12 +119,17 @@ def sit_through(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> Tra
             for site, asked in questions.items():
                 clients[site].clock = 1_000 * sitting_number + number // 25
                 for question in asked:
-                    values = sites[site].take(question.length, kind.shuffles)
+                    values = sites[site].take(question.length, kind)
                     ones = clients[site].answer(question, values)
                     if ones is None:
                         return silent(sitting.name, site, number)
                     counts[site].append(min(max(ones, 0), question.length))
         transcript |= {(sitting.name, site): np.array([found]) for site, found in counts.items()}
+    if "once" in plan.parts:
+        ((site, one),) = sites.items()
+        one.cursor = len(one.place.file)
+        if len(one.take(1, kind)):
+            return Finding("once", False, f"all records of site {site} had answered, and yet one more did")
     return transcript
 
 

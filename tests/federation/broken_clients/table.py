@@ -469,6 +469,59 @@ class FileOrder(Honest):
     shuffles = False
 
 
+class SameRecords(Honest):
+    """Asks the same records in every round."""
+
+    repeats = True
+
+
+class PoolOfCoins(Honest):
+    """Draws 1,000 coins when it starts and uses them over and over."""
+
+    used = 0
+
+    def coins(self, question: Question, count: int) -> Floats:
+        if not hasattr(self, "pool"):
+            self.pool = self.rng.random(1_000)
+        places = (self.used + np.arange(count)) % len(self.pool)
+        self.used += count
+        return np.asarray(self.pool[places])
+
+
+class SeededByStart(Honest):
+    """One generator per process, seeded with the second in which it started."""
+
+    def coins(self, question: Question, count: int) -> Floats:
+        if not hasattr(self, "generator"):
+            self.generator = self.seeded(self.clock)
+        return self.generator.random(count)
+
+
+class MeanOfTwo(Honest):
+    """The mean of two honest counts: twice the budget, half the noise."""
+
+    def answer(self, question: Question, values: Floats) -> int | None:
+        total = sum(int(np.count_nonzero(self.reports(question, values))) for _ in range(2))
+        return (total + int(self.rng.integers(2))) // 2
+
+
+class NeverDenies(Honest):
+    """A record whose truth is 0 always says 0; one whose truth is 1 is randomized."""
+
+    def reports(self, question: Question, values: Floats) -> Bools:
+        return super().reports(question, values) & (values > question.query)
+
+
+class OneRoundLate(Honest):
+    """Answers with the truths of the last question's query."""
+
+    before: float | None = None
+
+    def truths(self, question: Question, values: Floats) -> Bools:
+        query, self.before = self.before, question.query
+        return super().truths(question, values) if query is None else np.asarray(values > query)
+
+
 # -- dependence on what was said before, and silence
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from privatile.core.messages import Question
 from privatile.federation.audit.checks import Transcript
 from privatile.federation.audit.judgement import Finding, answered, judge, silent
-from privatile.federation.audit.plan import LONG_LEVELS, ONCE_RECORDS, PARTS, Counts, Plan, Sitting, make_plan
+from privatile.federation.audit.plan import ONCE_RECORDS, PARTS, Counts, Plan, Sitting, make_plan
 from privatile.federation.audit.session import FILE, Session, alone, open_session
 from privatile.federation.setup.directory import new_identity
 
@@ -150,7 +150,10 @@ class _Auditor:
         """Ask a sitting's questions; the first silence ends the audit."""
         found: dict[str, list[int]] = {site: [] for site in sitting.asks}
         try:
+            middle = max(asks.round.max() for asks in sitting.asks.values()) // 2
             for number, questions in enumerate(sitting.rounds(), 1):
+                if sitting.name == "long" and number == middle and "kill" in self.plan.parts:
+                    await session.restart(next(iter(sitting.asks)))
                 given = await session.ask(questions)
                 for site, asked in questions.items():
                     if site not in given:
@@ -171,7 +174,9 @@ class _Auditor:
         again = Sitting("again", type(study).from_dict(plain), self.plan.long.column, self.plan.long.asks)
         sites = self.folder / "long" / "sites"
         async with open_session(self.folder / "again", again, self.command, sites=sites) as session:
-            questions = {site: (Question(again.study.run, 1, LONG_LEVELS[1], _between(again), total // 2),)}
+            questions = {
+                site: (Question(again.study.run, 1, again.study.asked_levels[1], _between(again), total // 2),)
+            }
             if await session.ask(questions, patience=10.0):
                 return Finding(
                     "once", False, f"all {total:,} records had answered, and yet they answered another study"
@@ -181,7 +186,7 @@ class _Auditor:
         return Finding("once", True, text)
 
     def _find_quiet(self) -> Finding:
-        traces = traces_of(self.plan.values)
+        traces = [*traces_of(self.plan.values), *(name.encode() for name in self.plan.people)]
         files = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
         for path in files:
             if path.name != FILE and _has_trace(path.read_bytes(), traces):
@@ -221,10 +226,10 @@ async def find_once(session: Session, sitting: Sitting) -> Finding:
     """Whether the records of this study answer once. All but ONCE_RECORDS of them have answered before."""
     ((site, asks),) = sitting.asks.items()
     total, half, last = asks.file.records, ONCE_RECORDS // 2, int(asks.round.max())
-    query = _between(sitting)
+    query, level = _between(sitting), sitting.study.asked_levels[1]
 
     async def ask(number: int, length: int, shift: float = 0.0, patience: float = 30.0) -> tuple[int, ...] | None:
-        question = Question(sitting.study.run, last + number, LONG_LEVELS[1], query + shift, length)
+        question = Question(sitting.study.run, last + number, level, query + shift, length)
         return (await session.ask({site: (question,)}, patience)).get(site)
 
     before = await ask(1, half)

@@ -230,10 +230,15 @@ def _both_tails(words: str, scores: Floats) -> Iterator[Test]:
 
 
 def _share(found: _Scores) -> Iterator[Test]:
-    weights = np.sqrt(found.table.length)
+    size = np.sqrt(found.table.length)
+    # A share of records that tell the truth moves a count by so much, up where most truths are 1, else down.
+    lies = size * (found.table.shares - 0.5)
     for words, places in found.table.groups:
-        if len(places) >= FEWEST:
-            yield words, two_sided(weighted_sum(found.scores[:, places], weights[places]))
+        if len(places) < FEWEST:
+            continue
+        yield f"{words}: ones", two_sided(weighted_sum(found.scores[:, places], size[places]))
+        if lies[places].any():
+            yield f"{words}: lies", two_sided(weighted_sum(found.scores[:, places], lies[places]))
 
 
 def _spread(found: _Scores) -> Iterator[Test]:
@@ -295,7 +300,7 @@ def _sequence(found: _Scores) -> Iterator[Test]:
 
 def _shared(found: _Scores) -> Iterator[Test]:
     table = found.table
-    for sitting in ("first", "other", "long"):
+    for sitting in ("first", "copy", "other", "long"):
         sequences = [np.arange(rows.start, rows.stop) for (name, _), rows in table.rows.items() if name == sitting]
         if not sequences:
             continue

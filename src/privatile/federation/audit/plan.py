@@ -1,13 +1,13 @@
 """What an audit asks: planted files whose truths the auditor knows, and questions that no answer changes.
 
     first   a run as real ones are: several sites at once, several levels, questions that a simulated run of the same
-            study leads to. One file spread, one with missing values, one with equal records, one asked for single
-            records
+            study leads to. One file spread, one with missing values, one with equal records of known people, one
+            asked for single records
     copy    the same study again, from copies of the sites' folders taken before the first answer: only coins differ
     other   the same questions under another study, at two of the sites, from the same copies
     local   a study in local mode
-    long    one site, many rounds: cohorts of every size from 1 to 100 and large ones in random order, with no record,
-            all, few or half of them above the query
+    long    one site, many rounds, a kill in the middle: cohorts of every size from 1 to 100 and large ones in random
+            order, with no record, all, few or half of them above the query
 
 After the long sitting comes `once`: the same round again, a kill, one record too many, another study.
 Names, values and order are drawn anew for each audit, so that nothing tells a client that it is being audited.
@@ -32,8 +32,8 @@ Counts = NDArray[np.int64]
 
 RANGE = (0.0, 100_000.0)
 LEVELS = (0.25, 0.5, 0.9)
-LONG_LEVELS = (0.1, 0.5, 0.75, 0.95)
-"""A record of the first study answers about one of three levels, of the long one about one of four."""
+LOW_LEVELS, HIGH_LEVELS = (0.01, 0.05, 0.1, 0.3), (0.6, 0.75, 0.95, 0.99)
+"""A record of the first study answers about one of three levels; the long study has a low and a high one."""
 
 SHARES = (0.02, 0.08, 0.40, 0.40, 0.08, 0.02)
 """Shares of the records of a spread file that hold its first, second … value, in rising order."""
@@ -47,8 +47,11 @@ LARGE, LARGE_ASKS = 5_000, 40
 RATIO_ALPHA, POWER = 1e-4, 0.999
 """Error of each of the two bounds of the ratio, and the chance to find a truth rate that is wrong by `off`."""
 
-PARTS = ("first", "copy", "other", "local", "long", "once")
+PARTS = ("first", "copy", "other", "local", "long", "kill", "once")
 """What an audit consists of. A test of one question may leave out the parts that it does not need."""
+
+PERSON = "code"
+"""The column that tells people apart, in every file; only some clients are told so."""
 
 TITLES = ("Pay survey", "Waiting times", "Household income", "Length of stay", "Energy use", "Rents")
 NAMES = ("north", "south", "east", "west", "harbour", "hill", "river", "lake", "mill", "park", "abbey", "moor")
@@ -57,11 +60,15 @@ COLUMNS = ("salary", "amount", "minutes", "income", "cost", "reading")
 
 @dataclass(frozen=True, eq=False)
 class PlantedFile:
-    """A site's file: `copies` records hold each of `values`, `missing` have none."""
+    """A site's file: `copies` records hold each of `values`, `missing` have none.
+
+    `people` is the beginning of everybody's identifier where the file has a column of people, each with one record.
+    """
 
     values: Floats
     copies: Counts
     missing: int = 0
+    people: str = ""
 
     @property
     def records(self) -> int:
@@ -74,8 +81,9 @@ class PlantedFile:
 
     def text(self, column: str) -> str:
         """The file, in rising order of the values: a client that asks in the file's order shows it."""
-        lines = [f"{value:.4f}\n" * count for value, count in zip(self.values, self.copies.tolist(), strict=True)]
-        return f"{column},place\n" + ("".join(lines) + "\n" * self.missing).replace("\n", ",a\n")
+        values = [f"{value:.4f}" for value in np.repeat(self.values, self.copies)] + [""] * self.missing
+        lines = [f"{value},{self.people}{number:06d}\n" for number, value in enumerate(values)]
+        return f"{column},{PERSON}\n" + "".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +169,12 @@ class Plan:
         files = (asks.file for sitting in self.sittings for asks in sitting.asks.values())
         return sorted({value for file in files for value in file.values.tolist()})
 
+    @property
+    def people(self) -> list[str]:
+        """The beginnings of the planted identifiers of people."""
+        files = [asks.file for sitting in self.sittings for asks in sitting.asks.values()]
+        return sorted({file.people for file in files if file.people})
+
 
 def make_plan(
     epsilon: float,
@@ -242,9 +256,9 @@ class _Maker:
         """A run whose questions a simulated run of the same study has led to."""
         rng, cells = self.rng, self.rounds * len(LEVELS)
         sites = [str(name) for name in rng.choice(NAMES, 4, replace=False)]
-        agreed = [30 * cells, 60 * cells, 60 * cells, cells]
+        agreed = [50 * cells, 50 * cells, 50 * cells, cells]
         # Twice the agreed records: the other study, which starts from a copy, asks those that the first leaves.
-        one = PlantedFile(self.values(1), np.array([2 * agreed[2]]))
+        one = PlantedFile(self.values(1), np.array([2 * agreed[2]]), people=f"Q{rng.integers(10**6, 10**7)}X")
         files = (self.spread(2 * agreed[0]), self.spread(2 * agreed[1], missing=0.5), one, self.spread(2 * agreed[3]))
         study = self.study("first", LEVELS, self.rounds, dict(zip(sites, agreed, strict=True)))
         tracks = [Track(study.spec, index) for index in range(len(LEVELS))]
@@ -283,8 +297,9 @@ class _Maker:
         """Cohorts of every size with every kind of truth, in random order, and the many reports for the ratio."""
         rng = self.rng
         every = max(1, round(100 / self.rounds))
-        cells = [(n, kind) for n in range(1, 101, every) for kind in ("none", "all", "few", "half")]
         kinds = ("none", "all", "few", "half")
+        cells = [(n, kind) for n in range(1, 101, every) for kind in kinds]
+        cells += [(n, kind) for n in range(1, 10) for kind in ("none", "all") for _ in range(10 // every)]
         for low, high, count in ((100, 1000, 2 * self.rounds), (1000, LARGE, self.rounds)):
             sizes = np.exp(rng.uniform(math.log(low), math.log(high), count)).astype(np.int64)
             cells += [(int(n), kinds[place % 4]) for place, n in enumerate(sizes.tolist())]
@@ -294,14 +309,15 @@ class _Maker:
             size = int(rng.integers(LARGE, largest))
             cells += [(size, "none"), (size, "all")]
             left -= size
-        cells += [(50, "few")] * (-len(cells) % len(LONG_LEVELS))
+        cells += [(50, "few")] * (len(cells) % 2)
         lengths = np.array([n for n, _ in cells])
         file = self.spread(int(lengths.sum()) + ONCE_RECORDS)
         order = rng.permutation(len(cells))
         queries = np.array([self.query(file, kind) for _, kind in cells])
-        site, rounds = str(rng.choice(NAMES)), len(cells) // len(LONG_LEVELS)
-        study = self.study("long", LONG_LEVELS, rounds + 10, {site: file.records})
-        numbers = np.repeat(np.arange(1, rounds + 1), len(LONG_LEVELS))
+        site, rounds = str(rng.choice(NAMES)), len(cells) // 2
+        two = (float(rng.choice(LOW_LEVELS)), float(rng.choice(HIGH_LEVELS)))
+        study = self.study("long", two, rounds + 10, {site: file.records})
+        numbers = np.repeat(np.arange(1, rounds + 1), 2)
         levels = np.tile(np.array(study.asked_levels), rounds)
         asks = Asks(file, self.rate, numbers, levels, queries[order], lengths[order])
         return Sitting("long", study, study.value, {site: asks})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
-from privatile.federation.audit.plan import Sitting
+from privatile.federation.audit.plan import PERSON, Sitting
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
@@ -59,6 +59,7 @@ class Client:
     signer: str
     invitation: Path
     column: str
+    people: bool
     command: Sequence[str]
     process: subprocess.Popen[bytes] | None = None
 
@@ -68,15 +69,18 @@ class Client:
         home.mkdir(exist_ok=True, mode=0o700)
         arguments = [str(self.invitation), "--site", str(self.folder), "--yes", "--verbose"]
         arguments += ["--source", str(self.folder / FILE), "--value", self.column]
-        names = ("PATH", "PYTHONPATH", "LANG", "TMPDIR")
-        environment = {name: os.environ[name] for name in names if name in os.environ}
-        environment |= {"HOME": str(home), "PYTHONUSERBASE": str(site_packages.getuserbase())}
+        arguments += ["--person", PERSON] if self.people else []
+        environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        # What it writes where programs usually write is looked through; what it imports is found as from here.
+        environment |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONUSERBASE": str(site_packages.getuserbase())}
+        environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])
         with (self.folder / "output.log").open("ab") as file:
             self.process = subprocess.Popen(
                 [*alone(), *self.command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
+                cwd=home,
                 env=environment,
             )
 
@@ -188,7 +192,9 @@ async def open_session(
         admit(directory, enrolment, enrolment.keys.fingerprint)
         if not (place / FILE).exists():
             (place / FILE).write_text(asks.file.text(sitting.column), encoding="ascii")
-        clients[name] = Client(name, place, enrolment.keys.signer, invitation, sitting.column, command)
+        clients[name] = Client(
+            name, place, enrolment.keys.signer, invitation, sitting.column, bool(asks.file.people), command
+        )
     broker = EmbeddedBroker(directory.broker_files, directory.settings())
     await asyncio.to_thread(broker.start)
     try:
