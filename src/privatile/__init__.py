@@ -37,6 +37,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     # Names are imported when first used: the command's --help must not pay for numpy.
     if name not in _HOMES:

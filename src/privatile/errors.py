@@ -92,6 +92,15 @@ class SiteRefusal(PrivatileError):
     exit_code = 5
 
 
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra: privatile is on no package index, so it is installed from a clone.
+
+    >>> how_to_install("report")
+    "pip install '.[report]' in a clone of privatile's repository"
+    """
+    return f"pip install '.[{extra}]' in a clone of privatile's repository"
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import an optional module; where it is missing, the error says how to install it.
 
@@ -101,7 +110,7 @@ def require(module: str, extra: str) -> ModuleType:
     Traceback (most recent call last):
     ...
     privatile.errors.MissingExtra: this needs no_such_module_here, which is not installed.
-    Install it with: pip install 'privatile[report]'
+    Install it with: pip install '.[report]' in a clone of privatile's repository.
     """
     try:
         return importlib.import_module(module)
@@ -109,5 +118,5 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise MissingExtra(
-            f"this needs {module}, which is not installed. Install it with: pip install 'privatile[{extra}]'"
+            f"this needs {module}, which is not installed. Install it with: {how_to_install(extra)}."
         ) from None

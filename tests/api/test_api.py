@@ -183,3 +183,15 @@ def test_giving_up_an_unfinished_run_frees_what_it_had_reserved(tmp_path: Path) 
     assert second.store is None
     assert 0 < asked < len(records)
     assert second.spec.clients[0].records == len(records) - asked
+
+
+def test_a_keyword_that_is_none_of_the_functions_is_named_as_python_names_it() -> None:
+    with pytest.raises(TypeError, match=r"^estimate\(\) got an unexpected keyword argument 'epsilonn'.*'epsilon'\?$"):
+        privatile.estimate([1.0, 2.0], epsilonn=1, range=(0, 1))
+    with pytest.raises(TypeError, match=r"Known: .*epsilon"):
+        privatile.estimate([1.0, 2.0], zzz=1, range=(0, 1))
+
+
+def test_every_public_name_is_listed() -> None:
+    assert set(privatile.__all__) <= set(dir(privatile))
+    assert all(hasattr(privatile, name) for name in dir(privatile))

@@ -132,8 +132,14 @@ def test_a_second_run_is_refused_and_can_be_accepted(home: Path) -> None:
     assert again.returncode == 2
     assert "epsilon 1 each is spent; another run over them would make it 2" in again.stderr
     assert again.stdout == ""
-    accepted = here(home, *BASE, "--epsilon", 1, "--spend-again")
+    accepted = here(home, *BASE, "--epsilon", 1, "--spend-again", "--save", "again.db")
     assert accepted.returncode == 0, accepted.stderr
+    # They have answered twice by now: text and page speak of this run only.
+    assert "4,500, each once in this run" in accepted.stdout
+    assert here(home, "report", "again.db", "-o", "page.html").returncode == 0
+    page = (home / "page.html").read_text()
+    assert "records answered, each once in this run" in page
+    assert "the most that any record spent in this run" in page
     shown = json.loads(here(home, "ledger", "show", "--json").stdout)
     assert [round(line["epsilon"], 6) for line in shown["datasets"]] == [2.0, 2.0]
     text = here(home, "ledger", "show").stdout

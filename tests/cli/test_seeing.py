@@ -45,6 +45,12 @@ def test_watch_shows_where_a_run_stands(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["watch", str(path), "--every", "0.01"]).exit_code == 0
     missing = CliRunner().invoke(main, ["watch", str(tmp_path / "none.db"), "--once"])
     assert missing.exit_code == 2
+    assert "there is no run file" in missing.output
+    # A file that was written just now and is no run's is not "no file".
+    (tmp_path / "data.csv").write_text("a,b\n")
+    other = CliRunner().invoke(main, ["watch", str(tmp_path / "data.csv"), "--once"])
+    assert other.exit_code == 2
+    assert "data.csv is not a run file" in other.output
 
 
 KILLED = """

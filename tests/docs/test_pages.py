@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privatile.errors import how_to_install
 from tests.docs.page_blocks import SETUP, blocks, commands, lines
 from tests.docs.stale_lines import stale_setup, stale_spans
 
@@ -206,6 +207,16 @@ def test_a_stale_line_is_found(line: str) -> None:
 )
 def test_a_line_that_works_from_a_clone_is_not_stale(line: str) -> None:
     assert not stale_setup(line)
+
+
+def test_messages_name_a_command_that_installs_an_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extra in project["optional-dependencies"]:
+        command, _, where = how_to_install(extra).partition(" in a ")
+        assert not stale_setup(command)
+        assert where.startswith("clone")
+    for file in (ROOT / "src").rglob("*.py"):
+        assert "privatile[" not in file.read_text(encoding="utf-8"), f"{file}: privatile is on no index"
 
 
 @pytest.mark.process

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -78,6 +80,12 @@ def estimate(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
             "real. Leave out simulate and rng."
         )
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            raise TypeError(f"estimate() got an unexpected keyword argument {name!r}. {hint}")
     levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
     chosen = Options(q=levels, epsilon=epsilon, range=range, **options)
     results = prepare(data, chosen, np.random.default_rng(rng) if simulate else None).complete(progress)

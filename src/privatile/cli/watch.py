@@ -41,7 +41,7 @@ def watch(run: Path, once: bool, every: float) -> None:
     from rich.live import Live
 
     from privatile.dashboard.live import LiveRun, find_run
-    from privatile.server.run_file import missing_run
+    from privatile.server.run_file import RunStore, missing_run
 
     if not 0.01 <= every <= 3600.0:
         raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")
@@ -49,7 +49,9 @@ def watch(run: Path, once: bool, every: float) -> None:
     if once:
         live.refresh()
         if live.state["waiting"]:
-            raise missing_run(find_run(run))
+            if (path := find_run(run)).is_file():
+                RunStore.open(path, read_only=True).close()  # says what is wrong with a file that is no run's
+            raise missing_run(path)
         Console(highlight=False).print(picture(live.state))
         return
     with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:

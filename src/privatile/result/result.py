@@ -152,7 +152,7 @@ class QuantileResult:
             Row("confidence_level", "confidence level", self.confidence_level, percent),
             Row("method", "interval method", self.method, self.method),
             Row("target", "target", self.target, TARGETS[self.target]),
-            Row("records", "records asked", self.records, f"{self.records:,}, each once"),
+            Row("records", "records asked", self.records, f"{self.records:,}, each once in this run"),
             Row("rounds", "rounds", self.rounds, self._rounds_text()),
             Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
             Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
@@ -160,7 +160,7 @@ class QuantileResult:
             *self._anytime_rows(),
             *self.diagnostics,
             Row("level", "level", self.level, f"{self.level:g}"),
-            Row("epsilon", "largest ε spent", finite(self.epsilon), epsilon_text(self.epsilon)),
+            Row("epsilon", "largest ε, this run", finite(self.epsilon), epsilon_text(self.epsilon)),
             Row("run", "run", self.run, self.run),
             Row("simulated", "simulated", self.simulated, "yes: seeded, on made-up data" if self.simulated else "no"),
         ]

