@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 from unittest.mock import patch
@@ -28,7 +29,7 @@ from privatile.result.summary import narrow_enough
 from privatile.result.summary import summarize as summarize_run
 from privatile.server import coordinator as coordinator_module
 from privatile.server.coordinator import Coordinator, Track
-from privatile.server.run_file import RunStore
+from privatile.server.run_file import RunStore, StoredRound
 
 PEOPLE = NormalDist(55, 10)
 Change = Callable[[Track, Ask], Ask]
@@ -247,6 +248,22 @@ def test_a_run_that_stopped_at_the_boundary_is_accepted_where_it_would_have_gone
         content = written(run)
     assert replayed(content).done < replayed(written(run)).done
     assert replayed(content).rounds() is None
+
+
+def test_a_run_that_is_written_meanwhile_is_read_as_it_was_at_one_moment(tmp_path: Path) -> None:
+    two = replace(spec("rounds"), levels=(0.5, 0.9))
+    live = Coordinator(RunStore.create(tmp_path / "run.db", "run-1", two))
+    live.accept([[50, 50], [50, 50]])
+    store = RunStore.open(tmp_path / "run.db", read_only=True)
+    rounds = store.rounds
+
+    def slowly(level_index: int = 0, after: int = 0) -> Iterator[StoredRound]:
+        yield from rounds(level_index, after)
+        live.accept([[50, 50], [50, 50]])  # between two levels: the second would be a round ahead
+
+    with patch.object(store, "rounds", slowly):
+        assert Coordinator(store).done == 1
+    assert Coordinator(store).done == live.done == 3
 
 
 def test_a_run_marked_as_finished_before_its_last_round_is_found() -> None:

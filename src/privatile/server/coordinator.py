@@ -132,9 +132,10 @@ class Coordinator:
         self.run = store.run
         self.tracks = [Track(self.spec, index) for index in range(len(self.spec.levels))]
         try:
-            for stored in store.all_rounds():
-                self.tracks[stored.level_index].replay(stored)
-            self._replay_open_round()
+            with store.snapshot():
+                for stored in store.all_rounds():
+                    self.tracks[stored.level_index].replay(stored)
+                self._replay_open_round()
         except ProtocolError as error:
             raise store.unreadable(str(error)) from None
 

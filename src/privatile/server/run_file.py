@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -210,6 +210,15 @@ class RunStore:
         now = time.time()
         rows = [(*_written(*entry[:3]), json.dumps(entry.ones), now) for entry in rounds]
         self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read the file as it is at one moment, whatever is written meanwhile."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.rollback()
 
     def open_round(self) -> list[StoredRound]:
         """What was written to be asked next, one entry per level that is not over."""

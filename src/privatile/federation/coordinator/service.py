@@ -1,8 +1,8 @@
 """The coordinator's service: ask a round, collect answers until quorum or deadline, step, write, ask the next.
 
 The round itself is `server.coordinator`, and which answers count is `AnswerIntake`; this service owns the connection,
-the clock, the journal and the run's file. A restart continues from what was written: the question of a round is a pure
-function of the counts before it, so asking again is asking the same question.
+the clock, the journal and the run's file. A restart continues from what was written: a round is in the run's file
+before anybody is asked, so asking again, here or on another machine, is asking the same question.
 """
 
 import asyncio
