@@ -560,11 +560,11 @@ class SilentWhenHigh(Honest):
 
 
 class SilentWhenCountHigh(Honest):
-    """Does not send a count that is far above its mean."""
+    """Does not send a count that is above its largest mean by more than one and a half standard deviations."""
 
     def answer(self, question: Question, values: Floats) -> int | None:
         count = int(np.count_nonzero(self.reports(question, values)))
-        far = len(values) * self.truth + 2.5 * math.sqrt(len(values) * self.truth * (1.0 - self.truth))
+        far = len(values) * self.truth + 1.5 * math.sqrt(len(values) * self.truth * (1.0 - self.truth))
         return None if count > far else count
 
 
