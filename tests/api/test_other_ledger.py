@@ -20,6 +20,8 @@ from privatile.server.run_file import RunStore
 
 DATA = {"north": np.random.default_rng(1).normal(50, 10, 600), "south": np.random.default_rng(2).normal(55, 10, 600)}
 
+QUICK: dict[str, Any] = {"epsilon": 1, "range": (0, 100), "design": "rounds", "rounds": 4}
+
 
 class BrokenOffError(Exception):
     """The process is killed here."""
@@ -69,6 +71,24 @@ def test_a_run_is_not_resumed_with_another_ledger(tmp_path: Path) -> None:
     assert answers(tmp_path / "ledger.db") == 20
 
 
+def test_a_run_that_was_about_to_ask_is_not_resumed_with_another_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the first counts are written: the ledger may hold them, and no other one does."""
+
+    def killed(*arguments: object) -> None:
+        raise BrokenOffError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("privatile.server.coordinator.Coordinator.accept", killed)
+        with pytest.raises(BrokenOffError):
+            run(tmp_path, "ledger.db")
+    assert answers(tmp_path / "ledger.db") == 2
+    with pytest.raises(LedgerError, match="it knows nothing of the run at client 'north'"):
+        run(tmp_path, "other.db")
+    assert run(tmp_path, "ledger.db").records == 1200
+
+
 def test_a_run_is_not_resumed_with_an_older_copy_of_its_ledger(tmp_path: Path) -> None:
     older_copy(tmp_path)
     with pytest.raises(LedgerError, match=r"6 of 12 questions are missing, the first in round 4 .*without its -wal"):
@@ -113,17 +133,18 @@ def test_another_question_in_the_ledger_is_not_the_one_that_was_asked(tmp_path: 
 
 def test_a_new_ledger_is_announced_with_those_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="privatile.client"):
-        privatile.estimate(DATA, epsilon=1, range=(0, 100), ledger=tmp_path / "ledger.db")
+        privatile.estimate(DATA, **QUICK, ledger=tmp_path / "ledger.db")
         assert caplog.text.count("a new ledger was made") == 1
         caplog.clear()
-        privatile.estimate(DATA, epsilon=1, range=(0, 100), ledger=tmp_path / "leger.db")
+        privatile.estimate(DATA, **QUICK, ledger=tmp_path / "leger.db")
     assert "a new ledger was made" in caplog.text
     assert "(in the same folder: ledger.db)" in caplog.text
 
 
 def test_the_command_announces_a_new_ledger(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "x.csv").write_text("x\n" + "".join(f"{k}\n" for k in range(400)))
-    command = ["estimate", str(tmp_path / "x.csv"), "--value", "x", "--epsilon", "1", "--range", "0", "400", "--ledger"]
+    command = ["estimate", str(tmp_path / "x.csv"), "--value", "x", "--epsilon", "1", "--range", "0", "400"]
+    command += ["--design", "rounds", "--rounds", "4", "--ledger"]
     for times, extra in ((1, []), (0, ["--spend-again"])):
         caplog.clear()
         done = CliRunner().invoke(main, [*command, str(tmp_path / "ledger.db"), *extra])
@@ -150,8 +171,8 @@ def test_a_saved_run_does_not_tell_how_many_had_answered_elsewhere(tmp_path: Pat
     data = np.array([(value, f"p{k}") for k, value in enumerate(values)], dtype=[("x", float), ("who", "U9")])
     book = tmp_path / "people.db"
     options: dict[str, Any] = {"value": "x", "person": "who", "ledger": book, "person_key": tmp_path / "person.key"}
-    privatile.estimate(data[:700], epsilon=1, range=(0, 100), save=tmp_path / "part.db", **options)
-    second = privatile.estimate(data, epsilon=1, range=(0, 100), save=tmp_path / "two.db", target=target, **options)
+    privatile.estimate(data[:700], **QUICK, save=tmp_path / "part.db", **options)
+    second = privatile.estimate(data, **QUICK, save=tmp_path / "two.db", target=target, **options)
     assert second.records == 300
     with RunStore.open(tmp_path / "two.db", read_only=True) as store:
         assert [client.file_records for client in store.spec.clients] == [-1]

@@ -178,6 +178,14 @@ def test_a_ledger_of_a_newer_version(path: Path) -> None:
         Ledger.open(path)
 
 
+def test_a_ledger_of_an_older_version(path: Path) -> None:
+    with sqlite3.connect(path) as direct:
+        direct.execute("PRAGMA user_version = 2")
+    direct.close()
+    with pytest.raises(LedgerError, match="version 2, written by an older privatile, which kept its key in the same"):
+        Ledger.open(path)
+
+
 def test_a_folder(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="not a file"):
         Ledger.open(tmp_path)

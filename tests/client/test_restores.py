@@ -84,7 +84,7 @@ def test_a_second_studys_records_are_not_asked_again_after_a_restore(backup: Pat
         one.mark_spent(3, through_round=2)
         one.prove()
         ask(one, "one", 3, 5)  # the rest of what it had reserved, and no more
-        with pytest.raises(AlreadyAnswered):
+        with pytest.raises(AlreadyAnswered, match="was restored from a backup"):
             ask(one, "one", 4, 1)
         with pytest.raises(LedgerError, match="nobody has shown since what run 'two' had asked"):
             ask(two, "two", 2, 1)
@@ -97,7 +97,11 @@ def test_a_second_studys_records_are_not_asked_again_after_a_restore(backup: Pat
         # A site goes on with other people, and their second run needs no word about it.
         ask(site(ledger, "five", "z", new_people=True), "five", 1, 5)
         assert site(ledger, "six", "z").available() == N - 5
-        assert statement(ledger).datasets[0].epsilon == math.inf
+        assert (statement(ledger).datasets[0].epsilon, statement(ledger).datasets[0].unasked) == (math.inf, 0)
+        # Whoever accepts that records spend again, without a limit, accepts what is not known as well.
+        assert site(ledger, "four", "y", spend_again=True).available() == N
+        with pytest.raises(AlreadyAnswered):
+            site(ledger, "four", "y", spend_again=True, max_epsilon=10.0)
 
 
 def test_without_the_mark_they_are_asked_again(backup: Path) -> None:

@@ -16,7 +16,7 @@ from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.past import check_past
+from privatile.client.ledger.past import check_begun, check_past
 from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
@@ -191,6 +191,8 @@ class LocalRun:
         names = [client.name for client in store.spec.clients]
         asked = (pair for _, questions in stored_questions(store) for pair in zip(names, questions, strict=True))
         check_past(self.ledger, asked, store.path)
+        if store.open_round():
+            check_begun(self.ledger, store.run, names, store.path)
 
     def _give_up(self, path: Path) -> None:
         """Leave an unfinished run: what it had reserved and not asked may be asked by others."""

@@ -344,7 +344,9 @@ class Account:
             spent = spent_elsewhere(self.ledger, self.content)
         whose = "people" if self.content.by_person else "records"
         wanted = "" if asked is None else f", {asked} were asked"
-        if spent == 0:
+        if self.state().lost and not self.rules.spend_again:
+            history = f"The ledger was restored from a backup: what was asked since is not known. Ask new {whose}."
+        elif spent == 0:
             history = f"Ask fewer {whose} (shorter rounds, or fewer of them)."
         elif spent + self.epsilon > self.rules.lifetime_limit:
             limit = f"{self.rules.max_epsilon:.6g}"

@@ -38,7 +38,8 @@ def price(spent: float, epsilon: float) -> str:
 
 
 def _refuse_unknown_after_restore(ledger: Ledger, content: Content, rules: SpendingRules) -> None:
-    if ledger.meta("restored") is None or rules.new_people:
+    accepted = rules.spend_again and rules.max_epsilon is None  # whatever they have spent
+    if ledger.meta("restored") is None or rules.new_people or accepted:
         return
     # What is known and was lost has no records left, which is said where they are counted.
     if dataset_id(ledger, content) is None:

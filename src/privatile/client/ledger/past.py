@@ -35,10 +35,22 @@ people.
             missing += 1
             first = first or f"in round {question.round} at client {client!r}"
     if missing:
-        raise LedgerError(
-            f"the ledger {ledger.path or 'in memory'} does not hold what {told_by} says was asked: {missing} of "
-            f"{total} questions {'is' if missing == 1 else 'are'} missing, the first {first}. It is another ledger, or "
-            "an older copy of the right one (a copied ledger.db without its -wal), and records would answer twice. "
-            "Give the ledger that answered, with the -wal file beside it. If it is lost, these records count as spent: "
-            "mark a restored copy with `privatile ledger restored`, and ask other people."
-        )
+        are = "is" if missing == 1 else "are"
+        raise _other_ledger(ledger, told_by, f"{missing} of {total} questions {are} missing, the first {first}")
+
+
+def check_begun(ledger: Ledger, run: str, clients: Iterable[str], told_by: str) -> None:
+    """Refuse a ledger that does not know a run which was about to ask: it reserves its records before that."""
+    rows = ledger.execute("SELECT client FROM runs WHERE run = ?", (run,))
+    strangers = set(clients) - {client for (client,) in rows}
+    if strangers:
+        raise _other_ledger(ledger, told_by, f"it knows nothing of the run at client {min(strangers)!r}")
+
+
+def _other_ledger(ledger: Ledger, told_by: str, what: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger {ledger.path or 'in memory'} does not hold what {told_by} says was asked: {what}. It is another "
+        "ledger, or an older copy of the right one (a copied ledger.db without its -wal), and records would answer "
+        "twice. Give the ledger that answered, with the -wal file beside it. If it is lost, these records count as "
+        "spent: mark a restored copy with `privatile ledger restored`, and ask other people."
+    )

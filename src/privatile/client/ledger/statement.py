@@ -10,7 +10,8 @@ from privatile.client.ledger.ledger import Ledger
 class DatasetLine:
     """One client's column: `reports` given in all, records neither asked nor reserved, the most any record has spent.
 
-    `epsilon` includes what the same records have spent under other names (`datasets`).
+    `epsilon` includes what the same records have spent under other names (`datasets`); it is ∞ after a restore, when
+    that is not known.
     """
 
     client: str
@@ -41,7 +42,8 @@ def statement(ledger: Ledger) -> Statement:
     """
     rows = ledger.execute(
         "SELECT d.id, d.client, d.column, d.person IS NOT NULL, d.records, coalesce(sum(a.length), 0),"
-        " max(0, d.records - d.cursor), count(DISTINCT a.run) FROM datasets d LEFT JOIN runs r ON r.dataset = d.id"
+        " CASE WHEN d.lost THEN 0 ELSE max(0, d.records - d.cursor) END, count(DISTINCT a.run) FROM datasets d"
+        " LEFT JOIN runs r ON r.dataset = d.id"
         " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
