@@ -16,6 +16,7 @@ from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.coins import SeededCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.restores import mark_restored
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.statement import statement
@@ -109,6 +110,26 @@ def test_without_the_mark_they_are_asked_again(backup: Path) -> None:
     with Ledger.open(backup) as ledger:
         ask(site(ledger, "three again"), "three again", 1, 10)
         assert ledger.execute("SELECT start FROM answers ORDER BY start DESC").fetchone() == (20,)
+
+
+def test_a_run_that_was_given_up_since_the_backup_gets_nothing_back(tmp_path: Path) -> None:
+    """Its records went to another run, which the restored ledger does not know."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        one = site(ledger, "one")
+        one.reserve(N)
+        ask(one, "one", 1, 2)
+    old = copied(path, tmp_path / "backup.db")
+    with Ledger.open(path) as ledger:
+        release_run(ledger, "one")
+        ask(site(ledger, "two"), "two", 1, N - 2)
+    with Ledger.open(old) as ledger:
+        (line,) = mark_restored(ledger)
+        assert (line.lost, line.kept) == (N - 2, 0)
+        one = site(ledger, "one")
+        one.prove()
+        with pytest.raises(AlreadyAnswered, match="was restored from a backup"):
+            ask(one, "one", 2, 1)
 
 
 def test_people_whose_records_a_run_had_reserved_may_have_answered_another(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
     the user's configuration folder ($XDG_CONFIG_HOME/privatile, usually ~/.config/privatile)
         keys/ledger-FINGERPRINT.key    the key of one ledger, which holds the same fingerprint
+        keys/ledger-FINGERPRINT.given-up    which runs have given up records (hashes): a restored ledger forgets it
         person.key                     the key under which people are known (`keys`)
 
 Who finds a ledger without its key can test no value against it. A key file is made whole or not at all, before the
@@ -153,6 +154,41 @@ class LedgerKey(SecretKey):
                 "backup of the keys. Never make a new one: records could answer twice."
             )
         return key
+
+    def note_given_up(self, run: str) -> None:
+        """Remember, outside the ledger, that a run has given up records which others may ask from now on."""
+        if self.path is None:
+            return
+        note = self.path.with_suffix(".given-up")
+        try:
+            handle = os.open(note, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            try:
+                os.write(handle, self._mark(run) + b"\n")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            return
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+        raise LedgerError(
+            f"{note} cannot be written ({reason}), so the records stay reserved. Make the folder writable, then "
+            "release them."
+        )
+
+    def has_given_up(self, run: str) -> bool:
+        """Whether a run has ever given up records; unreadable notes count as a yes."""
+        if self.path is None:
+            return False
+        try:
+            return self._mark(run) in self.path.with_suffix(".given-up").read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def _mark(self, run: str) -> bytes:
+        text = run.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, key=self.secret, digest_size=16).hexdigest().encode()
 
 
 def _file_in(folder: Path, fingerprint: bytes) -> Path:

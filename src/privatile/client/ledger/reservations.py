@@ -18,6 +18,9 @@ def release(ledger: Ledger, run: str, client: str) -> None:
     stay unasked: no order of events makes a record answer twice. What a restore has marked as lost stays lost.
     """
     own = (run, client)
+    row = ledger.execute("SELECT 1 FROM runs WHERE run = ? AND client = ? AND reserved > next", own).fetchone()
+    if row is not None:
+        ledger.secret.note_given_up(run)  # first: a ledger restored to before this moment must not give them back
     with ledger.seal.changing("runs", "run = ? AND client = ?", own):
         ledger.execute("UPDATE runs SET reserved = next WHERE run = ? AND client = ? AND reserved > next", own)
     where = "id = (SELECT dataset FROM runs WHERE run = ? AND client = ? AND reserved IS NOT NULL)"

@@ -5,13 +5,12 @@ A ledger restored from a backup does not know what was asked since, in whichever
 - Every data set that it holds is lost: no new run may ask it, and what its records have spent counts as unknown (∞).
 - What a run had reserved in the backup stays its own, since no other run could ask it. It may go on there once its
   coordinator has shown what it had asked (`Account.prove`), with the difference marked as spent; without that, never.
+  A run that has ever given up records is not believed: others may have asked them since. That is noted outside the
+  ledger, beside its key (`key_files`).
 - Where people are known by a person column, nothing is kept: a person whose record one run had reserved may have
   answered another run since.
 - A data set that the ledger does not know may have been asked since the backup: it is refused unless `new_people` says
   that these are other people (`admission`).
-
-One thing only the operator knows: a run that was given up since the backup (`privatile ledger release`) must be given
-up again before it is continued.
 """
 
 from dataclasses import dataclass
@@ -42,22 +41,25 @@ def mark_restored(ledger: Ledger) -> tuple[LostRecords, ...]:
     """
     with ledger.transaction():
         rows = ledger.execute(
-            "SELECT id, client, column, records, cursor, person IS NOT NULL FROM datasets WHERE NOT lost ORDER BY id"
+            "SELECT id, client, column, person IS NOT NULL FROM datasets WHERE NOT lost ORDER BY id"
         ).fetchall()
         told = []
-        for dataset, client, column, records, cursor, by_person in rows:
+        for dataset, client, column, by_person in rows:
             runs = ledger.execute("SELECT run, client FROM runs WHERE dataset = ?", (dataset,)).fetchall()
-            if by_person:
-                for run, site in runs:
+            for run, site in runs:
+                if by_person or ledger.secret.has_given_up(run):
                     release(ledger, run, site)
             with ledger.seal.changing("runs", "dataset = ?", (dataset,)):
                 ledger.execute("UPDATE runs SET unproven = 1 WHERE dataset = ?", (dataset,))
             with ledger.seal.changing("datasets", "id = ?", (dataset,)):
                 ledger.execute("UPDATE datasets SET lost = 1 WHERE id = ?", (dataset,))
+            (lost,) = ledger.execute(
+                "SELECT max(0, records - cursor) FROM datasets WHERE id = ?", (dataset,)
+            ).fetchone()
             (kept,) = ledger.execute(
                 "SELECT coalesce(sum(reserved - next), 0) FROM runs WHERE dataset = ? AND reserved > next", (dataset,)
             ).fetchone()
-            told.append(LostRecords(client, column, max(0, records - cursor), kept))
+            told.append(LostRecords(client, column, lost, kept))
         with ledger.seal.changing("meta", "key = 'restored'", ()):
             ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('restored', x'01')")
     return tuple(told)
