@@ -81,6 +81,8 @@ def test_two_invitations_under_two_names_do_not_ask_a_record_twice(tmp_path: Pat
 def test_two_names_in_one_study_are_refused(tmp_path: Path) -> None:
     north, south = invitations(tmp_path, "north", "south")
     assert call("enroll", str(north), "--max-epsilon", "1").exit_code == 0
+    (elsewhere,) = invitations(tmp_path / "elsewhere", "north")
+    assert call("enroll", str(elsewhere)).exit_code == 0  # another federation calls it the same
     refused = call("enroll", str(south))
     assert isinstance(refused.exception, SystemExit | SiteRefusal)
     assert not (state_folder() / "south.key").exists()

@@ -2,7 +2,7 @@
 
 SITE/NAME.key               the secret of a client, mode 0600
 SITE/policy.toml            the site's limits, for all studies
-SITE/NAME.enrolment.json    to be sent to the organizer
+SITE/NAME.enrolment.json    to be sent to the organizer (of the last federation; earlier ones NAME.ID.enrolment.json)
 SITE/ledger.db              who has answered, for all studies
 
 Unless a folder is named it is the user's own, whatever the invitation and wherever it was opened: with two ledgers, or
@@ -66,7 +66,11 @@ def enroll(invitation: Invitation, folder: Path, *, max_epsilon: float | None = 
         write_private(site.key_file, key.seed.encode() + b"\n")
     if max_epsilon is not None and not site.limits_file.exists():
         replace_file(site.limits_file, limits_toml(max_epsilon))
-    write_json(site.enrolment_file, Enrolment.make(invitation.client, invitation.study.identity, key))
+    enrolment = Enrolment.make(invitation.client, invitation.study.identity, key)
+    if site.enrolment_file.exists() and (other := read_enrolment(site.enrolment_file)).identity != enrolment.identity:
+        # Kept: it says in which federation this site is which client.
+        site.enrolment_file.rename(folder / f"{invitation.client}.{other.identity}.enrolment.json")
+    write_json(site.enrolment_file, enrolment)
     return site
 
 
