@@ -55,7 +55,7 @@ def transcript(path: Path) -> list[tuple[Any, ...]]:
 
 def counts(path: Path) -> list[tuple[int | None, ...]]:
     """The clients' counts, round by round."""
-    return [row[6] for row in transcript(path)]
+    return [row[3] for row in transcript(path)]
 
 
 def position(path: Path) -> tuple[int, bytes]:
