@@ -16,6 +16,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
+from privatile.estimator.step import begin
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
 from privatile.federation.record.document import sign, transcript_digest
@@ -24,7 +25,8 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AskMessage, question_digest
-from privatile.server.coordinator import Coordinator
+from privatile.result.caveats import interval_caveats
+from privatile.result.result import ConfidenceInterval
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 
@@ -264,9 +266,12 @@ def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
     )
 
 
-def test_a_federation_is_not_advised_to_dither(dropped: tuple[Federation, list[int]]) -> None:
-    with RunStore.open(dropped[0].directory.store_file, read_only=True) as store:
-        told = [Coordinator(store, replace(store.spec, may_dither=may)).result().caveats for may in (False, True)]
-        assert Coordinator(store).result().caveats == told[0]
-    assert ["--dither" in " ".join(caveat.text for caveat in caveats) for caveats in told] == [False, True]
-    assert [caveat.code for caveat in told[0]] == [caveat.code for caveat in told[1]]
+@pytest.mark.parametrize("interval", [(49.5, 50.5), (50.1, 50.2)])
+def test_a_federation_is_not_advised_to_dither(interval: tuple[float, float]) -> None:
+    study = make_study(1)
+    plan = study.spec.plan()
+    for settings in (study.spec, replace(study.spec, may_dither=True)):
+        (caveat,) = interval_caveats(settings, plan, begin(plan), ConfidenceInterval(*interval))
+        assert caveat.code == "atom"
+        assert ("--dither" in caveat.text) == settings.may_dither
+    assert not study.spec.may_dither
