@@ -38,10 +38,10 @@ def ask(number: int, length: int = 5, run: str = "run") -> Question:
     return Question(run=run, round=number, level=0.5, query=10.0, length=length)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of people with two runs, a reservation, charges, an index of people, and one file for all of it."""
-    where = tmp_path / "ledger.db"
+    where = tmp_path_factory.mktemp("made") / "ledger.db"
     with pytest.MonkeyPatch.context() as patch, Ledger.open(where) as ledger:
         patch.setattr(lifetime_budgets, "FOLD", 8)
         one, two = site(ledger, people=True), site(ledger, "two", people=True)
@@ -55,6 +55,12 @@ def path(tmp_path: Path) -> Path:
         for table in ("people", "charges"):
             assert ledger.execute(f"SELECT count(*) FROM {table}").fetchone() != (0,)
     return where
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, with the same key."""
+    return Path(shutil.copy(made, tmp_path / "ledger.db"))
 
 
 def edit(path: Path, sql: str) -> None:
