@@ -79,3 +79,19 @@ def test_charges_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
         assert ledger.lifetime_budgets.spent(people([1, 2, 3, 4])).tolist() == [1.5, 1.5, 1.5, 0.0]
         assert ledger.lifetime_budgets.totals() == (3, 1.5)
+
+
+def test_many_small_charges_are_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are read again by every process after another one has answered: they must not gather without end."""
+    monkeypatch.setattr(lifetime_budgets, "FOLD_ROWS", 5)
+    with Ledger.in_memory() as ledger:
+        people = np.arange(60, dtype=np.uint64).reshape(30, 2)
+        for k in range(30):
+            with ledger.transaction():
+                ledger.lifetime_budgets.charge([people[k : k + 1]], 0.5)
+            (rows,) = ledger.execute("SELECT count(*) FROM charges").fetchone()
+            assert rows <= 5
+        with ledger.transaction():
+            ledger.lifetime_budgets.charge([people], 0.5)
+        assert ledger.lifetime_budgets.spent(people).tolist() == [1.0] * 30
+        ledger.verify()

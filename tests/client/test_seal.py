@@ -88,7 +88,7 @@ EDITS = {
 
 @pytest.mark.parametrize("what", EDITS)
 def test_an_edited_ledger_neither_verifies_nor_answers(path: Path, what: str) -> None:
-    """Before, all but the last two verified, and records answered twice."""
+    """Before, all but the last one verified, and records answered twice."""
     Ledger.open(path).close()
     edit(path, EDITS[what])
     with pytest.raises(LedgerError, match="was altered"):

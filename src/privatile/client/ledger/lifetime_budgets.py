@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FOLD = 1 << 18
 """Charges kept in memory before they are folded: about 40 MB of Python objects."""
 
+FOLD_ROWS = 1 << 12
+"""Rows of charges kept before they are folded: a process reads them all (10 ms) after another one has answered."""
+
 LOOKUP = 500
 """People looked up by one statement; SQLite allows 999 values in its oldest builds."""
 
@@ -60,7 +63,7 @@ class LifetimeBudgets:
                 ((last + 1 + k, epsilon, np.ascontiguousarray(group).tobytes()) for k, group in enumerate(groups)),
             )
         self._catch_up()
-        if len(self._pending) > FOLD:
+        if len(self._pending) > FOLD or self._through - self._folded > FOLD_ROWS:
             self._fold()
 
     def totals(self) -> tuple[int, float]:
