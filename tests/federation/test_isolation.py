@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from privatile.errors import BrokerError
 from privatile.federation.coordinator.port import CoordinatorPort
+from privatile.federation.setup.broker_configuration import client_permissions, coordinator_permissions
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from tests.federation.kit import Federation, make_study, until
+from privatile.federation.wire.messages import Hello, Link
+from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
 
@@ -80,47 +86,262 @@ async def coordinator_port(
         yield connection, port, heard
 
 
-def test_a_client_cannot_make_the_broker_write_where_another_client_speaks_or_listens(federation: Federation) -> None:
-    """Publish permissions do not hold for reply subjects: every reply of the broker is aimed at the victim."""
+async def aim_replies_at_the_victim(federation: Federation) -> tuple[list[tuple[str, bytes]], bytes | None]:
+    """Every message that site0 may send and every verb of the broker, with replies to the places of site1.
+
+    Returns what arrived anywhere but on site0's own subjects, and the question that the broker keeps afterwards.
+    """
     identity = federation.study.identity
+    async with (
+        coordinator_port(federation) as (coordinator, port, heard),
+        connect_as(federation, "site1") as victim,
+        connect_as(federation, "site0") as mallory,
+    ):
+
+        async def note(message: Msg) -> None:
+            heard.append((f"victim {message.subject}", message.data))
+
+        listens = (subjects.ask_subject(identity), subjects.welcome_subject(identity, "site1"))
+        for subject in (*listens, subjects.hello_subject(identity, "site1"), "_INBOX_site1.>"):
+            await victim.nc.subscribe(subject, cb=note)
+        await victim.nc.flush()
+        assert not await port.ask(b"the question")
+        await until(lambda: (f"victim {listens[0]}", b"the question") in heard)
+        heard.clear()
+        targets = (*listens, subjects.answer_subject(identity, "site1"), subjects.hello_subject(identity, "site1"))
+        may_publish = [subjects.answer_subject(identity, "site0"), subjects.hello_subject(identity, "site0")]
+        for subject in (*may_publish, *service_subjects(identity)):
+            for target in (*targets, "_INBOX_site1.x", "_INBOX_coordinator.x"):
+                for body in bodies(subject, target):
+                    await mallory.nc.publish(subject, body, reply=target)
+                    await mallory.nc.publish(subject, body, headers={"Nats-Trace-Dest": target})
+        await mallory.nc.publish(may_publish[1], b"the last one")
+        await until(lambda: ("hello site0", b"the last one") in heard)
+        for one in (mallory, coordinator, victim):
+            await one.nc.flush()
+        assert {"answer site0", "hello site0"} <= {where for where, _ in heard}
+        assert await port.stored_answer("site0") is not None
+        astray = [one for one in heard if one[0] not in ("answer site0", "hello site0")]
+        return astray, await coordinator.last(subjects.ask_stream(identity), subjects.ask_subject(identity))
+
+
+def test_a_client_cannot_make_the_broker_write_where_another_client_speaks_or_listens(federation: Federation) -> None:
+    """Publish permissions do not hold for reply subjects; only accounts keep the broker's replies apart."""
+    assert asyncio.run(aim_replies_at_the_victim(federation)) == ([], b"the question")
+
+
+def test_with_one_account_for_all_the_same_attack_succeeds(tmp_path: Path) -> None:
+    """Negative control: the same permissions without accounts, as they were before."""
+    federation = Federation(tmp_path, make_study(2))
+    files = federation.directory.broker_files
+    configuration = json.loads(files.configuration.read_text().partition("\n")[2])
+    accounts = configuration.pop("accounts").values()
+    configuration["authorization"]["users"] = [user for account in accounts for user in account["users"]]
+    files.configuration.write_text(json.dumps(configuration))
+
+    async def scene() -> tuple[list[tuple[str, bytes]], bytes | None]:
+        async with federation.running_broker():
+            return await aim_replies_at_the_victim(federation)
+
+    astray, kept = asyncio.run(scene())
+    assert {where.partition(" ")[0] for where, _ in astray} == {"answer", "hello", "victim"}
+    assert ("answer site1", b"the question") in astray
+    assert kept != b"the question"
+
+
+def test_a_framed_client_is_not_quarantined_and_the_run_goes_on(tmp_path: Path) -> None:
+    """Rubbish on a client's own subjects, as the broker's operator can still put it there, and the replies above."""
+    study = make_study(2, rounds=4, deadline=20.0)
+    federation = Federation(tmp_path, study)
+    identity = study.identity
+    victim = subjects.answer_subject(identity, "site1")
+    get = f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}"
 
     async def scene() -> None:
-        async with (
-            coordinator_port(federation) as (coordinator, port, heard),
-            connect_as(federation, "site1") as victim,
-            connect_as(federation, "site0") as mallory,
-        ):
-
-            async def note(message: Msg) -> None:
-                heard.append((f"victim {message.subject}", message.data))
-
-            own = (subjects.ask_subject(identity), subjects.welcome_subject(identity, "site1"))
-            for subject in (*own, subjects.hello_subject(identity, "site1"), "_INBOX_site1.>"):
-                await victim.nc.subscribe(subject, cb=note)
-            await victim.nc.flush()
-            assert not await port.ask(b"the question")
-            targets = (
-                *own,
-                subjects.answer_subject(identity, "site1"),
-                subjects.hello_subject(identity, "site1"),
-                *("_INBOX_site1.x", "_INBOX_coordinator.x"),
-            )
-            await until(lambda: ("victim " + subjects.ask_subject(identity), b"the question") in heard, 5)
-            heard.clear()
-            may_publish = [subjects.answer_subject(identity, "site0"), subjects.hello_subject(identity, "site0")]
-            for subject in (*may_publish, *service_subjects(identity)):
-                for target in targets:
-                    for body in bodies(subject, target):
-                        await mallory.nc.publish(subject, body, reply=target)
-                        await mallory.nc.publish(subject, body, headers={"Nats-Trace-Dest": target})
-            for one in (mallory, coordinator, victim, mallory, coordinator, victim):
-                await one.nc.flush()
-            expected = {"answer site0", "hello site0"}
-            assert {where for where, _ in heard} <= expected, [one for one in heard if one[0] not in expected][:9]
-            assert {where for where, _ in heard} == expected
-            stored = await coordinator.last(subjects.ask_stream(identity), subjects.ask_subject(identity))
-            assert stored == b"the question"
-            assert await port.stored_answer("site1") is None
-            assert not victim.complaints
+        run = federation.open_run()
+        async with federation.running_broker():
+            coordinator = federation.coordinator(run)
+            async with tasks(coordinator.run()) as (work,):
+                await until(lambda: coordinator.metrics.value("connected") == 1)
+                async with connect_as(federation, "site0") as mallory, connect_as(federation, "site1") as operator:
+                    for number in range(10):
+                        for target in (victim, subjects.ask_subject(identity)):
+                            await mallory.nc.publish(get, b"", reply=target)
+                            await mallory.nc.publish(subjects.answer_subject(identity, "site0"), b"x", reply=target)
+                        await operator.nc.publish(victim, b"rubbish %d" % number)
+                    await until(lambda: coordinator.metrics.value("unsigned", client="site1") >= 10)
+                    await until(lambda: coordinator.metrics.value("unsigned", client="site0") >= 20)
+                assert coordinator.metrics.value("unsigned", client="site1") == 10
+                assert not coordinator._intake.quarantined
+                assert coordinator.metrics.value("restored_questions") == 0
+                async with tasks(*(federation.client(name).run() for name in study.clients)):
+                    assert await asyncio.wait_for(work, PATIENCE) == "finished"
+        assert not [event for event in run.journal.events() if event.kind in ("rejected", "quarantined", "paused")]
 
     asyncio.run(scene())
+
+
+def test_a_recorded_hello_of_an_earlier_process_stops_no_client(federation: Federation) -> None:
+    study, key = federation.study, federation.sites["site1"].key()
+    recorded = [
+        Hello(study.digest, "site1", f"{k:032x}", Link(0, "0" * 32), None, f"{k:032x}", echo).pack(key)
+        for k, echo in enumerate((None, "ab" * 16, "cd" * 16))
+    ]
+
+    async def scene() -> float:
+        run = federation.open_run()
+        coordinator, client = federation.coordinator(run), federation.client("site1")
+        async with tasks(coordinator.run(), client.run()) as (_, work):
+            await until(lambda: client.metrics.value("welcomed") == 1)
+            async with connect_as(federation, "site1") as operator:
+                own: list[bytes] = []
+
+                async def hear(message: Msg) -> None:
+                    own.append(message.data)
+
+                await operator.nc.subscribe(subjects.hello_subject(study.identity, "site1"), cb=hear)
+                for payload in recorded * 3:
+                    await operator.nc.publish(subjects.hello_subject(study.identity, "site1"), payload)
+                await until(lambda: len(own) > 3 * len(recorded))  # it has replied, with a challenge, and goes on
+                replies = [one for one in own if one not in recorded]
+                for payload in replies:  # its own hellos, sent again
+                    await operator.nc.publish(subjects.hello_subject(study.identity, "site1"), payload)
+                await operator.nc.flush()
+            heard = coordinator.metrics.value("rejected_hellos", client="site1")
+            await until(lambda: client.metrics.value("answers") >= 1)
+            assert not work.done()
+        run.store.close()
+        return heard
+
+    assert asyncio.run(scene()) == 0
+
+
+def test_a_replaced_question_is_restored_and_hides_no_question(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privatile.federation.coordinator.service.TICK", 0.05)
+    ask = subjects.ask_subject(federation.study.identity)
+
+    async def scene() -> None:
+        run = federation.open_run()
+        coordinator, client = federation.coordinator(run), federation.client("site1", heartbeat=60.0)
+        async with (
+            connect_as(federation, "coordinator") as operator,
+            tasks(coordinator.run(), client.run()),
+        ):
+            await until(lambda: client.metrics.value("answers") >= 1)
+            await operator.nc.publish(ask, b"rubbish")
+            await until(lambda: coordinator.metrics.value("restored_questions") >= 1)
+            stream = subjects.ask_stream(federation.study.identity)
+
+            async def kept() -> bytes | None:
+                return await operator.last(stream, ask)
+
+            while await kept() != coordinator._ask:
+                await asyncio.sleep(0.02)
+            monkeypatch.setattr("privatile.federation.coordinator.service.TICK", 3600.0)
+            await asyncio.sleep(0.15)  # from here on nothing is restored
+            before = client.metrics.value("answers")
+            for _ in range(3):  # the question and rubbish arrive together
+                await operator.nc.publish(ask, coordinator._ask)
+                await operator.nc.publish(ask, b"rubbish")
+            await operator.nc.flush()
+            await until(lambda: client.metrics.value("answers") > before)
+        assert [event.kind for event in run.journal.events()].count("question") >= 1
+        run.store.close()
+
+    asyncio.run(scene())
+
+
+def table() -> list[tuple[str, set[str], set[str]]]:
+    """The rows of docs/wire.md: subject, who may publish, who may subscribe."""
+    text = (REPOSITORY / "docs" / "wire.md").read_text(encoding="utf-8")
+    section = text.partition("## Subjects")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(.+)` \| (.+) \| (.+) \|$", section, re.MULTILINE)
+    return [(subject, set(publish.split(", ")), set(subscribe.split(", "))) for subject, publish, subscribe in rows]
+
+
+PARTIES = {"coordinator": "coordinator", "site1": "NAME", "site0": "another client"}
+
+
+def may(party: str, allowed: set[str]) -> bool:
+    return PARTIES[party] in allowed or ("every client" in allowed and party != "coordinator")
+
+
+def test_the_table_of_permissions_is_what_the_broker_enforces(federation: Federation) -> None:
+    identity = federation.study.identity
+    rows = [(row[0].replace("ID", identity).replace("NAME", "site1"), *row[1:]) for row in table()]
+    assert len(rows) == 14
+
+    async def scene() -> None:
+        with pytest.raises(BrokerError, match="does not know this key"):
+            async with connect_as(federation, "site1", KeyPair.generate()):
+                pass
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(coordinator_port(federation))  # the streams
+            parties = {name: await stack.enter_async_context(connect_as(federation, name)) for name in PARTIES}
+            got: list[tuple[str, str, bytes]] = []
+            for name, party in parties.items():
+
+                async def note(message: Msg, name: str = name) -> None:
+                    got.append((name, message.subject, message.data))
+
+                for subject, _, _ in rows:
+                    await party.nc.subscribe(subject, cb=note)
+                await party.nc.flush()
+            for name, party in parties.items():
+                for subject, publish, subscribe in rows:
+                    single = subject.replace(">", "x")
+                    if "broker" in subscribe and may(name, publish):
+                        assert (await party.nc.request(single, b"", timeout=5)).data is not None
+                    else:
+                        await party.nc.publish(single, name.encode())
+                await party.nc.flush()
+            for name, party in parties.items():
+                refused = {f"publish to {subject.replace('>', 'x')}" for subject, to, _ in rows if not may(name, to)}
+                refused |= {f"subscription to {subject}" for subject, _, of in rows if not may(name, of)}
+                await until(lambda party=party, refused=refused: len(party.complaints) >= len(refused))
+                assert complaints(party) == {one.lower() for one in refused}
+            expected = {
+                (reader, subject, writer.encode())
+                for subject, publish, subscribe in rows
+                for writer in PARTIES
+                for reader in PARTIES
+                if may(writer, publish) and may(reader, subscribe)
+            }
+            await until(lambda: expected <= set(got))
+            for party in parties.values():
+                await party.nc.flush()
+            assert {one for one in got if one[1].startswith("privatile.")} == expected
+
+    asyncio.run(scene())
+
+
+def complaints(party: Connection) -> set[str]:
+    """What the broker has refused, as "publish to SUBJECT" or "subscription to SUBJECT", in lower case."""
+    found = (re.search(r'violation for (\w+ to) "(.+?)"', text.lower()) for text in party.complaints)
+    return {f"{one[1]} {one[2]}" for one in found if one is not None}
+
+
+def test_the_table_names_everything_that_the_configuration_allows(federation: Federation) -> None:
+    identity = federation.study.identity
+
+    def listed(who: str, name: str, place: int) -> set[str]:
+        wanted = {who, "every client"} if who == "NAME" else {who}
+        return {row[0].replace("ID", identity).replace("NAME", name) for row in table() if wanted & set(row[place])}
+
+    publish, subscribe = client_permissions(identity, "site1")
+    assert (set(publish), set(subscribe)) == (listed("NAME", "site1", 1), listed("NAME", "site1", 2))
+    publish, subscribe = coordinator_permissions(identity)
+    assert (set(publish), set(subscribe)) == (listed("coordinator", "*", 1), listed("coordinator", "*", 2))
+    text = federation.directory.broker_files.configuration.read_text().partition("\n")[2]
+    accounts = json.loads(text)["accounts"]
+    assert set(accounts) == {"coordinator", "client_site0", "client_site1"}
+    for name in ("site0", "site1"):
+        crossing = {next(iter(one.values()))["subject"] for one in accounts[f"client_{name}"]["imports"]}
+        both = [set(permission) for permission in client_permissions(identity, name)]
+        assert crossing == (both[0] | both[1]) - {f"_INBOX_{name}.>"}
+    for export in accounts["coordinator"]["exports"]:
+        subject = export.get("stream") or export["service"]
+        owners = [name for name in ("site0", "site1") if subject.endswith(f".{name}")] or ["site0", "site1"]
+        assert export["accounts"] == [f"client_{name}" for name in owners]
