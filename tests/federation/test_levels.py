@@ -163,6 +163,21 @@ def test_a_site_answers_only_its_own_study() -> None:
             check_questions(study, (Question(**{**asked.to_dict(), **changed}),))
 
 
+def test_a_question_whose_step_does_not_fit_the_mode_is_refused() -> None:
+    cohort = make_study(2, rounds=4, length=6)
+    local = make_study(2, rounds=4, length=6, mode="local")
+    steps = local.spec.plan().steps  # type: ignore[attr-defined]
+    for study, good, bad in (
+        (cohort, (None,), (0.1, 1e-9, 1e300)),
+        (local, tuple(float(step) / 6 for step in steps), (None, float(steps.max()) / 6 * 1.001, 1e300)),
+    ):
+        for step in good:
+            check_questions(study, (Question(study.run, 1, 0.5, 50.0, 6, step),))
+        for step in bad:
+            with pytest.raises(SiteRefusal, match="step"):
+                check_questions(study, (Question(study.run, 1, 0.5, 50.0, 6, step),))
+
+
 # -- what is published ---------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,9 @@ from privatile.federation.setup.invitation import Invitation
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import same_fingerprint
 
+ROUNDING = 1e-9
+"""Relative difference allowed between a step and the study's own: processors round the last digits differently."""
+
 
 @dataclass(frozen=True)
 class SiteLimits:
@@ -84,6 +87,8 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
             raise SiteRefusal(
                 f"the question {has}; the study's mode is {study.mode}, and only in local mode there is one."
             )
+        if question.step is not None and question.step * question.length > study.largest_step * (1.0 + ROUNDING):
+            raise SiteRefusal("the question's step is larger than any of the study's own schedule.")
 
 
 def read_limits(path: Path) -> SiteLimits:

@@ -24,6 +24,7 @@ from privatile.core.toml_lines import Place
 from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
+from privatile.estimator.plan import TablePlan
 from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
@@ -166,6 +167,12 @@ class FederationStudy:
             missing=self.missing,
             may_dither=False,
         )
+
+    @cached_property
+    def largest_step(self) -> float:
+        """The most that a client's query may move in one round, on the working scale; 0 in cohort mode."""
+        plan = self.spec.plan()
+        return float(plan.steps.max()) if self.mode == "local" and isinstance(plan, TablePlan) else 0.0
 
     @classmethod
     def from_dict(cls, table: object) -> "FederationStudy":
