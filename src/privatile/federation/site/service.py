@@ -155,13 +155,14 @@ class ClientService:
         await nc.subscribe(subjects.hello_subject(identity, self.client), cb=on_hello)
         questions = await nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
         await self._say_hello(connection)
+        settled = False
         while not (self._over or connection.lost.is_set()):
             try:
-                # Until the coordinator has replied, say hello again soon: it may not have been there.
-                await asyncio.wait_for(
-                    self._wake.wait(), self.heartbeat if self._welcomed else min(2.0, self.heartbeat)
-                )
+                # Until the coordinator has replied, say hello again soon: it may not have been there. Look up the
+                # question soon as well, once: a new subscription may miss what is published in its first moment.
+                await asyncio.wait_for(self._wake.wait(), self.heartbeat if settled else min(2.0, self.heartbeat))
             except TimeoutError:
+                settled = self._welcomed
                 await self._say_hello(connection)
                 if self._welcomed and not await self._look_up(connection):
                     return  # a working broker would give the question that it keeps: this connection is dead
