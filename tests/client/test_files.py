@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +249,16 @@ def test_a_client_that_appears_only_while_reading_is_refused(tmp_path: Path, mon
     monkeypatch.setattr(FileSource, "_find_clients", find_then_change)
     with pytest.raises(DataError, match="changed while it was read"):
         read(open_source(path, value="wage", client="region"))
+
+
+@pytest.mark.process
+def test_reading_a_file_does_not_import_pandas(tmp_path: Path) -> None:
+    """Not where numbers are missing either; and where pandas is there, it would be a third of the command's time."""
+    (tmp_path / "data.csv").write_text("c,x\nnorth,1.5\nsouth,\nnorth,3\n")
+    script = (
+        "import sys; from privatile.client.sources.opening import open_source;"
+        "source = open_source(sys.argv[1], value='x', client='c'); values = [b.values for b in source.batches()];"
+        "assert [str(v) for v in values[0]] == ['1.5', 'nan', '3.0'], values;"
+        "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path / "data.csv"], check=True)

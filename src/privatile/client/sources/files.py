@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from privatile.client.sources.names import check_client
-from privatile.client.sources.numbers import not_numeric
+from privatile.client.sources.numbers import from_arrow, not_numeric
 from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, unknown_column
 from privatile.errors import DataError
 
@@ -113,9 +113,9 @@ class FileSource(Source):
             missing = f"{expression} IS NULL OR lower(trim({expression})) IN ({marks})"
             # A text that is no number is found here rather than by an error that would quote it.
             bad = f"CASE WHEN {number} IS NOT NULL THEN 0 WHEN {missing} THEN 0 ELSE 1 END"
-            selected = [number, f"CAST({bad} AS INTEGER)"]
         else:
-            selected = [f"CAST({expression} AS DOUBLE)", "0"]
+            number, bad = f"CAST({expression} AS DOUBLE)", "0"
+        selected = [f"coalesce({number}, CAST('NaN' AS DOUBLE))", f"CAST({bad} AS INTEGER)"]
         if self.client is not None:
             self._find_clients()
         known = len(self.clients)
@@ -123,7 +123,7 @@ class FileSource(Source):
         selected += [] if self.person is None else [self._identifier(self.person)]
         rows = 0
         for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
-            self._refuse_bad(bad.to_numpy(), rows)
+            self._refuse_bad(from_arrow(bad), rows)
             rows += len(values)
             batch = self.batch(values, people=None if self.person is None else names.pop())
             if self.client is not None:
@@ -132,7 +132,7 @@ class FileSource(Source):
                 codes = np.array([self.code(name) for name in clients.dictionary.to_pylist()], dtype=np.uint16)
                 if len(self.clients) > known:
                     raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
-                batch = batch._replace(codes=codes[clients.indices.to_numpy()])
+                batch = batch._replace(codes=codes[from_arrow(clients.indices)])
             yield batch
 
     def _refuse_bad(self, bad: np.ndarray[Any, Any], rows: int) -> None:

@@ -34,7 +34,7 @@ def _plain(values: Any) -> NDArray[Any]:
     if str(dtype).lower().startswith("decimal"):
         return np.array(entries(values), dtype=object)
     if type(values).__module__.startswith("pyarrow"):
-        return np.asarray(values.to_numpy(zero_copy_only=False))
+        return from_arrow(values)
     if getattr(dtype, "kind", "O") in "iuf" and not isinstance(dtype, np.dtype):  # nullable columns of pandas
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     if hasattr(values, "to_numpy"):
@@ -42,6 +42,18 @@ def _plain(values: Any) -> NDArray[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise DataError(f"a column must be a sequence of numbers; got {type(values).__name__}.")
     return np.array(values, dtype=object)
+
+
+def from_arrow(values: Any) -> NDArray[Any]:
+    """A column of pyarrow as an array of numpy, NaN where a number is missing.
+
+    Where no number is missing it does without pyarrow's own `to_numpy`, which imports pandas where that is installed: a
+    third of the time that the command takes.
+    """
+    plain = str(values.type).startswith(("int", "uint", "float", "double")) and not values.null_count
+    if plain and hasattr(values, "__dlpack__"):
+        return np.from_dlpack(values)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def entries(column: Any) -> list[Any]:
