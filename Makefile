@@ -25,9 +25,11 @@ check: $(VENV)/.test
 check-tests: $(VENV)/.test
 	$(RUN) -m pytest -m "$(QUICK)"
 
-# Long forms of fault tests and Flower's own.
+# Every file of tests that has a long form, and Flower's own.
+LONG = $(shell grep -rl --include='test_*.py' PRIVATILE_LONG tests)
+
 test-long: $(VENV)/.test $(FLOWER)/.test
-	PRIVATILE_LONG=1 $(RUN) -m pytest tests/faults tests/simulation/test_cuda.py tests/docs/test_hashed_requirements.py
+	PRIVATILE_LONG=1 $(RUN) -m pytest $(LONG)
 	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower
 
 # What builds privatile is installed once, not anew for each build.
