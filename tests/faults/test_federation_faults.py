@@ -1,6 +1,8 @@
 """kill -9 of coordinator, broker and clients, and cut networks, at random moments of one run.
 
-The short form runs always; PRIVATILE_LONG=1 runs 200 rounds with 30 kills and 10 cuts, and again with three levels.
+After every kill the ledgers and the run's file are compared with a plain model: who has answered what. The short form
+has three kills, one of them the broker's; PRIVATILE_LONG=1 runs 300 rounds with 100 kills and 10 cuts, and 200 rounds
+with 30 kills and three levels.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ import pytest
 from privatile.estimator.step import replay
 from privatile.federation.setup.broker import free_port, running_broker
 from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.server.run_file import RunStore, StoredRound
 from tests.federation.kit import Federation, make_study
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
-ROUNDS, KILLS, CUTS = (200, 30, 10) if LONG else (60, 7, 3)
+FORMS = [((0.5,), 300, 100, 10), ((0.1, 0.5, 0.9), 200, 30, 10)] if LONG else [((0.5,), 40, 3, 1)]
+"""Levels, rounds, kills and cuts."""
 DELAY = 0.01
 """Seconds each way: a round takes 20 ms at least, and a look at the run a few."""
 
@@ -153,15 +156,59 @@ def rounds_done(federation: Federation) -> int:
         store.close()
 
 
-async def storm(federation: Federation, crew: Crew, network: Network, rng: random.Random) -> None:
-    names = list(federation.study.clients)
-    victims = ["serve", "broker", *names]
-    # Every victim is killed at least once; the rest as it falls.
-    kills = victims + rng.choices(victims, k=KILLS - len(victims))
-    troubles: list[str | None] = [*kills, *([None] * CUTS)]
+class Model:
+    """Who has answered what: a plain table that only grows."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation = federation
+        self.answered: dict[tuple[str, int, float], tuple[int, int, int]] = {}
+        """First record, the one after the last, and ones, by client, round and level."""
+        self.rounds = 0
+        self.checks = 0
+
+    def check(self) -> None:
+        """Nothing that was there is gone or different, nobody has answered twice, and every count is the ledger's."""
+        federation, study = self.federation, self.federation.study
+        stored = stored_rounds(federation)  # before the ledgers: they may only be ahead
+        for client in study.clients:
+            if not federation.sites[client].ledger_file.exists():
+                continue
+            with federation.ledger(client) as ledger:
+                rows = ledger.execute("SELECT round, level, start, stop, ones FROM answers ORDER BY start").fetchall()
+            now = {(client, number, level): (start, stop, ones) for number, level, start, stop, ones in rows}
+            before = {key: answer for key, answer in self.answered.items() if key[0] == client}
+            assert {key: now.get(key) for key in before} == before, f"{client}: an answer is gone or another one"
+            assert len(now) == len(rows), f"{client}: a round was answered twice"
+            spans = [(start, stop) for _, _, start, stop, _ in rows]
+            assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans)), f"{client}: a record answered twice"
+            self.answered |= now
+        for one in stored:
+            for client, ones in zip(study.clients, one.ones, strict=True):
+                key = (client, one.round, study.asked_levels[one.level_index])
+                assert self.answered[key][2] == ones, f"{key}: the run's file has another count than the ledger"
+        assert len(stored) >= self.rounds, "rounds are gone"
+        self.rounds = len(stored)
+        self.checks += 1
+
+
+def stored_rounds(federation: Federation) -> list[StoredRound]:
+    if not federation.directory.store_file.exists():
+        return []
+    with RunStore.open(federation.directory.store_file, read_only=True) as store:
+        return list(store.all_rounds())
+
+
+async def storm(
+    federation: Federation, crew: Crew, network: Network, model: Model, rng: random.Random, kills: int, cuts: int
+) -> None:
+    names, rounds = list(federation.study.clients), federation.study.rounds
+    parties = ["serve", "broker", *names]
+    # As many kinds as there are kills: the coordinator, the broker and a site at least; the rest as it falls.
+    victims = (parties + rng.choices(parties, k=kills))[:kills]
+    troubles: list[str | None] = [*victims, *([None] * cuts)]
     rng.shuffle(troubles)
     # The last quarter, a third of a second at least, is left for seeing that the last mark has come.
-    marks = sorted(rng.randrange(1, ROUNDS * 3 // 4) for _ in troubles)
+    marks = sorted(rng.randrange(1, rounds * 3 // 4) for _ in troubles)
     limit = time.monotonic() + 1500
     for who in ("serve", *names):
         crew.start(who)
@@ -175,6 +222,7 @@ async def storm(federation: Federation, crew: Crew, network: Network, rng: rando
             await network.cut(rng)
         else:
             await asyncio.to_thread(crew.kill, trouble)
+        model.check()
     while not crew.check():
         assert time.monotonic() < limit, status_of(federation)
         await asyncio.sleep(0.1)
@@ -185,32 +233,39 @@ def status_of(federation: Federation) -> str:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("levels", [(0.5,), (0.1, 0.5, 0.9)] if LONG else [(0.5,)])
-def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path, levels: tuple[float, ...]) -> None:
-    study = make_study(3, rounds=ROUNDS, length=3 * len(levels), levels=levels, deadline=300.0)
+@pytest.mark.parametrize(("levels", "rounds", "kills", "cuts"), FORMS)
+def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(
+    tmp_path: Path, levels: tuple[float, ...], rounds: int, kills: int, cuts: int
+) -> None:
+    study = make_study(3, rounds=rounds, length=3 * len(levels), levels=levels, deadline=300.0)
     federation = Federation(tmp_path, study)
     federation.write_data()
     rng = random.Random(41)
-    crew = Crew(federation)
+    crew, model = Crew(federation), Model(federation)
 
     async def scene() -> None:
         network = Network(federation.settings.port)
         federation.directory.invite((f"tls://localhost:{network.port}",))
         async with network.up():
-            await storm(federation, crew, network, rng)
+            await storm(federation, crew, network, model, rng, kills, cuts)
 
     try:
         asyncio.run(scene())
     finally:
         crew.stop()
-    assert len(crew.kills) == KILLS
+    assert len(crew.kills) == kills
+    assert {"serve", "broker"} < set(crew.kills)
+    model.check()
+    assert model.checks == kills + cuts + 1
+    assert len(model.answered) == 3 * rounds * len(levels)
+    print(f"{kills} kills, {cuts} cuts, {model.checks} comparisons with the model: no difference")
 
     store = RunStore.open(federation.directory.store_file, read_only=True)
     coordinator = Coordinator(store)
-    rounds = list(store.all_rounds())
+    transcript = list(store.all_rounds())
     for level_index in range(len(levels)):
-        mine = [one for one in rounds if one.level_index == level_index]
-        assert [one.round for one in mine] == list(range(1, ROUNDS + 1))
+        mine = [one for one in transcript if one.level_index == level_index]
+        assert [one.round for one in mine] == list(range(1, rounds + 1))
         # The transcript replays to the identical estimate.
         state = replay(study.spec.plan(level_index), [one.ones for one in mine])
         assert state.query == coordinator.tracks[level_index].state.query
@@ -218,7 +273,7 @@ def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path, le
     # No record has answered twice, and every count of the transcript is the ledger's own.
     for place, name in enumerate(study.clients):
         with federation.ledger(name) as ledger:
-            assert ledger.verify() == ROUNDS * len(levels)
+            assert ledger.verify() == rounds * len(levels)
             spans = ledger.execute("SELECT start, stop, length FROM answers ORDER BY start").fetchall()
             counts = {
                 (number, level): ones
@@ -228,7 +283,7 @@ def test_kills_and_cuts_lose_nothing_and_nobody_answers_twice(tmp_path: Path, le
         assert spans[-1][1] <= study.clients[name].records
         assert all(stop - start == length for start, stop, length in spans)
         assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
-        for stored in rounds:
+        for stored in transcript:
             assert stored.ones[place] == counts[stored.round, study.asked_levels[stored.level_index]]
     # Nothing that was logged holds a record's value.
     told = status_of(federation) + (federation.directory.broker_files.log).read_text()
