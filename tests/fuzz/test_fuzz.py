@@ -284,18 +284,18 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def samples() -> Iterator[Samples]:
-    """Short forms open duckdb once, and compute a result once for the same counts."""
+    """duckdb is opened once, and a result is computed once for the same counts: both take most of the time."""
     connect, results = lru_cache(files._connect), Coordinator.results
     known: dict[str, Any] = {}
 
     def remembered(coordinator: Coordinator) -> Any:
         counts = str((coordinator.spec, list(coordinator.store.all_rounds())))
-        if LONG or counts not in known:
+        if counts not in known:
             known[counts] = results(coordinator)
         return known[counts]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_connect", files._connect if LONG else connect)
+        patch.setattr(files, "_connect", connect)
         patch.setattr(Coordinator, "results", remembered)
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
             yield Samples(Path(folder))

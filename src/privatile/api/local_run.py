@@ -15,8 +15,8 @@ import numpy as np
 from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.keys import PersonKey
-from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.past import check_begun, check_past
+from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.past import check_begun, check_link, check_past
 from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
@@ -30,7 +30,7 @@ from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name, stored_questions
-from privatile.server.run_file import RunStore
+from privatile.server.run_file import RunStore, Statement
 from privatile.server.writer import claim
 
 Progress = Callable[[int, int], None]
@@ -193,6 +193,8 @@ class LocalRun:
         check_past(self.ledger, asked, store.path)
         if store.open_round():
             check_begun(self.ledger, store.run, names, store.path)
+        for key, *seen in store.query("SELECT key, sequence, head FROM ledger"):
+            check_link(self.ledger, key, Position(*seen), store.path)
 
     def _give_up(self, path: Path) -> None:
         """Leave an unfinished run: what it had reserved and not asked may be asked by others."""
@@ -227,7 +229,9 @@ class LocalRun:
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
                     responder.reserve(client.records)
-            ask_rounds(coordinator, self._responders, progress)
+            # A run belongs to the ledger it began with: written before anybody is asked.
+            store.execute(_link_statements(self.ledger))
+            ask_rounds(coordinator, self._responders, progress, self.ledger)
             release_run(self.ledger, self._name)
         results = coordinator.results()
         reporter = RunReporter(store.to_bytes(), results)
@@ -243,19 +247,34 @@ class LocalRun:
             _forget(self._path)
 
 
-def ask_rounds(coordinator: Coordinator, responders: Sequence[Responder], progress: Progress | None = None) -> None:
+def ask_rounds(
+    coordinator: Coordinator,
+    responders: Sequence[Responder],
+    progress: Progress | None = None,
+    ledger: Ledger | None = None,
+) -> None:
     """Ask until the plan is over. Killed at any moment, the same call continues where it stopped.
 
     The ledger is on the disk before a count reaches the coordinator; a round that was counted but not yet stored is
-    asked again and gets the stored count.
+    asked again and gets the stored count. Where all answer from one `ledger`, the run's file keeps the last link of
+    its chain until the run is over: by it a resumed run tells this ledger from all others.
     """
     while (rounds := coordinator.rounds()) is not None:
         pairs = [pair for each in rounds for pair in zip(responders, each.questions, strict=True)]
         ones = iter([answer.check(asked).ones for answer, (_, asked) in zip(answer_all(pairs), pairs, strict=True)])
-        coordinator.accept([[next(ones) for _ in each.questions] for each in rounds])
+        counts = [[next(ones) for _ in each.questions] for each in rounds]
+        coordinator.accept(counts, [] if ledger is None else _link_statements(ledger))
         if progress is not None:
             progress(coordinator.done, coordinator.planned)
     coordinator.finish()
+
+
+def _link_statements(ledger: Ledger) -> list[Statement]:
+    return [
+        ("CREATE TABLE IF NOT EXISTS ledger (key BLOB NOT NULL, sequence INTEGER NOT NULL, head BLOB NOT NULL)", ()),
+        ("DELETE FROM ledger", ()),
+        ("INSERT INTO ledger VALUES (?, ?, ?)", (ledger.secret.fingerprint, *ledger.position)),
+    ]
 
 
 def _check_plans(spec: RunSpec) -> None:

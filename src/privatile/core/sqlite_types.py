@@ -23,18 +23,25 @@ def wrong_column(connection: sqlite3.Connection, but: Collection[str] = ()) -> s
     >>> wrong_column(connection)
     'answers.round'
     """
-    for table in sorted(set(definitions(connection, "table"))):
-        quoted = '"' + table.replace('"', '""') + '"'
-        for _, column, declared, required, _, key in connection.execute(f"PRAGMA table_info({quoted})").fetchall():
-            name = f"{table}.{column}"
-            if name in but or declared not in TYPES:
-                continue
-            allowed = TYPES[declared] if required or key else (*TYPES[declared], "null")
-            kinds = ", ".join(f"'{kind}'" for kind in allowed)
-            entry = '"' + column.replace('"', '""') + '"'
-            if connection.execute(f"SELECT 1 FROM {quoted} WHERE typeof({entry}) NOT IN ({kinds}) LIMIT 1").fetchone():
-                return name
+    for table in definitions(connection, "table"):
+        wrong = {}
+        for _, column, declared, required, _, key in connection.execute(f"PRAGMA table_info({_quoted(table)})"):
+            if declared in TYPES and f"{table}.{column}" not in but:
+                allowed = TYPES[declared] if required or key else (*TYPES[declared], "null")
+                kinds = ", ".join(f"'{kind}'" for kind in allowed)
+                wrong[column] = f"typeof({_quoted(column)}) NOT IN ({kinds})"
+        # All columns in one pass; which of them it is matters only where one is wrong.
+        if wrong and _holds(connection, table, " OR ".join(wrong.values())):
+            return next(f"{table}.{column}" for column, rule in wrong.items() if _holds(connection, table, rule))
     return None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _holds(connection: sqlite3.Connection, table: str, rule: str) -> bool:
+    return connection.execute(f"SELECT 1 FROM {_quoted(table)} WHERE {rule} LIMIT 1").fetchone() is not None
 
 
 def definitions(connection: sqlite3.Connection, kind: str | None = None) -> dict[str, str]:

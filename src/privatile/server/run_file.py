@@ -306,12 +306,13 @@ class RunStore:
     def finish(self) -> None:
         """Mark the run as complete."""
         self.finished = time.time()
-        # The open round and the writer table (server.writer) belong to a run that continues.
+        # The open round, the writer (server.writer) and the ledger's link belong to a run that continues.
         self.execute(
             [
                 ("UPDATE run SET finished = ?", (self.finished,)),
                 ("DELETE FROM open_round", ()),
                 ("DROP TABLE IF EXISTS writer", ()),
+                ("DROP TABLE IF EXISTS ledger", ()),
             ]
         )
 

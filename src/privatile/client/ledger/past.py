@@ -5,9 +5,25 @@ A ledger that holds less is another one, or an older copy, and its records would
 
 from collections.abc import Iterable
 
-from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.ledger import Ledger, Position
 from privatile.core.messages import Question
 from privatile.errors import LedgerError
+
+
+def check_link(ledger: Ledger, key: bytes, seen: Position, told_by: str) -> None:
+    """Refuse a ledger with another key, or whose chain lacks an entry that was seen: one of two copies in use.
+
+    `key` is the fingerprint of the key of the ledger that was seen. Questions alone would not tell: two ledgers may
+    both have answered a round whose count was lost with the process that asked.
+
+    >>> ledger = Ledger.in_memory()
+    >>> check_link(ledger, ledger.secret.fingerprint, Position(), "run.db")
+    """
+    row = ledger.execute("SELECT head FROM answers WHERE sequence = ?", (seen.sequence,)).fetchone()
+    if key != ledger.secret.fingerprint:
+        raise _other_ledger(ledger, told_by, "it has another key")
+    if seen.sequence and (row is None or row[0] != seen.head):
+        raise _other_ledger(ledger, told_by, f"entry {seen.sequence} of its chain is missing or another one")
 
 
 def check_past(ledger: Ledger, asked: Iterable[tuple[str, Question]], told_by: str) -> None:
