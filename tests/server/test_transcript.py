@@ -25,6 +25,7 @@ from privatile.estimator.plan import Ask, Plan, RoundState, TablePlan
 from privatile.estimator.search_belief import summarize
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.transcript import TOLERANCE, as_sent, slack
+from privatile.report.view import RunRecord
 from privatile.result.summary import narrow_enough
 from privatile.result.summary import summarize as summarize_run
 from privatile.server import coordinator as coordinator_module
@@ -271,8 +272,9 @@ def test_a_run_marked_as_finished_before_its_last_round_is_found() -> None:
     coordinator = Coordinator(store)
     coordinator.accept([[100, 100]])
     store.finish()
-    with pytest.raises(StoreError, match="ends after round 1; the design would have gone on"):
-        Coordinator(store)
+    for read in (Coordinator, RunRecord):
+        with pytest.raises(StoreError, match="ends after round 1; the design would have gone on"):
+            read(store)
 
 
 # -- another machine, another version ----------------------------------------------------------------------------------

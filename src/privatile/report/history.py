@@ -123,6 +123,13 @@ class LevelHistory:
                     self.snapshots.clear()
         return len(self) - before
 
+    def end(self, store: RunStore) -> None:
+        """Check that the level is over, as the file says; refused where its design would have gone on."""
+        try:
+            self._track.end()
+        except ProtocolError as error:
+            raise store.unreadable(str(error)) from None
+
     def _add(self, stored: StoredRound) -> None:
         here = np.array([ones is not None for ones in stored.ones])
         self.answered += here

@@ -153,7 +153,11 @@ class RunRecord:
     def refresh(self, store: RunStore) -> int:
         """Read what is new; returns how many rounds."""
         self.finished = store.finished
-        return sum(history.refresh(store) for history in self.histories)
+        fresh = sum(history.refresh(store) for history in self.histories)
+        if store.finished is not None:
+            for history in self.histories:
+                history.end(store)
+        return fresh
 
     def _summary(self, history: LevelHistory, state: RoundState, trajectory: Trajectory) -> QuantileResult | None:
         """The result at a state; none before two averaged rounds."""
