@@ -158,6 +158,26 @@ def test_nothing_can_be_changed(finished: Path) -> None:
                 assert client.request(method, path, headers=LOCAL).status_code == 405
 
 
+def test_more_streams_than_viewers_allowed_are_refused_and_room_comes_back(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, everybody who could reach the page could hold connections without end."""
+    monkeypatch.setattr("privatile.dashboard.app.MOST_VIEWERS", 2)
+    app = make_app(finished)
+    with served(app) as client, contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(client.stream("GET", "/events")).iter_bytes() for _ in range(2)]
+        assert all(next(stream) for stream in streams)  # kept: a stream that is forgotten is closed
+        refused = client.get("/events")
+        assert (refused.status_code, "2 viewers" in refused.text) == (503, True)
+        assert client.get("/state.json").status_code == 200
+        stack.close()
+        until = time.monotonic() + PATIENCE
+        while app.state.feed.viewers and time.monotonic() < until:
+            time.sleep(0.01)
+        with client.stream("GET", "/events") as again:
+            assert again.status_code == 200
+
+
 def test_requests_for_another_host_name_are_refused(finished: Path) -> None:
     with served(make_app(finished, hosts=frozenset({"dash.example"}))) as client:
         assert client.get("/state.json", headers={"host": "evil.example"}).status_code == 421

@@ -32,6 +32,9 @@ LONGEST_INTERVAL = 15.0
 HEARTBEAT = 10.0
 """Seconds after which a silent stream says that it is still there."""
 
+MOST_VIEWERS = 100
+"""Streams of states at the same time; each holds a connection for as long as its page is open."""
+
 COOKIE = "privatile_dashboard"
 
 FILES = {
@@ -63,6 +66,7 @@ class Feed:
         self.message = encode(run.state)
         self._news = asyncio.Condition()
         self._number = 0
+        self.viewers = 0
 
     async def follow(self) -> None:
         """Read the file for as long as the server runs."""
@@ -99,6 +103,22 @@ class Feed:
                 continue
             seen = self._number
             yield self.message
+
+
+class EventStream(StreamingResponse):
+    """A viewer's stream, counted for as long as it is open."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(feed.stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send states until the viewer leaves."""
+        self._feed.viewers += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.viewers -= 1
 
 
 def encode(state: object) -> bytes:
@@ -140,8 +160,11 @@ def make_app(
         return Response(static(path, package), media_type="text/css" if name.endswith(".css") else "text/javascript")
 
     async def events(request: Request) -> Response:
-        stream = request.app.state.feed.stream()
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        feed = request.app.state.feed
+        if feed.viewers >= MOST_VIEWERS:
+            reason = f"this dashboard serves {MOST_VIEWERS} viewers at once: close another page of it, then reload\n"
+            return PlainTextResponse(reason, 503, headers={"Retry-After": "10"})
+        return EventStream(feed)
 
     async def state(request: Request) -> Response:
         body = request.app.state.feed.message.partition(b"data: ")[2].strip()

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, NamedTuple
 
 from privatile.errors import require
-from privatile.server.web import host_name, is_loopback, listen, make_server
+from privatile.server.web import goes_by, listen, make_server
 
 require("prometheus_client", "federation")
 
@@ -160,8 +160,8 @@ async def operations_page(
 ) -> AsyncIterator[int]:
     """Serve /metrics and /health over plain HTTP on one address; yields the port.
 
-    On a loopback address only requests to a loopback name are answered, so that no website can read the page by
-    pointing its own name here.
+    Only requests to a name of this page are answered (`goes_by`), so that no website can read it by pointing its own
+    name here.
     """
     require("starlette", "federation")
     from starlette.applications import Starlette
@@ -170,7 +170,7 @@ async def operations_page(
     from starlette.routing import Route
 
     async def page(request: Request) -> Response:
-        if is_loopback(host) and not is_loopback(host_name(request.headers.get("host", ""))):
+        if not goes_by(request.headers.get("host", ""), host):
             return PlainTextResponse("this page does not go by that name\n", 421)
         if request.url.path == "/metrics":
             return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)

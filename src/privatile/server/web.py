@@ -34,6 +34,29 @@ def host_name(header: str) -> str:
     return bracketed[1] if bracketed else header.partition(":")[0]
 
 
+def goes_by(header: str, host: str) -> bool:
+    """Whether a page that listens on `host` goes by the name in a request's Host header.
+
+    No website may read a page by pointing its own name here. So only loopback names are answered on a loopback
+    address; elsewhere also the address that was chosen, this machine's own name, and plain addresses.
+
+    >>> goes_by("localhost:80", "127.0.0.1"), goes_by("evil.example", "127.0.0.1"), goes_by("192.0.2.1", "127.0.0.1")
+    (True, False, False)
+    >>> goes_by("192.0.2.1:80", "0.0.0.0"), goes_by("ops.example:80", "ops.example"), goes_by("evil.example", "0.0.0.0")
+    (True, True, False)
+    """
+    name = host_name(header).lower()
+    if is_loopback(name):
+        return True
+    if is_loopback(host):
+        return False
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name in (host.lower(), socket.gethostname().lower())
+    return True
+
+
 def listen(host: str, port: int, *, page: str, patience: float = 0.0) -> socket.socket:
     """A bound socket; port 0 takes any free one. `page` names the page in the error for a port that is taken.
 

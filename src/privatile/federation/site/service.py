@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeVar
 
+import nats.errors
+
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
 from privatile.federation.monitoring import CLIENT_METRICS, Metrics, facts
 from privatile.federation.setup.invitation import Invitation
@@ -107,8 +109,9 @@ class ClientService:
                         log.info("connected", extra=facts(client=self.client))
                         self.metrics.set("connected", 1)
                         await self._session(connection)
-                except BrokerError as error:
-                    log.warning("no connection", extra=facts(client=self.client, reason=str(error)))
+                except (BrokerError, nats.errors.Error) as error:  # the latter: lost before the first subscription
+                    reason = str(error) or type(error).__name__
+                    log.warning("no connection", extra=facts(client=self.client, reason=reason))
                 self.metrics.set("connected", 0)
                 if not self._over:
                     self.metrics.add("reconnects")
