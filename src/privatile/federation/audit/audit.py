@@ -30,15 +30,15 @@ from privatile.federation.setup.directory import new_identity
 
 POWER = (
     "At epsilon 1 an audit finds, 99 times in 100: 1.5% of all records telling the truth (5% in cohorts below 100, 2% "
-    "at one level), noise with 0.75 or 1.2 of its variance, correlation 0.2 from question to question, 40% of the noise "
-    "repeated in a copy, in another study or at another site."
+    "at one level), noise with 0.75 or 1.2 of its variance, correlation 0.2 from question to question, 40% of the "
+    "noise repeated in a copy, in another study or at another site."
 )
 """Measured by `studies/audit/power.py`; the whole table is in docs/tasks/audit.md."""
 
 LIMITS = (
     "No audit finds a client that recognises it (by its machine, by a date), that breaks its rule only later than it "
-    "was asked or for a few people only, whose coins somebody can compute but the audit cannot repeat, or that leaks by "
-    "another way than counts and files, such as the time it takes."
+    "was asked or for a few people only, whose coins somebody can compute but the audit cannot repeat, or that leaks "
+    "by another way than counts and files, such as the time it takes."
 )
 
 
