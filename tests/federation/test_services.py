@@ -7,11 +7,13 @@ import contextlib
 import itertools
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import nats.errors
 import numpy as np
 import pytest
 
@@ -469,6 +471,34 @@ def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
     assert "two live holders" in str(first)
     assert isinstance(twin, SiteRefusal), twin
     assert "two live holders" in str(twin)
+
+
+def test_a_connection_that_is_lost_before_the_first_subscription_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is killed at this moment ended the client before."""
+    federation = Federation(tmp_path, make_study(1))
+    attempts = 0
+
+    class Lost:
+        async def subscribe(self, *arguments: Any, **settings: Any) -> None:
+            raise nats.errors.ConnectionClosedError
+
+    @contextlib.asynccontextmanager
+    async def lose(*arguments: Any) -> AsyncIterator[Any]:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 3:
+            client.stop()
+        yield SimpleNamespace(nc=Lost(), lost=asyncio.Event())
+
+    async def scene() -> str:
+        return await asyncio.wait_for(client.run(), PATIENCE)
+
+    client = federation.client("site0")
+    monkeypatch.setattr("privatile.federation.site.service.connected", lose)
+    assert asyncio.run(scene()) == "stopped"
+    assert attempts == 3
 
 
 # -- coming and going ----------------------------------------------------------------------------------------------
