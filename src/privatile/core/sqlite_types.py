@@ -32,7 +32,10 @@ def wrong_column(connection: sqlite3.Connection, but: Collection[str] = ()) -> s
                 wrong[column] = f"typeof({_quoted(column)}) NOT IN ({kinds})"
         # All columns in one pass; which of them it is matters only where one is wrong.
         if wrong and _holds(connection, table, " OR ".join(wrong.values())):
-            return next(f"{table}.{column}" for column, rule in wrong.items() if _holds(connection, table, rule))
+            # On damaged pages the second look may see something else.
+            return next(
+                (f"{table}.{column}" for column, rule in wrong.items() if _holds(connection, table, rule)), table
+            )
     return None
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.key_files import LedgerKey, create_private, key_folder
+from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, create_private, key_folder
 from privatile.client.ledger.keys import derive
 from privatile.client.ledger.ledger_file import connect, explain, fresh, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
@@ -135,7 +135,7 @@ class Ledger:
     def secret(self) -> LedgerKey:
         """The key of this ledger, from its file; an error where that is missing or belongs to another ledger."""
         fingerprint = self.meta("key")
-        if fingerprint is None:
+        if fingerprint is None or len(fingerprint) != FINGERPRINT_BYTES:
             raise LedgerError(f"the ledger {self.path} is damaged: it names no key. Restore it from a backup.")
         return LedgerKey.find(self._keys, fingerprint, self.path)
 

@@ -175,6 +175,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     # A view or a trigger would do as it likes with what is written.
     if definitions(connection) != _own_definitions() or (is_small and wrong_column(connection, ("meta.value",))):
         raise LedgerError(DAMAGED.format(path=path))
+    if connection.execute("SELECT 1 FROM datasets WHERE records < 1 OR cursor < 0 LIMIT 1").fetchone():
+        raise LedgerError(DAMAGED.format(path=path))
 
 
 @lru_cache(maxsize=1)
