@@ -19,6 +19,7 @@ from typing import Self
 from privatile.errors import LedgerError
 
 KEY_BYTES = 32
+FINGERPRINT_BYTES = 16
 
 
 def config_folder() -> Path:
@@ -119,7 +120,7 @@ class SecretKey:
     @property
     def fingerprint(self) -> bytes:
         """Tells one key from another without revealing it."""
-        return hashlib.blake2b(b"fingerprint", key=self.secret, digest_size=16).digest()
+        return hashlib.blake2b(b"fingerprint", key=self.secret, digest_size=FINGERPRINT_BYTES).digest()
 
 
 class LedgerKey(SecretKey):
