@@ -25,6 +25,10 @@ from privatile.estimator.spec import RunSpec
 from privatile.server.program import named, program
 
 FORMAT = 2
+
+LONGEST_STAGE = 40
+"""Characters of a stage's name, which errors show."""
+
 ASKED = """level INTEGER NOT NULL, round INTEGER NOT NULL, stage TEXT NOT NULL, query REAL NOT NULL,
            sent REAL NOT NULL, lengths TEXT NOT NULL, step REAL NOT NULL, averaged INTEGER NOT NULL"""
 SCHEMA = f"""
@@ -82,6 +86,8 @@ def _read(row: tuple[Any, ...]) -> tuple[int, int, Ask]:
         raise ValueError("lengths are whole numbers")
     if not all(math.isfinite(real) for real in (query, sent, step)):
         raise ValueError("queries and steps are finite")
+    if len(stage) > LONGEST_STAGE or not stage.isprintable():
+        raise ValueError("a stage is a word")
     return level_index, number, Ask(float(query), records, float(step), bool(averaged), str(stage), float(sent))
 
 

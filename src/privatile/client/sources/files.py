@@ -77,10 +77,7 @@ class FileSource(Source):
         duckdb's sniffer would rather change its mind about the delimiter than call a line broken.
         """
         header = _header(self._path)
-        readings = {
-            mark: [name.strip() for name in next(csv.reader(io.StringIO(header), delimiter=mark, strict=False), [])]
-            for mark in DELIMITERS
-        }
+        readings = {mark: _names(header, mark) for mark in DELIMITERS}
         fitting = [mark for mark, names in readings.items() if set(self.wanted) <= set(names)]
         if not fitting:
             names = max(readings.values(), key=len)
@@ -269,10 +266,20 @@ def _header(path: Path) -> str:
     raise DataError(f"{path} cannot be read as text: it is damaged, half-written, or not in UTF-8.")
 
 
+def _names(header: str, delimiter: str) -> list[str]:
+    """The names of columns that a first line shows under a delimiter; none where it is no line of a CSV file."""
+    try:
+        return [name.strip() for name in next(csv.reader(io.StringIO(header), delimiter=delimiter, strict=False), [])]
+    except csv.Error:
+        return []
+
+
 def _refuse_headless(path: Path, names: Sequence[str]) -> None:
     """The first line of a file without a header is a record, and must not be shown."""
     if not any(names):
-        raise DataError(f"{path} is empty. Give a file whose first line names the columns.")
+        raise DataError(
+            f"{path} is empty, or its first line names nothing. Give a file whose first line names the columns."
+        )
     if any(_may_be_a_record(name) for name in names):
         raise DataError(
             f"the first line of {path} does not name the columns asked for. It is not shown, since it could be a "
