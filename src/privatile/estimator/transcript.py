@@ -24,7 +24,7 @@ from privatile.estimator.plan import Ask, Plan, RoundState
 TOLERANCE = 1e-5
 """Standard errors by which all questions of a run together may drift from the design's own: 5e-8 in each of 200 rounds.
 Measured with `tests/server/other_machines.py` (AVX-512, AVX2 and SSE kernels of numpy, three kernels of BLAS, the C
-library with and without FMA, numpy 2.0 and 2.4) machines differ by at most 4e-12 in one question."""
+library with and without FMA, numpy 2.0 and 2.4) machines differ by at most 2e-11 in one question of 1,000 runs."""
 
 LAST_BITS = 4
 """Roundings of the largest number of the range that a question may be off besides: where a range is far from zero, its
