@@ -70,13 +70,8 @@ LARGEST_LEAN = (-3.5, 5.0)
 Smooth runs of 200 rounds stay within (−2.2, 3.3). Above, the path sits on a step; below, it moves over a flat stretch
 of the distribution."""
 
-STEPS, MOST_STEPS = 8, 40
-"""Gauss–Newton steps: quadratic convergence from a start within a spread needs five. A run whose questions lie far from
-the quantile may need more: on its way it would multiply the roundings of each machine."""
-
-LOST, SETTLED = 0.1, 1e-9
-"""A run that moves by more than the first, in local spreads, in the last of the steps, goes on until it moves by less
-than the second."""
+STEPS = 8
+"""Gauss–Newton steps: quadratic convergence from a start within a spread needs five."""
 
 
 class CurveFit(NamedTuple):
@@ -170,10 +165,7 @@ def fit_curve(
     prior = xp.diag([0.0, 0.0, BEND**-2])
     slope_clipped = xp.zeros(len(start), dtype=xp.bool_)
     matrix = xp.zeros((len(start), 3, 3))
-    moving = xp.ones(len(start), dtype=xp.bool_)
-    for turn in range(MOST_STEPS):
-        if turn >= STEPS and not moving.any():
-            break
+    for turn in range(STEPS):
         x = steep[:, None] * (queries - center[:, None])
         if turn >= 2:
             # Which rounds are near is settled after two steps, then kept: a moving choice need not converge.
@@ -186,20 +178,16 @@ def fit_curve(
         # In unit-free unknowns βQ, log β and κ, so that the matrix is well scaled.
         slopes = xp.stack([along, -along * x, -density * x**2], axis=-1)
         weighted = weights[..., None] * slopes
-        matrix = xp.where(moving[:, None, None], xp.einsum("rmi,rmj->rij", weighted, slopes) + prior, matrix)
+        matrix = xp.einsum("rmi,rmj->rij", weighted, slopes) + prior
         gradient = xp.einsum("rmi,rm->ri", weighted, gap)
         gradient[:, 2] -= bend / BEND**2
         ridge = 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * xp.eye(3)
         change = xp.linalg.solve(matrix + ridge, gradient[..., None])[..., 0]
-        before = xp.stack([steep * center, xp.log(steep), bend])
-        center = xp.where(moving, center + xp.clip(change[:, 0], -2.0, 2.0) / steep, center)
+        center = center + xp.clip(change[:, 0], -2.0, 2.0) / steep
         wanted = steep * xp.exp(xp.clip(change[:, 1], -1.0, 1.0))
-        slope_clipped = xp.where(moving, (wanted < first / 8.0) | (wanted > first * 8.0), slope_clipped)
-        steep = xp.where(moving, xp.clip(wanted, first / 8.0, first * 8.0), steep)
-        bend = xp.where(moving, xp.clip(bend + change[:, 2], -0.6, 0.6), bend)
-        if turn >= STEPS - 1:
-            moved = xp.abs(xp.stack([steep * center, xp.log(steep), bend]) - before).max(axis=0)
-            moving = moving & (moved > (LOST if turn == STEPS - 1 else SETTLED))
+        steep = xp.clip(wanted, first / 8.0, first * 8.0)
+        slope_clipped = wanted != steep
+        bend = xp.clip(bend + change[:, 2], -0.6, 0.6)
     spread = xp.linalg.inv(matrix + 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * xp.eye(3))
     relative = xp.sqrt(spread[:, 1, 1])
     pair = matrix[:, :2, :2]
