@@ -38,6 +38,7 @@ def test_an_honest_run_file_is_accepted_on_every_machine(tmp_path: Path) -> None
         facts = compare(here, json.loads(out.read_text()))
         assert facts["files"] == RUNS, name
         assert facts["forged"] >= 2 * RUNS, name
+        assert not facts["unsettled"], name
         assert not fails(facts), (name, facts)
 
 
