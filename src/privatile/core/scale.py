@@ -183,5 +183,5 @@ def make_scale(name: str, low: float, high: float) -> Scale:
     privatile.errors.InputError: scale must be one of identity, linear, log, logit; got 'cubic'.
     """
     if name not in SCALES:
-        raise InputError(f"scale must be one of {', '.join(SCALES)}; got {name!r}.")
+        raise InputError(f"scale must be one of {', '.join(SCALES)}; got {name!r:.60}.")
     return SCALES[name](float(low), float(high))

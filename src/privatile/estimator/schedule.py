@@ -260,7 +260,7 @@ class Design:
             if not 0.0 <= share < 1.0:
                 raise InputError(f"{name} is a share and must lie in [0, 1); got {share!r}.")
         if self.mode not in ("cohort", "local"):
-            raise InputError(f"mode must be cohort or local; got {self.mode!r}.")
+            raise InputError(f"mode must be cohort or local; got {self.mode!r:.60}.")
         if self.rounds is not None and self.rounds < 2:
             raise InputError(f"rounds must be at least 2; got {self.rounds}.")
 

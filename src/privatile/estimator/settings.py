@@ -18,7 +18,7 @@ REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "ta
 def check_choice(name: str, given: object, allowed: object) -> None:
     """Refuse a value that is not one of those of a `Literal`."""
     if given not in get_args(allowed):
-        raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}; got {given!r}.")
+        raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}; got {given!r:.60}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,9 @@ class Options(ReportOptions):
         ):
             raise InputError(f"save and ledger must be two files; both are {str(self.save)!r}.")
         if isinstance(self.weights, str) and self.weights not in WEIGHTINGS:
-            raise InputError(f"weights must be equal, size, precision or one number per client; got {self.weights!r}.")
+            raise InputError(
+                f"weights must be equal, size, precision or one number per client; got {self.weights!r:.60}."
+            )
         if self.weights == "precision" and not self.one_distribution:
             raise InputError(
                 "precision weights estimate another quantile wherever the clients' distributions differ. If you know "
@@ -108,7 +110,7 @@ class Options(ReportOptions):
             return ()
         if isinstance(self.q, str):
             if self.q != "curve":
-                raise InputError(f"q must be a level, several levels or 'curve'; got {self.q!r}.")
+                raise InputError(f"q must be a level, several levels or 'curve'; got {self.q!r:.60}.")
             return CURVE
         return tuple(float(level) for level in self.q) if isinstance(self.q, Sequence) else (float(self.q),)
 
@@ -180,8 +182,12 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
         return given
     path = folder / given
     kinds = "equal, size, precision, or a file with one weight per client (TOML: client = weight; CSV: client,weight)"
-    if not path.is_file():
-        raise InputError(f"weights takes {kinds}; {given!r} is none of these.")
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        is_file = False
+    if not is_file:
+        raise InputError(f"weights takes {kinds}; {given!r:.60} is none of these.")
     if path.suffix == ".toml":
         document = read_toml(path)
         return document.finish(cast(dict[str, float], document.value(document.table, dict[str, float])))
