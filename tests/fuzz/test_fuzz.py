@@ -64,6 +64,8 @@ INPUTS = 10_000 if LONG else 200
 IN_MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 """A file system in memory, where there is one: thousands of files are written."""
 
+pytestmark = pytest.mark.timeout(7200 if LONG else 600)
+
 SECONDS = 1.0
 MEGABYTES = 400
 """How much the peak may grow over all inputs of one kind; the largest that is allowed takes 120 MB."""

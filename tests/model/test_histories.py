@@ -31,6 +31,7 @@ from tests.model.world import DATA, ENDS, Broken, World
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
 HISTORIES = 10_000 if LONG else 200
 STEPS = 6 if LONG else 4
+pytestmark = pytest.mark.timeout(14_400 if LONG else 600)
 IN_MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 """A file system in memory, where there is one: a history has dozens of commits."""
 
