@@ -257,7 +257,7 @@ def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
         other = open_responder(federation.study, "north", source, ledger, SpendingRules(max_epsilon=2.0), reserve=False)
         with pytest.raises(CountersignRefused, match="round 1: the transcript has a count, this ledger gave none"):
             countersign(release(federation.directory), "north", key, store, ledger)
-        other.write_off(3000, 20)
+        other.account_for(3000, 20)
         record = countersign(release(federation.directory), "north", key, store, ledger)
     assert record["signatures"]["clients"]["north"]["statement"]["lost"] == list(range(1, 21))
     (flagged,) = verify_record(record, store).flagged

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.restores import mark_restored
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError
 from privatile.federation.site.service import ClientService
@@ -99,6 +100,29 @@ def test_a_second_study_at_a_restored_site_asks_nobody_again(tmp_path: Path) -> 
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
         assert spans == [(0, 4), (4, 8), (8, 12), (12, 16), (16, 20)]  # never 40 to 52, which the second study asked
         ledger.verify()
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(tmp_path: Path, restored: bool) -> None:
+    """The coordinator has not counted round 3, so the restored ledger holds everything that it has seen. Before, the
+    records of round 3 (8 to 12) answered round 4 as well. The ledger is marked by `--restored`, or by hand."""
+    one, _ = studies(tmp_path)
+    ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
+    seen = answered(one.client("site0"), 1, 2)
+    back_up(ledger_file, backup)
+    client = one.client("site0")
+    answered(client, 3)
+    client.responder.ledger.close()
+    restore(ledger_file, backup)
+    if not restored:
+        with Ledger.open(ledger_file) as ledger:
+            mark_restored(ledger)
+    client = one.client("site0", restored=restored)
+    for _ in range(2):  # a second welcome costs nothing
+        client._check_past(welcome(client, seen, 3))
+    answered(client, 4)
+    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 12), (4, 12, 16)]
 
 
 def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:

@@ -203,7 +203,8 @@ def test_a_body_that_holds_anything_fails_without_an_exception(finished: Federat
         altered = copy.deepcopy(record)
         altered["body"][key] = junk
         entry = {"signer": "x", "statement": junk, "signature": junk}
-        altered["signatures"]["clients"] = {"site0": entry, "site1": junk}
+        odd = {"signer": junk, "statement": {}, "signature": "x"}
+        altered["signatures"]["clients"] = {"site0": entry, "site1": junk, "site2": odd}
         assert verify_record(altered, finished.directory.store_file).failed
     for key in record["body"]["results"][0]:
         altered = copy.deepcopy(record)

@@ -37,6 +37,8 @@ from privatile.errors import PrivatileError
 from privatile.federation.coordinator.answer_intake import Accepted
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record import read_record, release, verify_record, write_record
+from privatile.federation.record.countersignature import body_digest
+from privatile.federation.record.document import sign
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.limits import read_limits
 from privatile.federation.study.study import load_study, study_toml
@@ -90,7 +92,7 @@ class Samples:
         self.enrolment = federation.sites["site0"].enrolment_file.read_text()
         self.limits = federation.sites["site0"].limits_file.read_text()
         self._finish_run()
-        write_record(release(federation.directory), folder / "record.json")
+        write_record(self._countersigned(release(federation.directory)), folder / "record.json")
         self.record = (folder / "record.json").read_text()
         self.run_file = federation.directory.store_file.read_bytes()
         self._answer()
@@ -135,6 +137,14 @@ class Samples:
         run.coordinator.finish()
         run.journal.note("finished", "all rounds are done")
         run.store.close()
+
+    def _countersigned(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A record with a site's statement, as `countersign` makes it from a ledger."""
+        key = self.federation.sites["site0"].key()
+        rounds = {"not_counted": [3], "not_in_transcript": [], "lost": [5, 6]}
+        statement = {"client": "site0", "record": body_digest(record["body"]), "compared": 17, **rounds}
+        entry = {"signer": key.public.signer, "statement": statement, "signature": sign(statement, key)}
+        return record | {"signatures": record["signatures"] | {"clients": {"site0": entry}}}
 
     def _answer(self) -> None:
         """A ledger with two runs, one of them with people."""
@@ -366,6 +376,7 @@ def test_the_undamaged_samples_are_accepted(samples: Samples) -> None:
         assert read_message(message.pack(samples.key), samples.key.public.signer, LARGEST_ASK) == message
     checked = verify_record(json.loads(samples.record), samples.federation.directory.store_file)
     assert checked.failed == []
+    assert len(checked.flagged) == 2  # what the countersignature says is looked at, too
 
 
 def test_the_check_notices_a_traceback_a_slow_reading_and_a_record_in_a_message() -> None:

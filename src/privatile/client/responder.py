@@ -100,6 +100,11 @@ class Responder:
         """Refuse to continue where somebody has seen this run further on, or with another past."""
         self._account.confirm(seen)
 
+    @property
+    def is_unproven(self) -> bool:
+        """Whether the ledger was restored, and nobody has shown since what this run had asked."""
+        return bool(self._account.state().unproven)
+
     def prove(self) -> None:
         """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
         self._account.prove()

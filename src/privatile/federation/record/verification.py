@@ -116,11 +116,12 @@ def _fingerprints(body: dict[str, Any]) -> list[str]:
 def _check_countersignatures(checks: Checks, record: dict[str, Any]) -> None:
     body, signatures = record["body"], record["signatures"]["clients"]
     for client, entry in sorted(signatures.items()):
-        statement = entry.get("statement") if isinstance(entry, dict) else None
-        if not isinstance(statement, dict) or entry.get("signer") not in _signers(body, client):
+        statement, signer = (entry.get("statement"), entry.get("signer")) if isinstance(entry, dict) else (None, None)
+        known = isinstance(signer, str) and signer in _signers(body, client)
+        if not (known and isinstance(statement, dict)):
             checks.add(f"client {client} has countersigned it", False, "its key is none of those the record names")
             continue
-        signed = is_signed(canonical(statement), entry["signer"], entry.get("signature"))
+        signed = is_signed(canonical(statement), signer, entry.get("signature"))
         of_this = (statement.get("client"), statement.get("record")) == (client, body_digest(body))
         why = "the statement is about another record" if signed else "the signature is not that of its key"
         if checks.add(f"client {client} has countersigned it", signed and of_this, why):

@@ -69,14 +69,20 @@ class SiteResponder:
         last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
         return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
 
-    def write_off(self, records: int, through_round: int) -> None:
-        """After a restore: mark as spent what the coordinator may have received and this ledger does not hold."""
+    @property
+    def is_unproven(self) -> bool:
+        """Whether this ledger was restored, and nobody has shown since what this run had asked."""
+        return self._responder.is_unproven
+
+    def account_for(self, records: int, through_round: int) -> None:
+        """After a restore: the coordinator has shown that it asked `records` in all, the last in `through_round`.
+
+        What this ledger lacks of them is marked as spent, answered or not; the rest of what it keeps for the run may
+        answer. The coordinator's word is all there is: one that says less than it was given has records asked twice.
+        """
         lost = min(max(0, records - self.asked()), self._responder.available())
         if lost:
             self._responder.mark_spent(lost, through_round)
-
-    def prove(self) -> None:
-        """The coordinator has shown what this run asked: what a restored ledger keeps for the run may answer."""
         self._responder.prove()
 
 

@@ -270,13 +270,15 @@ class ClientService:
         except LedgerError:
             if not self.restored or self._restored is not None:
                 raise
-            self.responder.write_off(message.records, message.round)
+            self.responder.account_for(message.records, message.round)
             self._restored = message.ledger
             log.warning(
                 "restored ledger: unaccounted records are marked as spent",
                 extra=facts(client=self.client, round=message.round),
             )
-        self.responder.prove()
+        if self.responder.is_unproven:
+            # Every answer that was counted is there; one that came too late to count may be missing all the same.
+            self.responder.account_for(message.records, message.round)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
