@@ -53,13 +53,21 @@ def test_messages_answered_side_by_side_ask_no_more_records_than_agreed(tmp_path
     assert len(again) == 1
 
 
-@pytest.mark.parametrize(("mode", "step"), [("cohort", 0.5), ("local", None)])
+@pytest.mark.parametrize(("mode", "step"), [("cohort", 1e-3), ("local", None)])
 def test_a_question_has_a_step_in_local_mode_only(mode: str, step: float | None) -> None:
     study = dataclasses.replace(make(), mode=mode)
     asked = Question(study.run, 1, 0.5, 50.0, 10, step)
     with pytest.raises(SiteRefusal, match=f"the study's mode is {mode}"):
         check_questions(study, [asked])
-    check_questions(study, [dataclasses.replace(asked, step=0.5 if step is None else None)])
+    check_questions(study, [dataclasses.replace(asked, step=1e-3 if step is None else None)])
+
+
+def test_a_step_larger_than_any_of_the_studys_own_is_refused() -> None:
+    study = dataclasses.replace(make(), mode="local")
+    largest = study.largest_step / 10
+    check_questions(study, [Question(study.run, 1, 0.5, 50.0, 10, largest)])
+    with pytest.raises(SiteRefusal, match="larger than any of the study's own schedule"):
+        check_questions(study, [Question(study.run, 1, 0.5, 50.0, 10, 1.01 * largest)])
 
 
 def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -> None:

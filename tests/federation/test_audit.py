@@ -107,7 +107,7 @@ def test_an_honest_client_passes_in_this_process(plan: Plan) -> None:
 
 
 def test_the_false_alarms_of_all_checks_together_are_one_in_a_thousand() -> None:
-    # Each of the two intervals of the ratio has error RATIO_ALPHA.
+    # Both intervals of the ratio come from four bounds of two shares, each missed with probability RATIO_ALPHA / 2.
     assert sum(SHARES.values()) + 2 * RATIO_ALPHA == pytest.approx(1e-3)
 
 

@@ -34,12 +34,17 @@ def test_an_honest_run_file_is_accepted_on_every_machine(tmp_path: Path) -> None
     here = read(tmp_path)
     assert all(reader.wait() == 0 for reader in readers)
     assert not fails(compare(here, here))
+    differences = {}
     for name, out in outs.items():
         facts = compare(here, json.loads(out.read_text()))
         assert facts["files"] == RUNS, name
         assert facts["forged"] >= 2 * RUNS, name
         assert not facts["unsettled"], name
         assert not fails(facts), (name, facts)
+        differences[name] = facts["question"]
+    # The negative control: the settings make a difference, so that equality to the last bit would have been refused.
+    if chosen["AVX2"]["NPY_DISABLE_CPU_FEATURES"]:
+        assert max(differences.values()) > 0.0, differences
 
 
 @pytest.mark.slow

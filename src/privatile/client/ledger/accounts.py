@@ -176,12 +176,12 @@ class Account:
         A ledger restored from a backup, a new one, or one of two copies in use, lacks entries that `seen` knows of.
         The head covers the entries of all runs before it: another past of any of them is found.
         """
-        row = self.ledger.execute(
-            "SELECT head FROM answers WHERE run = ? AND client = ? AND number = ?",
-            (self.run, self.content.client, seen.sequence),
-        ).fetchone()
-        if seen.sequence == 0:
-            row = (Position().head,)
+        row = (Position().head,)
+        if seen.sequence:
+            row = self.ledger.execute(
+                "SELECT head FROM answers WHERE run = ? AND client = ? AND number = ?",
+                (self.run, self.content.client, seen.sequence),
+            ).fetchone()
         if row is None:
             raise LedgerError(
                 f"the ledger {self.ledger.path} has {self.position.sequence} entries of run {self.run!r}, but "

@@ -8,7 +8,7 @@
     quiet    is no planted value in anything that the process wrote or sent
 
 An honest client fails at most once in 1,000 audits. An audit cannot show that a client never misbehaves in a situation
-that the audit does not create (`LIMITS`).
+that the audit does not create (`WHAT_IS_NOT_FOUND`).
 """
 
 import asyncio
@@ -24,18 +24,19 @@ import numpy as np
 from privatile.core.messages import Question
 from privatile.federation.audit.checks import Transcript
 from privatile.federation.audit.judgement import Finding, answered, judge, silent
-from privatile.federation.audit.plan import ONCE_RECORDS, PARTS, Counts, Plan, Sitting, make_plan
+from privatile.federation.audit.plan import ONCE_RECORDS, PARTS, Plan, Sitting, make_plan
+from privatile.federation.audit.scores import Counts
 from privatile.federation.audit.session import FILE, Session, alone, open_session
 from privatile.federation.setup.directory import new_identity
 
-POWER = (
-    "At epsilon 1 an audit finds, 99 times in 100: 1.5% of all records telling the truth (5% in cohorts below 100, 2% "
-    "at one level), noise with 0.75 or 1.2 of its variance, correlation 0.2 from question to question, 40% of the "
-    "noise repeated in a copy, in another study or at another site."
+WHAT_IS_FOUND = (
+    "At epsilon 1 and --off 0.02 an audit finds, 99 times in 100: 1.5% of all records telling the truth (5% in cohorts "
+    "below 100, 2% at one level), noise with 0.75 or 1.2 of its variance, correlation 0.2 from question to question, "
+    "40% of the noise repeated in a copy, in another study or at another site."
 )
 """Measured by `studies/audit/power.py`; the whole table is in docs/tasks/audit.md."""
 
-LIMITS = (
+WHAT_IS_NOT_FOUND = (
     "No audit finds a client that recognises it (by its machine, by a date), that breaks its rule only later than it "
     "was asked or for a few people only, whose coins somebody can compute but the audit cannot repeat, or that leaks "
     "by another way than counts and files, such as the time it takes."
@@ -63,7 +64,7 @@ class Audit:
             "" if alone() else " Process numbers differed between sittings: coins seeded with them were not tested."
         )
         verdict = f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}"
-        return "\n".join([*lines, verdict, POWER, LIMITS])
+        return "\n".join([*lines, verdict, WHAT_IS_FOUND, WHAT_IS_NOT_FOUND])
 
 
 class _SilenceError(Exception):

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.plan import Asks, Counts, Plan
+from privatile.federation.audit.plan import Asks, Plan
 from privatile.federation.audit.scores import (
+    Counts,
     at_most,
     count_scores,
     difference_scores,

@@ -25,17 +25,16 @@ from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse, yes_probability
 from privatile.core.messages import Question
 from privatile.federation.audit.ratio import reports_needed
+from privatile.federation.audit.scores import Counts
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.server.coordinator import Track
-
-Counts = NDArray[np.int64]
 
 RANGE = (0.0, 100_000.0)
 LEVELS = (0.25, 0.5, 0.9)
 LOW_LEVELS, HIGH_LEVELS = (0.01, 0.05, 0.1, 0.3), (0.6, 0.75, 0.95, 0.99)
 """A record of the first study answers about one of three levels; the long study has a low and a high one."""
 
-SHARES = (0.02, 0.08, 0.40, 0.40, 0.08, 0.02)
+VALUE_SHARES = (0.02, 0.08, 0.40, 0.40, 0.08, 0.02)
 """Shares of the records of a spread file that hold its first, second … value, in rising order."""
 
 ONCE_RECORDS = 5_000
@@ -45,7 +44,7 @@ LARGE, LARGE_ASKS = 5_000, 40
 """The fewest reports of one question for the ratio, and how many such questions there are, roughly, for each truth."""
 
 RATIO_ALPHA, POWER = 1e-4, 0.999
-"""Error of each of the two bounds of the ratio, and the chance to find a truth rate that is wrong by `off`."""
+"""Error of each end of a bound of the ratio, and the chance to find a truth rate that is wrong by `off`."""
 
 PARTS = ("first", "copy", "other", "local", "long", "kill", "once")
 """What an audit consists of. A test of one question may leave out the parts that it does not need."""
@@ -248,9 +247,9 @@ class _Maker:
     def spread(self, records: int, missing: float = 0.0) -> PlantedFile:
         """Six values; about a share `missing` of the records has none."""
         known = records - round(missing * records)
-        copies = np.round(np.array(SHARES) * known).astype(np.int64)
+        copies = np.round(np.array(VALUE_SHARES) * known).astype(np.int64)
         copies[2] += known - copies.sum()
-        return PlantedFile(self.values(len(SHARES)), copies, records - known)
+        return PlantedFile(self.values(len(VALUE_SHARES)), copies, records - known)
 
     def first(self) -> Sitting:
         """A run whose questions a simulated run of the same study has led to."""

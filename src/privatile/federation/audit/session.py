@@ -105,8 +105,6 @@ class Session:
     port: CoordinatorPort
     received: list[bytes] = field(default_factory=list)
     """Everything that the clients have sent."""
-    reports: int = 0
-    """Records that have answered."""
     _asked: Mapping[str, tuple[Question, ...]] = field(default_factory=dict)
     _answers: dict[str, asyncio.Future[tuple[int, ...]]] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)

@@ -14,7 +14,7 @@ from pathlib import Path
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.setup.files import replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_enrolment
-from privatile.federation.site.limits import SiteLimits, limits_toml, read_limits
+from privatile.federation.site.limits import SiteLimits, limits_toml, no_limits, read_limits
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
@@ -78,10 +78,7 @@ def _check_limits(site: Site, max_epsilon: float | None) -> None:
     """Refuse a site without limits, and limits other than those it has."""
     if not site.limits_file.exists():
         if max_epsilon is None:
-            raise InputError(
-                f"{site.limits_file}: this site has no limits yet. Decide the most that one person may spend for "
-                "life, all studies together, and say it once: privatile enroll INVITATION --max-epsilon NUMBER"
-            )
+            raise no_limits(site.limits_file)
         SiteLimits(max_epsilon)  # refuses a number that is no limit
     elif max_epsilon is not None and max_epsilon != (known := read_limits(site.limits_file).max_epsilon):
         raise InputError(

@@ -91,13 +91,18 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
             raise SiteRefusal("the question's step is larger than any of the study's own schedule.")
 
 
+def no_limits(path: Path) -> InputError:
+    """The error for a site that has not decided on its limits."""
+    return InputError(
+        f"{path}: this site has no limits yet. Decide the most that one person may spend for life, all studies "
+        "together, and say it once: privatile enroll INVITATION --max-epsilon NUMBER"
+    )
+
+
 def read_limits(path: Path) -> SiteLimits:
     """Read a site's limits; all errors at once."""
     if not path.exists():
-        raise InputError(
-            f"{path}: this site has no limits yet. Decide the most that one person may spend for life, all studies "
-            "together, and say it once: privatile enroll INVITATION --max-epsilon NUMBER"
-        )
+        raise no_limits(path)
     document = read_toml(path)
     return document.finish(document.decode(SiteLimits))
 
