@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
+from privatile.errors import LedgerError
 from privatile.estimator.step import begin
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
@@ -27,6 +29,7 @@ from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AskMessage, question_digest
 from privatile.result.caveats import interval_caveats
 from privatile.result.result import ConfidenceInterval
+from privatile.server.coordinator import stored_questions
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 
@@ -264,6 +267,23 @@ def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
     assert flagged.startswith(
         "client north says: 20 rounds are no longer in its ledger, which was restored (rounds 1, 2"
     )
+
+
+def test_an_edited_ledger_does_not_countersign(cheated: Federation, tmp_path: Path) -> None:
+    """The questions that the coordinator has recorded are written into the site's ledger; before, it was signed."""
+    site, store = cheated.sites["south"], cheated.directory.store_file
+    with Ledger.open(site.ledger_file) as ledger:
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path = shutil.copy(site.ledger_file, tmp_path / "ledger.db")
+    with RunStore.open(store, read_only=True) as run, sqlite3.connect(path) as direct:
+        recorded = [(questions[1].to_json(), stored.round) for stored, questions in stored_questions(run)]
+        direct.executemany("UPDATE answers SET question = ? WHERE round = ?", recorded)
+    direct.close()
+    with (
+        Ledger.open(path, read_only=True) as ledger,
+        pytest.raises(LedgerError, match="was altered at entry 1"),
+    ):
+        countersign(release(cheated.directory), "south", site.key(), store, ledger)
 
 
 @pytest.mark.parametrize("interval", [(49.5, 50.5), (50.1, 50.2)])

@@ -97,6 +97,7 @@ def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: P
     body, signatures = record["body"], record["signatures"]
     if client not in body["study"]["clients"]:
         raise InputError(f"the record's study has no client {client!r}.")
+    ledger.verify()  # what somebody has edited without the key is not what this site has answered
     with RunStore.open(transcript, read_only=True) as store:
         found = compare_with_ledger(store, client, ledger)
     if found.differences:
