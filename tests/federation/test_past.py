@@ -125,6 +125,30 @@ def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(
     assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 12), (4, 12, 16)]
 
 
+def test_a_second_restore_is_one_too(tmp_path: Path) -> None:
+    """All records of the data set were lost in the first one; before, its run went on from the second backup as it was
+    (16 to 20 answered rounds 5 and 6). A run that has gone on since the first is not stopped by another one's."""
+    one, _ = studies(tmp_path)
+    ledger_file, backups = one.sites["site0"].ledger_file, (tmp_path / "one.db", tmp_path / "two.db")
+    seen = answered(one.client("site0"), 1, 2)
+    for number, backup in zip((3, 5), backups, strict=True):
+        back_up(ledger_file, backup)
+        client = one.client("site0")
+        answered(client, number)  # too late to count
+        client.responder.ledger.close()
+        restore(ledger_file, backup)
+        client = one.client("site0", restored=True)
+        client._check_past(welcome(client, seen, number))
+        seen = answered(client, number + 1)
+    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 12), (4, 12, 16), (None, 16, 20), (6, 20, 24)]
+    mark_restored(client.responder.ledger, "another run")
+    answered(client, 7)
+    mark_restored(client.responder.ledger)  # by hand: every run
+    with pytest.raises(LedgerError, match="nobody has shown since"):
+        answered(client, 8)
+
+
 def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:
     one, _ = studies(tmp_path)
     client = one.client("site0")

@@ -33,8 +33,11 @@ class LostRecords:
         return f"client {self.client!r}, column {self.column!r}: {self.lost:,} records count as spent from now on{kept}"
 
 
-def mark_restored(ledger: Ledger) -> tuple[LostRecords, ...]:
+def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, ...]:
     """Mark a ledger that was restored from a backup; what that costs, per data set that was not lost before.
+
+    Where a data set was lost in an earlier restore, its runs must show again what they had asked: all of them or,
+    where a `run` is given, that one. Other runs may have shown it since, and go on.
 
     >>> mark_restored(Ledger.in_memory())
     ()
@@ -60,6 +63,8 @@ def mark_restored(ledger: Ledger) -> tuple[LostRecords, ...]:
                 "SELECT coalesce(sum(reserved - next), 0) FROM runs WHERE dataset = ? AND reserved > next", (dataset,)
             ).fetchone()
             told.append(LostRecords(client, column, lost, kept))
+        with ledger.seal.changing("runs", "run = coalesce(?, run)", (run,)):
+            ledger.execute("UPDATE runs SET unproven = 1 WHERE run = coalesce(?, run)", (run,))
         with ledger.seal.changing("meta", "key = 'restored'", ()):
             ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('restored', x'01')")
     return tuple(told)

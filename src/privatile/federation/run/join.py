@@ -78,7 +78,7 @@ def prepare_client(
     ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     if options.restored:
-        for line in mark_restored(ledger):
+        for line in mark_restored(ledger, invitation.study.run):
             log.warning("the ledger was restored: %s", line)
     rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon)
     responder = open_responder(
