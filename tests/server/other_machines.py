@@ -46,8 +46,8 @@ FORGED = 0.01
 SAME = 1e-9
 """Relative difference of two results."""
 
-UNSETTLED = 0.01
-"""Share of the runs whose fit does not settle, and may differ by more; all of them carry the caveat `misfit`."""
+ODD_RUNS = (132, 772)
+"""Runs of 200 rounds whose fit takes long to settle: after eight steps results differed by 1e-5 standard errors."""
 
 SCALES = (("linear", 0.0, 100.0), ("log", 1e3, 1e6), ("identity", -50.0, 70.0), ("logit", 0.0, 1.0))
 
@@ -230,14 +230,9 @@ def largest_difference(one: object, two: object, error: float, path: str = "") -
 def compare(written: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """What two machines make of the same files, in numbers."""
     refused = {name: text for name, text in other["runs"].items() if isinstance(text, str)}
-    worst, estimate, unsettled = (0.0, ""), 0.0, []
+    worst, estimate = (0.0, ""), 0.0
     for name, results in other["runs"].items():
         if name in refused:
-            continue
-        misfits = any(caveat["code"] == "misfit" for one, _ in results for caveat in one["caveats"])
-        pairs = zip(written["runs"][name], results, strict=True)
-        if misfits and any(largest_difference(one, two, error)[0] > SAME for (one, error), (two, _) in pairs):
-            unsettled.append(name)
             continue
         for own, seen in zip(written["runs"][name], results, strict=True):
             (one, error), (two, _) = own, seen
@@ -250,7 +245,6 @@ def compare(written: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         "question": other["largest"],
         "other_side": other["other_side"],
         "result": worst,
-        "unsettled": unsettled,
         "estimate": estimate,
         "forged": other["forged"],
         "accepted": other["accepted"],
@@ -259,8 +253,7 @@ def compare(written: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def fails(facts: dict[str, Any]) -> bool:
     """Whether a setting breaks the promise."""
-    unsettled = len(facts["unsettled"]) > UNSETTLED * facts["files"]
-    return bool(facts["refused"] or facts["accepted"]) or unsettled or not facts["result"][0] <= SAME
+    return bool(facts["refused"] or facts["accepted"]) or not facts["result"][0] <= SAME
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
@@ -325,7 +318,7 @@ def main() -> int:
                 print(
                     f"numpy {seen['numpy']:<6} {name:<22} {facts['files']} files, {len(facts['refused'])} refused; "
                     f"question {facts['question']:.1e} s.e., estimate {facts['estimate']:.1e} s.e., result "
-                    f"{facts['result'][0]:.1e} ({len(facts['unsettled'])} unsettled); "
+                    f"{facts['result'][0]:.1e}; "
                     f"{facts['other_side']} decisions the other way; "
                     f"{len(facts['accepted'])} of {facts['forged']} forged accepted; {time.monotonic() - began:.0f} s",
                     flush=True,
