@@ -1,10 +1,11 @@
 """What an audit finds, measured on simulated audits: false alarms of honest clients, and the power of each check.
 
-    python -m studies.audit.power honest 20000   # honest clients that fail, check by check
+    python -m studies.audit.power honest 20000 8 # honest clients that fail, check by check, at epsilon 8 (1)
     python -m studies.audit.power power 200      # the smallest departure of each kind that is found 99 times of 100
 
-Both print Markdown tables; docs/tasks/audit.md shows them. Counts are simulated from the plan's own laws; the checks
-are those of a real audit (`privatile.federation.audit.checks`).
+Both print Markdown tables; docs/tasks/audit.md shows them. Counts are simulated from the plan's own laws: binomial, as
+if every record were drawn anew. A real client draws without replacement, which `studies.audit.broken` simulates. The
+checks are those of a real audit (`privatile.federation.audit.checks`).
 """
 
 import sys
@@ -236,23 +237,25 @@ def failed(plan: Plan, counts: Simulated, rng: np.random.Generator) -> dict[str,
     return found
 
 
-def measure_honest(audits: int, seed: int = 1) -> None:
+def measure_honest(audits: int, epsilon: float = EPSILON, seed: int = 1) -> None:
     rng = np.random.default_rng(seed)
     totals = dict.fromkeys(["ratio", *SHARES, "any"], 0)
     for _ in range(audits // BATCH):
-        plan = make_plan(EPSILON, rng)
+        plan = make_plan(epsilon, rng)
         found = failed(plan, draw(plan, BATCH, rng)[0], rng)
         found["any"] = np.logical_or.reduce(list(found.values()))
         for name, rows in found.items():
             totals[name] += int(rows.sum())
-    print(f"{audits // BATCH * BATCH:,} audits of honest clients\n\n| check | failed |\n|---|---|")
+    print(
+        f"{audits // BATCH * BATCH:,} audits of honest clients at epsilon {epsilon:g}\n\n| check | failed |\n|---|---|"
+    )
     for name, total in totals.items():
         print(f"| {name} | {total} |")
 
 
-def measure_power(audits: int, seed: int = 2) -> None:
+def measure_power(audits: int, epsilon: float = EPSILON, seed: int = 2) -> None:
     rng = np.random.default_rng(seed)
-    plans = [make_plan(EPSILON, rng) for _ in range(audits // BATCH)]
+    plans = [make_plan(epsilon, rng) for _ in range(audits // BATCH)]
     print("| departure | found 99 times of 100 from | found | checks that find it |\n|---|---|---|---|")
     for words, (make, sizes) in DEPARTURES.items():
         for size in sizes:
@@ -270,4 +273,6 @@ def measure_power(audits: int, seed: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    {"honest": measure_honest, "power": measure_power}[sys.argv[1]](int(sys.argv[2]))
+    {"honest": measure_honest, "power": measure_power}[sys.argv[1]](
+        int(sys.argv[2]), *(float(argument) for argument in sys.argv[3:])
+    )
