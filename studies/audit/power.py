@@ -273,6 +273,5 @@ def measure_power(audits: int, epsilon: float = EPSILON, seed: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    {"honest": measure_honest, "power": measure_power}[sys.argv[1]](
-        int(sys.argv[2]), *(float(argument) for argument in sys.argv[3:])
-    )
+    measure = {"honest": measure_honest, "power": measure_power}[sys.argv[1]]
+    measure(int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else EPSILON)
