@@ -6,6 +6,8 @@ every reader expects a number, and tables that look like ours. Both are looked a
 
 import sqlite3
 from collections.abc import Collection
+from contextlib import closing
+from functools import lru_cache
 
 TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
 
@@ -23,7 +25,7 @@ def wrong_column(connection: sqlite3.Connection, but: Collection[str] = ()) -> s
     >>> wrong_column(connection)
     'answers.round'
     """
-    for table in definitions(connection, "table"):
+    for table in [name for kind, name, _, _ in _catalogue(connection) if kind == "table"]:
         wrong = {}
         for _, column, declared, required, _, key in connection.execute(f"PRAGMA table_info({_quoted(table)})"):
             if declared in TYPES and f"{table}.{column}" not in but:
@@ -47,10 +49,39 @@ def _holds(connection: sqlite3.Connection, table: str, rule: str) -> bool:
     return connection.execute(f"SELECT 1 FROM {_quoted(table)} WHERE {rule} LIMIT 1").fetchone() is not None
 
 
-def definitions(connection: sqlite3.Connection, kind: str | None = None) -> dict[str, str]:
-    """The tables, indices, views and triggers of a database by name, as they were declared; SQLite's own left out."""
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    return {name: sql for type_, name, sql in rows if sql and not name.startswith("sqlite_") and kind in (None, type_)}
+Entry = tuple[str, str, str, str | None]
+"""A row of an SQLite file's catalogue: type, name, the table it belongs to, how it was declared."""
+
+
+def is_as_declared(connection: sqlite3.Connection, required: str, optional: str = "") -> bool:
+    """Whether a database holds what the script `required` makes, perhaps what `optional` makes, and nothing else.
+
+    A table, an index, a view or a trigger of somebody else's would do as it likes with what is read and written. No
+    name is left out: SQLite itself keeps names that begin with sqlite_ for its own, and an editor of the file may use
+    them all the same.
+
+    >>> connection = sqlite3.connect(":memory:")
+    >>> _ = connection.execute("CREATE TABLE answers (round INTEGER PRIMARY KEY)")
+    >>> is_as_declared(connection, "CREATE TABLE answers (round INTEGER PRIMARY KEY);")
+    True
+    >>> _ = connection.execute("CREATE VIEW counts AS SELECT 1")
+    >>> is_as_declared(connection, "CREATE TABLE answers (round INTEGER PRIMARY KEY);")
+    False
+    """
+    found = _catalogue(connection)
+    own, may = _made_by(required), _made_by(required + optional)
+    return len(set(found)) == len(found) and own <= set(found) <= may
+
+
+def _catalogue(connection: sqlite3.Connection) -> list[Entry]:
+    return connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+
+
+@lru_cache(maxsize=8)
+def _made_by(script: str) -> frozenset[Entry]:
+    with closing(sqlite3.connect(":memory:")) as own:
+        own.executescript(script)
+        return frozenset(_catalogue(own))
 
 
 def lenient_text(content: bytes) -> str:

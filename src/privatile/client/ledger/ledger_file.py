@@ -2,12 +2,11 @@
 
 import os
 import sqlite3
-from contextlib import closing, suppress
-from functools import lru_cache
+from contextlib import suppress
 from pathlib import Path
 
 from privatile.client.ledger.file_systems import journal_for
-from privatile.core.sqlite_types import definitions, lenient_text, wrong_column
+from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_column
 from privatile.errors import LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
@@ -173,14 +172,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if version < 1 or (is_small and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)):
         raise LedgerError(DAMAGED.format(path=path))
     # A view or a trigger would do as it likes with what is written.
-    if definitions(connection) != _own_definitions() or (is_small and wrong_column(connection, ("meta.value",))):
+    if not is_as_declared(connection, SCHEMA) or (is_small and wrong_column(connection, ("meta.value",))):
         raise LedgerError(DAMAGED.format(path=path))
     if connection.execute("SELECT 1 FROM datasets WHERE records < 1 OR cursor < 0 LIMIT 1").fetchone():
         raise LedgerError(DAMAGED.format(path=path))
-
-
-@lru_cache(maxsize=1)
-def _own_definitions() -> dict[str, str]:
-    with closing(sqlite3.connect(":memory:")) as own:
-        own.executescript(SCHEMA)
-        return definitions(own)
