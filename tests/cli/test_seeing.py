@@ -46,6 +46,12 @@ def test_watch_shows_where_a_run_stands(tmp_path: Path) -> None:
     missing = CliRunner().invoke(main, ["watch", str(tmp_path / "none.db"), "--once"])
     assert missing.exit_code == 2
     assert "there is no run file" in missing.output
+    # A federation's run begins with `serve`.
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.toml").touch()
+    early = CliRunner().invoke(main, ["watch", str(tmp_path / "study" / "run.db"), "--once"])
+    assert early.exit_code == 2
+    assert "privatile serve" in early.output
     # A file that was written just now and is no run's is not "no file".
     (tmp_path / "data.csv").write_text("a,b\n")
     other = CliRunner().invoke(main, ["watch", str(tmp_path / "data.csv"), "--once"])

@@ -116,3 +116,10 @@ def test_lying_rank_says_when_nothing_bounds_a_liar() -> None:
 )
 def test_numbers_are_shown_with_the_digits_they_deserve(value: float, width: float, text: str) -> None:
     assert significant(value, width) == text
+
+
+def test_on_a_log_scale_nothing_is_shown_as_zero_and_no_advice_is_the_scale_it_has() -> None:
+    values = {"all": np.random.default_rng(1).lognormal(10.8, 0.5, 60)}
+    result = estimate(values, q=0.9, epsilon=0.2, range=(1_000, 1_000_000), scale="log", simulate=True, rng=1)
+    assert "1,000 to 1,000,000" in result.sentence
+    assert "--log" not in " ".join(caveat.text for caveat in result.caveats)

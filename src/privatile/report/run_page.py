@@ -16,7 +16,7 @@ from privatile.report.method_words import how_read, looking, short_title, way_th
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
-from privatile.result.result import QuantileResult, significant
+from privatile.result.result import QuantileResult
 from privatile.server.run_file import RunStore
 
 LISTED_CLIENTS = 1000
@@ -128,7 +128,7 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
     if result is not None:
         low, high = result.confidence_interval
         values = {"estimate": result.estimate, "low": low, "high": high}
-        answer = {name: significant(value, high - low) for name, value in values.items()}
+        answer = {name: result.shown(value, high - low) for name, value in values.items()}
         method = f"{way_there(level.history.burn_in, result)}{how_read(result)}"
     return {
         "name": short_title(level.level, "").removesuffix(" of "),

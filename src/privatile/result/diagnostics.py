@@ -96,14 +96,22 @@ def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | N
     return Support(row, (Caveat("support", text),))
 
 
+STRAIGHTEN = ("A scale on which it is straighter (--log) or more records", "More records")
+"""Advice where the curve bends: on another scale than the logarithm, and on it."""
+
+NARROW = ("A narrower --range, --log, or more records", "A narrower --range, or more records")
+"""Advice where the search did not settle: likewise."""
+
+
 def cure(more: float, clients: Sequence[Client]) -> str:
     """What gives `more` times the information: so many records, or budgets with truth rates √more times as large."""
-    words = f"{two_digits(more)} times the records"
+    digits = two_digits if more >= 1.1 else three_digits
+    words = f"{digits(more)} times the records"
     need = math.sqrt(more) * max(client.mechanism.truth_rate for client in clients)
     # A truth rate ends at 1: beyond, only records help.
     if need < 1.0:
         alike = len({client.mechanism.epsilon for client in clients}) == 1
-        words += f", or {'' if alike else 'the largest '}ε near {two_digits(2.0 * math.atanh(need))}"
+        words += f", or {'' if alike else 'the largest '}ε near {digits(2.0 * math.atanh(need))}"
     return words
 
 
@@ -114,6 +122,15 @@ def two_digits(value: float) -> str:
     ('940', '1.5', '31,000')
     """
     return f"{float(f'{value:.2g}'):,.10g}"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits, where two would say "1 times".
+
+    >>> three_digits(1.0109)
+    '1.01'
+    """
+    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
@@ -129,8 +146,8 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     if bool(tuning.gave_up[0]):
         yield Caveat(
             "not-located",
-            "The search for the quantile ended before it had settled: the estimate may be far off. A narrower "
-            "--range, --log, or more records would help.",
+            "The search for the quantile ended before it had settled: the estimate may be far off. "
+            f"{NARROW[plan.scale.name == 'log']} would help.",
         )
 
 
@@ -200,7 +217,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None, may_dither: 
         yield Caveat(
             "curvature",
             f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
-            "stems from not knowing how. A scale on which it is straighter (--log) or more records would help.",
+            f"stems from not knowing how. {STRAIGHTEN[plan.scale.name == 'log']} would help.",
         )
     if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan):
         yield Caveat(

@@ -111,7 +111,7 @@ class QuantileResult:
         """The result in one sentence."""
         low, high = self.confidence_interval
         percent = f"{100 * self.confidence_level:g}%"
-        shown, first, last = (significant(value, high - low) for value in (self.estimate, low, high))
+        shown, first, last = (self.shown(value, high - low) for value in (self.estimate, low, high))
         known = {caveat.code for caveat in self.caveats}
         if "unbounded" in known and "range" in known:
             return (
@@ -135,6 +135,13 @@ class QuantileResult:
             )
         return f"{self.estimand} is estimated at {shown}; the {percent} interval runs from {first} to {last}."
 
+    def shown(self, value: float, width: float) -> str:
+        """A value with the digits that an interval of this width deserves; on a log scale never as 0."""
+        text = significant(value, width)
+        return (
+            f"{float(f'{value:.2g}'):,.10g}" if self.scale.name == "log" and not float(text.replace(",", "")) else text
+        )
+
     def rows(self) -> list[Row]:
         """Every scalar fact, the most important first."""
         low, high = self.confidence_interval
@@ -142,12 +149,12 @@ class QuantileResult:
         percent = f"{100 * self.confidence_level:g}%"
         return [
             Row("estimand", "what", self.estimand, self.estimand),
-            Row("estimate", "estimate", self.estimate, significant(self.estimate, width)),
+            Row("estimate", "estimate", self.estimate, self.shown(self.estimate, width)),
             Row(
                 "confidence_interval",
                 f"{percent} interval",
                 {"low": low, "high": high},
-                f"{significant(low, width)} … {significant(high, width)}",
+                f"{self.shown(low, width)} … {self.shown(high, width)}",
             ),
             Row("confidence_level", "confidence level", self.confidence_level, percent),
             Row("method", "interval method", self.method, self.method),
@@ -177,7 +184,7 @@ class QuantileResult:
         if self.anytime is None:
             return []
         low, high = self.anytime
-        text = f"{significant(low, high - low)} … {significant(high, high - low)}, however often it is looked at"
+        text = f"{self.shown(low, high - low)} … {self.shown(high, high - low)}, however often it is looked at"
         return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 
     def shown_rows(self) -> list[Row]:

@@ -350,6 +350,8 @@ def missing_run(path: str | Path) -> StoreError:
     """The error for a file that does not exist."""
     if Path(path).is_dir():
         return StoreError(f"{path} is a folder, not a run file. Give the path of a file.")
+    if (folder := Path(path).parent).joinpath("study.toml").is_file():
+        return StoreError(f"the run of {folder} has not begun. `privatile serve {folder}` begins it.")
     return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
 
 

@@ -145,8 +145,8 @@ class LedgerKey(SecretKey):
         if not where.exists():
             raise LedgerError(
                 f"the key of the ledger {ledger} is missing: there is no file {where}. Restore that file from your "
-                "backup of the keys, or name the folder where it lies. Never make a new one: records could answer "
-                "twice."
+                "backup of the keys, or set XDG_CONFIG_HOME to the folder that holds privatile/keys. Never make a "
+                "new one: records could answer twice."
             )
         key = cls.read(where)
         if key.fingerprint != fingerprint:
