@@ -282,7 +282,7 @@ def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     view = read_view(long_run(tmp_path / "run.db", rounds=50))
-    with pytest.raises(MissingExtra, match=r"privatile\[report\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[report\]"):
         write_figure(tmp_path / "a.svg", partial(trajectory_figure, view))
 
 
