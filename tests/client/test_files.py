@@ -117,6 +117,7 @@ def test_half_a_file_is_refused_or_is_a_shorter_file(file: Path) -> None:
         ("headless.csv", f"{SECRET},a\n2,b\n", "not shown, since it could be a record"),
         ("fixed.csv", f"north {SECRET}\nsouth 2\n", "not shown, since it could be a record"),
         ("money.csv", f"EUR{SECRET},north\nEUR2,south\n", "not shown, since it could be a record"),
+        ("cents.csv", "wage0812.5,a,Lovelace\n", "not shown, since it could be a record"),
         ("gap.csv", f"north,NA\nsouth,{SECRET}\n", "not shown, since it could be a record"),
         ("empty.csv", "", "is empty"),
         ("twice.csv", "wage,wage\n1,2\n", "2 columns named 'wage'"),

@@ -288,7 +288,7 @@ def _refuse_headless(path: Path, names: Sequence[str]) -> None:
 
 
 def _may_be_a_record(name: str) -> bool:
-    """Names of columns begin with a letter, hold no number as a word and no more digits in a row than a year."""
+    """Names of columns begin with a letter, hold no number as a word, no decimals, and at most four digits in a row."""
     words = re.split(r"[\s,;:|]+", name)
-    looks = re.match(r"[^\W\d]", name) and not re.search(r"\d{5}", name) and name.lower() not in MISSING_MARKS
+    looks = re.match(r"[^\W\d]", name) and not re.search(r"\d{5}|\d[.,]\d", name) and name.lower() not in MISSING_MARKS
     return not looks or any(re.fullmatch(r"[-+.\d]+(e[-+\d]+)?", word, re.IGNORECASE) for word in words)
