@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from privatile.client.ledger.ledger import Ledger
@@ -21,11 +22,13 @@ from privatile.errors import LedgerError
 from privatile.estimator.step import begin
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
+from privatile.federation.record.countersignature import body_digest
 from privatile.federation.record.document import sign, transcript_digest
 from privatile.federation.run.serve import roster_signers
-from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.directory import Directory, RevokedKey, Roster
 from privatile.federation.site.responder import open_responder
 from privatile.federation.study.study import ClientAgreement
+from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AskMessage, question_digest
 from privatile.result.caveats import interval_caveats
 from privatile.result.result import ConfidenceInterval
@@ -189,6 +192,90 @@ def test_a_countersignature_cannot_be_made_to_say_less(dropped: tuple[Federation
         "clients"
     ]
     assert any("another record" in text for text in verify_record(moved_to).failed)
+
+
+def countersigned_by(record: dict[str, Any], client: str, key: KeyPair, **changed: Any) -> dict[str, Any]:
+    """The record with a statement of `client` that `key` has signed, whoever holds it; a field of None is left out."""
+    lists: dict[str, Any] = {"not_counted": [], "not_in_transcript": [], "lost": []}
+    whole = {"privatile_countersignature": 1, "client": client, "record": body_digest(record["body"]), "compared": 20}
+    statement = {name: value for name, value in {**whole, **lists, **changed}.items() if value is not None}
+    entry = {"signer": key.public.signer, "statement": statement, "signature": sign(statement, key)}
+    return {**record, "signatures": {**record["signatures"], "clients": {client: entry}}}
+
+
+def with_body(federation: Federation, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """A record whose body the coordinator has changed, and signed."""
+    record = release(federation.directory)
+    change(record["body"])
+    record["signatures"]["coordinator"] = sign(record["body"], federation.directory.key())
+    return record
+
+
+def test_only_a_client_of_the_study_countersigns(dropped: tuple[Federation, list[int]]) -> None:
+    """An invented party with a key of its own in the record; its countersignature was said to hold."""
+    federation, _ = dropped
+    invented = KeyPair.generate()
+    entry = {"current": msgspec.to_builtins(invented.public), "replaced": []}
+    record = with_body(federation, lambda body: body["clients"].update(auditor=entry))
+    failed = verify_record(countersigned_by(record, "auditor", invented)).failed
+    assert failed == [
+        "it names keys of the study's clients only: auditor",
+        "client auditor has countersigned it: it is no client of the study",
+    ]
+
+
+def test_a_key_beside_the_present_one_does_not_countersign(
+    dropped: tuple[Federation, list[int]], tmp_path: Path
+) -> None:
+    """An invented second key, and a stolen one that was replaced: both were said to hold."""
+    federation, _ = dropped
+    invented, stolen = KeyPair.generate(), federation.sites["south"].key()
+    second = msgspec.to_builtins(invented.public)
+    for change in (
+        lambda body: body["clients"]["south"]["replaced"].append(second),
+        lambda body: body["clients"].update(south=[body["clients"]["south"]["current"], second]),
+        lambda body: None,
+    ):
+        failed = verify_record(countersigned_by(with_body(federation, change), "south", invented)).failed
+        assert [text.partition(":")[0] for text in failed] == ["client south has countersigned it"]
+    organizer = Directory(tmp_path / "organizer")
+    shutil.copytree(federation.directory.path, organizer.path)
+    roster = organizer.roster()
+    present = KeyPair.generate()
+    organizer.save_roster(
+        Roster({**roster.clients, "south": present.public}, (RevokedKey("south", stolen.public), *roster.revoked))
+    )
+    record = release(organizer)
+    checked = verify_record(countersigned_by(record, "south", stolen), organizer.store_file)
+    assert checked.failed == ["client south has countersigned it: its key was replaced and may not countersign"]
+    # The new key may; it has signed no count, so a reader is told to ask whose it is. The old counts still hold.
+    checked = verify_record(countersigned_by(record, "south", present), organizer.store_file)
+    assert checked.failed == []
+    assert any("present key" in text and "signed none of its counts" in text for text in checked.flagged)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"privatile_countersignature": None},
+        {"privatile_countersignature": 2},
+        {"lost": None},
+        {"not_counted": ["all of them"]},
+        {"not_counted": "none"},
+        {"compared": -1},
+        {"endorsed": True},
+    ],
+    ids=str,
+)
+def test_a_statement_that_is_not_complete_is_no_countersignature(
+    dropped: tuple[Federation, list[int]], changed: dict[str, Any]
+) -> None:
+    federation, _ = dropped
+    record, key = release(federation.directory), federation.sites["south"].key()
+    assert verify_record(countersigned_by(record, "south", key)).failed == []
+    assert verify_record(countersigned_by(record, "south", key, **changed)).failed == [
+        "client south has countersigned it: the statement is not complete, or of another format"
+    ]
 
 
 def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federation, list[int]], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def verify(
     from privatile.api.folders import state_folder
     from privatile.client.ledger.ledger import Ledger
     from privatile.federation.record.countersignature import countersign as add_signature
-    from privatile.federation.record.countersignature import told_by
+    from privatile.federation.record.countersignature import read_statement, statement_lines
     from privatile.federation.record.document import read_record, write_record
     from privatile.federation.record.verification import VerificationFailed, verify_record
     from privatile.federation.setup.invitation import read_invitation
@@ -52,5 +52,6 @@ def verify(
             signed = add_signature(content, invited.client, place.key(), transcript, ledger)
         write_record(signed, record)
         click.echo(f"{record}: countersigned by {invited.client}.")
-        for line in told_by(invited.client, signed["signatures"]["clients"][invited.client]["statement"]):
+        statement = read_statement(signed["signatures"]["clients"][invited.client]["statement"])
+        for line in [] if statement is None else statement_lines(statement):
             click.echo(line)

@@ -12,8 +12,11 @@ have been dropped after the coordinator had seen it, which would bias the result
 """
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.core.messages import LARGEST_LENGTH
@@ -24,13 +27,29 @@ from privatile.federation.site.responder import GivenAnswer, given_answers, lost
 from privatile.federation.wire.keys import KeyPair
 from privatile.server.run_file import RunStore
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 MOST_NAMED = 10
 """Rounds named in one line; the others are counted."""
 
 
 class CountersignRefused(PrivatileError):
     """The transcript is not what this site has answered."""
+
+
+Rounds = list[Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LENGTH)]]
+
+
+class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a site signs; every field must be there, and no other."""
+
+    privatile_countersignature: Literal[1]
+    client: str
+    record: str
+    """`body_digest` of the record."""
+    compared: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LENGTH)]
+    not_counted: Rounds
+    not_in_transcript: Rounds
+    lost: Rounds
 
 
 class Comparison(NamedTuple):
@@ -49,7 +68,7 @@ def body_digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(body)).hexdigest()
 
 
-def named_rounds(rounds: list[int]) -> str:
+def named_rounds(rounds: Sequence[int]) -> str:
     """Rounds in words.
 
     >>> named_rounds([3]), named_rounds([3, 5, 8])
@@ -106,37 +125,49 @@ def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: P
             f"the transcript differs from what this site has answered, in {len(found.differences)} rounds of client "
             f"{client}; it is not countersigned. Ask the coordinator to explain, and keep this ledger:\n- {shown}"
         )
-    statement = {
-        "privatile_countersignature": FORMAT,
-        "client": client,
-        "record": body_digest(body),
-        "compared": len(found.compared),
-        "not_counted": found.not_counted,
-        "not_in_transcript": found.not_in_transcript,
-        "lost": found.lost,
-    }
+    statement: dict[str, Any] = msgspec.to_builtins(
+        Statement(
+            FORMAT,
+            client,
+            body_digest(body),
+            len(found.compared),
+            found.not_counted,
+            found.not_in_transcript,
+            found.lost,
+        )
+    )
     entry = {"signer": key.public.signer, "statement": statement, "signature": sign(statement, key)}
     return {"body": body, "signatures": {**signatures, "clients": {**signatures["clients"], client: entry}}}
 
 
-def told_by(client: str, statement: dict[str, Any]) -> list[str]:
+def read_statement(plain: object) -> Statement | None:
+    """A statement that anybody may have written; None where it is not a complete one of this format.
+
+    >>> read_statement({"client": "south", "record": "0"}) is None
+    True
+    """
+    try:
+        return msgspec.convert(plain, Statement)
+    except msgspec.ValidationError:
+        return None
+
+
+def statement_lines(statement: Statement) -> list[str]:
     """What a statement says that a reader should know, in words."""
-    lists = {key: _rounds(statement.get(key)) for key in ("not_counted", "not_in_transcript", "lost")}
-    words = {
-        "not_counted": "answers it gave were not counted ({}): they came late, or were dropped by somebody who had "
-        "seen them",
-        "not_in_transcript": "rounds it answered are not in the transcript ({}): they were being asked when the run "
-        "ended, or were left out",
-        "lost": "rounds are no longer in its ledger, which was restored ({})",
-    }
+    words = (
+        (
+            statement.not_counted,
+            "answers it gave were not counted ({}): they came late, or were dropped by somebody who had seen them",
+        ),
+        (
+            statement.not_in_transcript,
+            "rounds it answered are not in the transcript ({}): they were being asked when the run ended, or were "
+            "left out",
+        ),
+        (statement.lost, "rounds are no longer in its ledger, which was restored ({})"),
+    )
     return [
-        f"client {client} says: {len(lists[key]):,} {text.format(named_rounds(lists[key]))}"
-        for key, text in words.items()
-        if lists[key]
+        f"client {statement.client} says: {len(rounds):,} {text.format(named_rounds(rounds))}"
+        for rounds, text in words
+        if rounds
     ]
-
-
-def _rounds(value: object) -> list[int]:
-    """Rounds of a statement that anybody may have written."""
-    found = value if isinstance(value, list) else []
-    return [number for number in found if isinstance(number, int) and 0 < number <= LARGEST_LENGTH]

@@ -15,12 +15,12 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.keys import KeyPair, verify
+from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 from privatile.server.coordinator import Coordinator
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
-FORMAT = 1
+FORMAT = 2
 SOFTWARE = f"privatile {__version__}"
 
 
@@ -84,7 +84,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "spent": spent(study, store),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store)},
             "coordinator": msgspec.to_builtins(key.public),
-            "clients": _client_keys(store, directory),
+            "clients": _client_keys(study, store, directory),
             "events": events(journal),
         }
     return {"body": body, "signatures": {"coordinator": sign(body, key), "clients": {}}}
@@ -120,12 +120,25 @@ def events(journal: Journal) -> list[list[Any]]:
     return [[event.kind, event.client, event.round] for event in journal.events()]
 
 
-def _client_keys(store: RunStore, directory: Directory) -> dict[str, list[dict[str, str]]]:
-    """The keys that signed a client's counts, and the one it has now: a key that came last may still countersign."""
+class ClientKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of one client: the one it has now, and those before it."""
+
+    current: PublicKeys | None
+    """May countersign; None where it was revoked and no other admitted."""
+    replaced: list[PublicKeys]
+    """Keys that signed counts while they were current. They may have been stolen: they countersign nothing."""
+
+
+def _client_keys(study: FederationStudy, store: RunStore, directory: Directory) -> dict[str, Any]:
+    """The key that every client has now, and the older ones that signed its counts."""
     roster = directory.roster()
     used = set(store.query("SELECT DISTINCT client, signer FROM evidence"))
-    found = {client: [keys] for client, keys in roster.clients.items()}
-    for old in roster.revoked:
-        if (old.client, old.keys.signer) in used:
-            found.setdefault(old.client, []).append(old.keys)
-    return {client: [msgspec.to_builtins(keys) for keys in entries] for client, entries in sorted(found.items())}
+    found = {
+        client: ClientKeys(
+            roster.clients.get(client),
+            [old.keys for old in roster.revoked if old.client == client and (client, old.keys.signer) in used],
+        )
+        for client in sorted(study.clients)
+    }
+    plain: dict[str, Any] = msgspec.to_builtins(found)
+    return plain

@@ -16,8 +16,16 @@ from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import SAME, differences, same_figures
-from privatile.federation.record.countersignature import body_digest, told_by
-from privatile.federation.record.document import SOFTWARE, canonical, events, is_signed, spent, transcript_digest
+from privatile.federation.record.countersignature import body_digest, read_statement, statement_lines
+from privatile.federation.record.document import (
+    SOFTWARE,
+    ClientKeys,
+    canonical,
+    events,
+    is_signed,
+    spent,
+    transcript_digest,
+)
 from privatile.federation.record.transcript import exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -72,7 +80,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
         checks.add(f"the coordinator has signed it (key {coordinator.fingerprint})", signed)
     except (InputError, msgspec.ValidationError) as error:
         checks.add("the coordinator has signed it", False, str(error))
-    _check_countersignatures(checks, record)
+    _check_countersignatures(checks, record, study)
     if transcript is None:
         checks.not_checked += [
             "the estimate against the counts: give the run's file with --transcript",
@@ -82,7 +90,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
         _check_transcript(checks, body, study, transcript)
     checks.not_checked += [
         "that the coordinator's key belongs to the people named: compare its fingerprint with them",
-        *_fingerprints(body),
+        *_fingerprints(body, study),
         "that a client's reports are randomized as agreed: `privatile audit` measures that at the site",
     ]
     return checks
@@ -93,42 +101,66 @@ def _part(body: dict[str, Any], key: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _keys(body: dict[str, Any], client: str) -> list[PublicKeys]:
-    """The keys that the record names for a client."""
+def _keys(body: dict[str, Any], client: str) -> ClientKeys:
+    """The keys that the record names for a client; none where it names them in another form."""
     try:
-        return msgspec.convert(_part(body, "clients").get(client, []), list[PublicKeys])
+        return msgspec.convert(_part(body, "clients").get(client), ClientKeys)
     except (InputError, msgspec.ValidationError):
-        return []
+        return ClientKeys(None, [])
 
 
 def _signers(body: dict[str, Any], client: str) -> set[str]:
-    return {keys.signer for keys in _keys(body, client)}
+    """The keys that may have signed a count."""
+    keys = _keys(body, client)
+    return {one.signer for one in (*([keys.current] if keys.current else []), *keys.replaced)}
 
 
-def _fingerprints(body: dict[str, Any]) -> list[str]:
-    return [
-        f"that key {keys.fingerprint} is that of client {client}: compare the fingerprint with them"
-        for client in sorted(_part(body, "clients"))
-        for keys in _keys(body, client)
-    ]
+def _fingerprints(body: dict[str, Any], study: FederationStudy) -> list[str]:
+    told = []
+    for client in sorted(study.clients):
+        keys = _keys(body, client)
+        if keys.current is not None:
+            told.append(
+                f"that key {keys.current.fingerprint} is that of client {client}: compare the fingerprint with them"
+            )
+        told += [
+            f"that key {old.fingerprint} was that of client {client} before it was replaced: ask them"
+            for old in keys.replaced
+        ]
+    return told
 
 
-def _check_countersignatures(checks: Checks, record: dict[str, Any]) -> None:
+def _check_countersignatures(checks: Checks, record: dict[str, Any], study: FederationStudy) -> None:
+    """Only a client of the study may countersign, with the key it has now and a complete statement."""
     body, signatures = record["body"], record["signatures"]["clients"]
+    strangers = sorted(set(_part(body, "clients")) - set(study.clients))
+    checks.add("it names keys of the study's clients only", not strangers, ", ".join(strangers))
     for client, entry in sorted(signatures.items()):
-        statement, signer = (entry.get("statement"), entry.get("signer")) if isinstance(entry, dict) else (None, None)
-        known = isinstance(signer, str) and signer in _signers(body, client)
-        if not (known and isinstance(statement, dict)):
-            checks.add(f"client {client} has countersigned it", False, "its key is none of those the record names")
-            continue
-        signed = is_signed(canonical(statement), signer, entry.get("signature"))
-        of_this = (statement.get("client"), statement.get("record")) == (client, body_digest(body))
-        why = "the statement is about another record" if signed else "the signature is not that of its key"
-        if checks.add(f"client {client} has countersigned it", signed and of_this, why):
-            checks.flagged += told_by(client, statement)
-    missing = sorted(set(body["study"]["clients"]) - set(signatures))
+        why = _why_not_countersigned(body, study, client, entry if isinstance(entry, dict) else {})
+        if checks.add(f"client {client} has countersigned it", not why, why):
+            statement = read_statement(entry["statement"])
+            checks.flagged += [] if statement is None else statement_lines(statement)
+    missing = sorted(set(study.clients) - set(signatures))
     if missing:
         checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
+
+
+def _why_not_countersigned(body: dict[str, Any], study: FederationStudy, client: str, entry: dict[str, Any]) -> str:
+    """Why an entry is not a client's countersignature of this record; empty where it is."""
+    if client not in study.clients:
+        return "it is no client of the study"
+    keys, signer, plain = _keys(body, client), entry.get("signer"), entry.get("statement")
+    if keys.current is None or signer != keys.current.signer:
+        replaced = signer in [old.signer for old in keys.replaced]
+        return "its key was replaced and may not countersign" if replaced else "its key is not the one the record names"
+    statement = read_statement(plain)
+    if statement is None:
+        return "the statement is not complete, or of another format"
+    if not is_signed(canonical(plain), signer, entry.get("signature")):
+        return "the signature is not that of its key"
+    if (statement.client, statement.record) != (client, body_digest(body)):
+        return "the statement is about another record"
+    return ""
 
 
 def _check_transcript(checks: Checks, body: dict[str, Any], study: FederationStudy, path: Path) -> None:
@@ -187,6 +219,14 @@ def _check_evidence(checks: Checks, body: dict[str, Any], study: FederationStudy
         bad += not (signer in signers[client] and is_signed(signed, signer, signature))
     text = f"all {len(counts):,} signatures of clients hold, each for its question and its counts"
     checks.add(text, not bad, f"{bad} do not")
+    for client in study.clients:
+        used = {row[2] for (_, name), row in evidence.items() if name == client}
+        current = _keys(body, client).current
+        if used and current is not None and current.signer not in used:
+            checks.flagged.append(
+                f"client {client}'s present key {current.fingerprint} has signed none of its counts: by the record it "
+                "came after them. Compare the fingerprint with the client before you trust its countersignature"
+            )
     listed = body["events"] if isinstance(body.get("events"), list) else []
     declared = [event[1:2] for event in listed if isinstance(event, list) and event[:1] == ["restored"]]
     restored = {client for client in study.clients if [client] in declared}
