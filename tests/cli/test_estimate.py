@@ -452,3 +452,14 @@ def test_twenty_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool)
     with sqlite3.connect(home / "ledger.db") as database:
         assert database.execute("SELECT count(DISTINCT run) FROM runs").fetchone() == (1,)
     database.close()
+
+
+def test_a_town_in_two_unicode_forms_is_asked_whole_and_names_in_another_case_are_pointed_out(home: Path) -> None:
+    towns = ("K\u00f6ln", "Ko\u0308ln", "Bonn", "bonn")
+    rows = [f"{town},{value}" for town in towns for value in range(100)]
+    (home / "data.csv").write_text("region,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    done = here(home, *BASE, "--epsilon", 2, "--only", "Ko\u0308ln", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"K\u00f6ln +200\b", done.stdout), done.stdout
+    assert "'Bonn' and 'bonn' count as 2 clients, each with its own weight" in done.stderr
+    assert "K\u00f6ln" not in done.stderr

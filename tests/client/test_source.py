@@ -226,3 +226,19 @@ def test_rows_of_unequal_lengths_are_refused_without_their_values() -> None:
     with pytest.raises(DataError, match="names 2 columns") as caught:
         values_of(open_source(Connection(), query="SELECT wage, region FROM pay", value="wage"))
     assert str(SECRET) not in str(caught.value)
+
+
+NFC, NFD = "K\u00f6ln", "Ko\u0308ln"
+
+
+def test_one_client_in_two_unicode_forms_is_one_client(tmp_path: Path) -> None:
+    rows = [(NFC, 1.0), (NFD, 2.0), (f" {NFD} ", 3.0), ("Bonn", 4.0)]
+    path = tmp_path / "towns.csv"
+    path.write_text("town,wage\n" + "".join(f"{town},{wage}\n" for town, wage in rows), encoding="utf-8")
+    table = pd.DataFrame(rows, columns=["town", "wage"])
+    for data in (path, table, pa.Table.from_pandas(table)):
+        assert values_of(open_source(data, value="wage", client="town")) == {NFC: [1.0, 2.0, 3.0], "Bonn": [4.0]}
+    with pytest.raises(DataError, match="two clients have the same name"):
+        open_source({NFC: [1.0], NFD: [2.0]})
+    # Case is kept: these are two clients.
+    assert len(values_of(open_source(pd.DataFrame({"t": ["a", "A"], "w": [1, 2]}), value="w", client="t"))) == 2

@@ -40,3 +40,15 @@ def test_paths_are_relative_to_the_file_and_numbers_stay_as_written(tmp_path: Pa
     assert data == tmp_path / "d.csv"
     assert given == {"ledger": tmp_path / "l.db", "q": (0.1, 0.9), "epsilon": {"a": 1}, "dither": 1}
     assert isinstance(given["dither"], int)
+
+
+def test_a_client_may_be_named_in_either_unicode_form_and_only_once() -> None:
+    nfc, nfd = "K\u00f6ln", "Ko\u0308ln"
+    options = Options(q={nfd: 0.5}, epsilon={f" {nfd}": 1.0}, weights={nfd: 1.0}, only=nfd, range=(0, 1))
+    assert options.only == nfc
+    assert list(options.q) == list(options.epsilon) == list(options.weights) == [nfc]
+    options.check_clients([nfc])
+    for option in ("q", "epsilon", "weights"):
+        twice = {"epsilon": 1.0, option: {nfc: 0.5, nfd: 0.5}}
+        with pytest.raises(InputError, match=f"{option} names client 'Köln' more than once"):
+            Options(range=(0, 1), **twice)

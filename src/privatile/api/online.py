@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from privatile.core.client_names import by_client_name, client_name
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale
 from privatile.errors import InputError
@@ -59,6 +60,8 @@ class OnlineQuantile:
         check_level(q)
         if not epsilon:
             raise InputError("epsilon must name at least one client: epsilon={'north': 1.0}.")
+        epsilon = by_client_name("epsilon", epsilon)
+        weights = None if weights is None else by_client_name("weights", weights)
         if weights is not None and set(weights) != set(epsilon):
             raise InputError("weights must name the same clients as epsilon.")
         parts = dict.fromkeys(epsilon, 1.0 / len(epsilon)) if weights is None else shares(weights)
@@ -93,10 +96,13 @@ class OnlineQuantile:
 
     def update(self, counts: Mapping[str, tuple[int, int]]) -> None:
         """One round: client -> (ones, records that answered about `query`). A client left out is silent."""
-        unknown = set(counts) - {client.name for client in self._plan.clients}
+        named = {client_name(name): pair for name, pair in counts.items()}
+        if len(named) < len(counts):
+            raise InputError("counts names one client more than once. Give each client one pair.")
+        unknown = set(named) - {client.name for client in self._plan.clients}
         if unknown:
             raise InputError(f"unknown client {sorted(unknown)[0]!r}; the clients are those of epsilon.")
-        given = [counts.get(client.name) for client in self._plan.clients]
+        given = [named.get(client.name) for client in self._plan.clients]
         lengths = tuple(1 if pair is None else pair[1] for pair in given)
         if min(lengths) < 1:
             raise InputError("a client that answers must have asked at least one record; leave it out when silent.")

@@ -215,7 +215,21 @@ def _preview(run: "LocalRun", as_json: bool) -> None:
     if run.store is not None:
         done = "finished" if run.store.finished else "unfinished"
         click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
+    _say_look_alikes(run)
     echo_facts(preview(run.spec), as_json)
+
+
+def _say_look_alikes(run: "LocalRun") -> None:
+    """Before anyone is asked: names that may be one client, and count as several."""
+    from privatile.core.client_names import look_alikes
+
+    for names in look_alikes(run.columns):
+        listed = " and ".join(repr(name) for name in names)
+        click.echo(
+            f"{listed} count as {len(names)} clients, each with its own weight: their names differ only in capital "
+            "letters or in the form of their characters. If they are one client, stop (Ctrl-C) and give it one name.",
+            err=True,
+        )
 
 
 def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
@@ -224,6 +238,7 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
         click.echo(f"run {run.store.run} {state}.", err=True)
+    _say_look_alikes(run)
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_type_hints
 
+from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
@@ -66,6 +67,12 @@ class Options(ReportOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.only is not None:
+            object.__setattr__(self, "only", client_name(self.only))
+        for option in ("q", "epsilon", "weights"):
+            given = getattr(self, option)
+            if isinstance(given, Mapping):
+                object.__setattr__(self, option, by_client_name(option, given))
         levels = list(self.q.values()) if isinstance(self.q, Mapping) else list(self.levels)
         for level in levels:
             check_level(level)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from privatile.core.client_names import client_name
 from privatile.core.messages import LONGEST_NAME
 from privatile.errors import DataError
 
@@ -24,18 +25,20 @@ def check_client(value: object) -> str:
 def name_text(value: object) -> str | None:
     """The text of a client's entry; None where it is missing. Whole floats read as integers.
 
+    One name in two Unicode forms is one client (`client_name`).
+
     >>> name_text(7.0), name_text(" 007"), name_text(float("nan"))
     ('7', '007', None)
     """
     if value is None or value is np.ma.masked:
         return None
     if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape").strip()
+        return client_name(value.decode("utf-8", "surrogateescape"))
     if isinstance(value, float | np.floating):
         number = float(value)
         if number != number:
             return None
         return str(int(number)) if number.is_integer() else repr(number)
-    text = str(value).strip()
+    text = client_name(str(value))
     # pandas writes its missing marks so.
     return None if text in ("<NA>", "NaT") and not isinstance(value, str) else text
