@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
+import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ from privatile.errors import LedgerError
 from privatile.estimator.step import begin
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
+from privatile.federation.record.comparison import differences
 from privatile.federation.record.countersignature import body_digest
-from privatile.federation.record.document import sign, transcript_digest
+from privatile.federation.record.document import canonical, sign, transcript_digest
 from privatile.federation.run.serve import roster_signers
 from privatile.federation.setup.directory import Directory, RevokedKey, Roster
 from privatile.federation.site.responder import open_responder
@@ -276,6 +279,53 @@ def test_a_statement_that_is_not_complete_is_no_countersignature(
     assert verify_record(countersigned_by(record, "south", key, **changed)).failed == [
         "client south has countersigned it: the statement is not complete, or of another format"
     ]
+
+
+def test_a_record_that_claims_another_build_cannot_forge_a_figure(cheated: Federation) -> None:
+    """The anytime interval and the density counted as words of that build, which nobody judged: nothing failed."""
+
+    def forge(body: dict[str, Any]) -> None:
+        body["program"] = "0" * 64
+        body["results"][0]["anytime_interval"] = {"low": 49.0, "high": 51.0}
+        body["results"][0]["density"]["estimate"] *= 2.0
+
+    failed = verify_record(with_body(cheated, forge), cheated.directory.store_file).failed
+    (found,) = [text for text in failed if text.startswith("the anytime interval and all other figures")]
+    assert "counts give: anytime_interval, density; this program's differs; check it with" in found
+
+
+@pytest.mark.parametrize("share", [1e-6, 1.0])
+def test_every_number_of_a_result_must_agree(cheated: Federation, share: float) -> None:
+    result = json.loads(canonical(release(cheated.directory)["body"]["results"][0]))
+    error = 0.1
+    numbers = list(numbers_of(result))
+    assert {("anytime_interval", "low"), ("density", "estimate"), ("misfit",), ("clients", 0, "local_rank")} <= set(
+        numbers
+    )
+    for path in numbers:
+        altered = copy.deepcopy(result)
+        holder: Any = altered
+        for step in path[:-1]:
+            holder = holder[step]
+        value = holder[path[-1]]
+        holder[path[-1]] += 1 if isinstance(value, int) else share * max(error, abs(value))
+        found = differences(altered, result, error)
+        assert bool(found.settings) + bool(found.figures) == 1, path
+        assert not found.words
+        assert not found.one_sided
+    assert not any(differences(result, copy.deepcopy(result), error))
+    # A density is per unit of the data: it may be tiny, and its nine digits count all the same.
+    tiny = {**result, "density": {"estimate": 1e-12, "relative_error": 0.1}}
+    assert differences({**tiny, "density": {**tiny["density"], "estimate": 2e-12}}, tiny, error).figures == ["density"]
+
+
+def numbers_of(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all numbers in a JSON value."""
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from numbers_of(part, (*path, key))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
 
 
 def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federation, list[int]], tmp_path: Path) -> None:

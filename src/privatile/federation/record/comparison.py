@@ -1,84 +1,100 @@
 """Compares the result in a record with the result that its counts give.
 
-    figures    estimate and interval
     settings   what study and counts fix: rounds, records, budgets, levels, weights
-    words      estimand, method, caveats, diagnostics, explanation
+    figures    every other number: estimate, interval, anytime interval, density, diagnostics, ranks of the clients
+    words      estimand, method, caveats, explanation
 
-Figures and settings must agree whichever version of privatile made the record. Words must agree only if this program
+Settings and figures must agree whichever version of privatile made the record. Words must agree only if this program
 made it: another version may use other words, and only that version can tell its own words from altered ones, so their
-difference is shown and not judged.
+difference is shown and not judged. So is a figure that only one of the two programs knows.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from privatile.core.messages import LARGEST_REAL
+from privatile.estimator.transcript import LAST_BITS
 
 SAME = 1e-9
-"""Relative difference allowed for a number recomputed on another machine, whose functions round otherwise."""
+"""Share of its size that a number recomputed on another machine, whose functions round otherwise, may differ by."""
 
-LAST_BITS = 4
-"""Roundings that a figure may differ by besides."""
-
-FIGURES = ("estimate", "confidence_interval")
+WORDS = ("caveats", "estimand", "explanation", "method")
 SETTINGS = ("rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated")
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
+IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")
+"""Figures in units of the data: their size is the standard error. A median of 1e-12 may be as wrong as one of 1e12."""
 
 
-def alike(recorded: object, recomputed: object) -> bool:
-    """Whether two JSON values are the same, their real numbers to nine digits.
+def same(recorded: object, recomputed: object, size: float | None = None) -> bool:
+    """Whether two JSON values are the same, their real numbers within `SAME` of `size` and `LAST_BITS` roundings.
 
-    >>> alike({"a": [1, 0.1 + 0.2]}, {"a": [1, 0.3]}), alike({"a": 1}, {"a": 2}), alike([1], [1, 1]), alike("1", 1)
+    Without a size it is the number itself, and at least 1.
+
+    >>> same({"a": [1, 0.1 + 0.2]}, {"a": [1, 0.3]}), same({"a": 1}, {"a": 2}), same([1], [1, 1]), same("1", 1)
     (True, False, False, False)
-    >>> alike(10**400, 0.5)
-    False
+    >>> same(5.0 + 1e-12, 5.0, 0.1), same(5.0 + 1e-9, 5.0, 0.1), same(2e-12, 1e-12, 1e-12), same(10**400, 0.5)
+    (True, False, False, False)
     """
     one, two = recorded, recomputed
     if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(alike(one[key], two[key]) for key in two)
+        return one.keys() == two.keys() and all(same(one[key], two[key], size) for key in two)
     if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(alike, one, two))
-    if isinstance(one, int | float) and isinstance(two, int | float) and float in (type(one), type(two)):
+        return len(one) == len(two) and all(same(*pair, size) for pair in zip(one, two, strict=True))
+    real = {type(one), type(two)} in ({float}, {float, int})
+    if real and isinstance(one, int | float) and isinstance(two, int | float):
         # A whole number beyond the largest double is written by nobody but a forger, and has no double to compare.
-        beyond = max(abs(one), abs(two)) > LARGEST_REAL
-        return not beyond and math.isclose(one, two, rel_tol=SAME, abs_tol=SAME)
+        if max(abs(one), abs(two)) > LARGEST_REAL:
+            return False
+        # Written so that NaN is not the same as anything.
+        return abs(one - two) <= SAME * (max(1.0, abs(two)) if size is None else size) + LAST_BITS * math.ulp(two)
     return type(one) is type(two) and one == two
 
 
-def same_figures(recorded: object, recomputed: object, error: float) -> bool:
-    """Whether an estimate, or both ends of an interval, are the same within `SAME` standard errors and their last bits.
+class Differences(NamedTuple):
+    """What differs between the result in a record and the one from here, by name."""
 
-    Relative to the standard error, not to the number: a wrong median of 1e-12 is as wrong as one of 1e12.
-
-    >>> same_figures(5.0 + 1e-12, 5.0, 0.1), same_figures(5.0 + 1e-9, 5.0, 0.1), same_figures(2e-12, 1e-12, 1e-12)
-    (True, False, False)
-    """
-    one, two = recorded, recomputed
-    if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(same_figures(one[key], two[key], error) for key in two)
-    if isinstance(one, float) and isinstance(two, float) and math.isfinite(one):
-        return abs(one - two) <= SAME * error + LAST_BITS * math.ulp(two)
-    return type(one) is type(two) and one == two
+    settings: list[str]
+    figures: list[str]
+    words: list[str]
+    one_sided: list[str]
+    """Known to one of the two programs only."""
 
 
-def differences(recorded: dict[str, Any], recomputed: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The settings and the words that differ between two results as plain JSON: the record's, and the one from here."""
-    settings = [key for key in SETTINGS if not alike(recorded.get(key), recomputed[key])]
-    words = [
-        key
-        for key in sorted((recorded.keys() | recomputed.keys()) - {*FIGURES, *SETTINGS, "clients"})
-        if not alike(recorded.get(key), recomputed.get(key))
-    ]
-    clients = recorded.get("clients"), recomputed["clients"]
-    if not alike(*(_of_clients(entries, settings=True) for entries in clients)):
-        settings.append("clients")
-    if not alike(*(_of_clients(entries, settings=False) for entries in clients)):
-        words.append("ranks of the clients")
-    return settings, words
+def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: float) -> Differences:
+    """Compare two results as plain JSON: the record's, and the one from here with its standard error."""
+    fixed = {*SETTINGS, *WORDS, "clients"}
+    found = Differences(
+        [key for key in SETTINGS if not same(recorded.get(key), recomputed[key])],
+        [],
+        [key for key in WORDS if not same(recorded.get(key), recomputed[key])],
+        sorted((recorded.keys() ^ recomputed.keys()) - fixed),
+    )
+    for key in sorted((recorded.keys() & recomputed.keys()) - fixed):
+        if not _same_figure(key, recorded[key], recomputed[key], error):
+            found.figures.append(key)
+    _compare_clients(found, recorded.get("clients"), recomputed["clients"])
+    return found
 
 
-def _of_clients(clients: object, *, settings: bool) -> list[dict[str, Any]] | None:
-    """What the study fixes of each client, or what the run found; None where this is no list of clients."""
-    if not isinstance(clients, list) or not all(isinstance(client, dict) for client in clients):
-        return None
-    return [{key: client[key] for key in client if (key in CLIENT_SETTINGS) is settings} for client in clients]
+def _same_figure(key: str, recorded: object, recomputed: object, error: float) -> bool:
+    if key == "density" and isinstance(recorded, dict) and isinstance(recomputed, dict):
+        # Per unit of the data: it may be of any size.
+        density = recomputed["estimate"]
+        return same(recorded, recomputed) and same(recorded["estimate"], density, abs(density))
+    return same(recorded, recomputed, error if key in IN_UNITS else None)
+
+
+def _compare_clients(found: Differences, recorded: object, recomputed: list[dict[str, Any]]) -> None:
+    """Add what differs in the entries of the clients."""
+    entries = recorded if isinstance(recorded, list) and all(isinstance(one, dict) for one in recorded) else []
+    if len(entries) != len(recomputed):
+        found.settings.append("clients")
+        return
+    pairs = list(zip(entries, recomputed, strict=True))
+    if not all(same(one.get(key), two[key]) for one, two in pairs for key in CLIENT_SETTINGS):
+        found.settings.append("clients")
+    if not all(
+        same(one[key], two[key]) for one, two in pairs for key in (one.keys() & two.keys()) - {*CLIENT_SETTINGS}
+    ):
+        found.figures.append("ranks of the clients")
+    found.one_sided.extend(sorted({f"{key} of the clients" for one, two in pairs for key in one.keys() ^ two.keys()}))

@@ -15,7 +15,7 @@ from privatile.core.messages import Answer
 from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.record.comparison import SAME, differences, same_figures
+from privatile.federation.record.comparison import SAME, differences
 from privatile.federation.record.countersignature import body_digest, read_statement, statement_lines
 from privatile.federation.record.document import (
     SOFTWARE,
@@ -260,23 +260,26 @@ def _named(software: object) -> str:
 def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
     """`maker` names the other program that made the record; empty where it was this one."""
     mine = json.loads(canonical(result.to_dict()))
-    settings, words = differences(told, mine)
-    why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
-    estimate, interval = told.get("estimate"), told.get("confidence_interval")
     # Another machine rounds otherwise; where nothing is known about the error, the range is the measure.
     inference, scale = result.inference, result.scale
     error = min(inference.error_scale * scale.slope(inference.center), scale.high - scale.low)
+    settings, figures, words, one_sided = differences(told, mine, error)
+    why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
     given = f"the one the counts give, within {SAME:g} standard errors"
-    checks.add(f"the estimate{where} is {given}", same_figures(estimate, mine["estimate"], error), why)
-    checks.add(f"the interval{where} is {given}", same_figures(interval, mine["confidence_interval"], error), why)
+    for name, key in (("estimate", "estimate"), ("interval", "confidence_interval")):
+        checks.add(f"the {name}{where} is {given}", key in told and key not in figures, why)
+    others = [key for key in figures if key not in ("estimate", "confidence_interval")]
+    numbers = f"the anytime interval and all other figures{where} are those the counts give"
+    checks.add(numbers, not others, ", ".join(others) + (f"; {why}" if why else ""))
     fixed = f"budgets, weights, levels and numbers of records{where} are those of the run"
     checks.add(fixed, not settings, ", ".join(settings))
     said = f"estimand, method, caveats and all else it says{where}"
+    words = words + one_sided
     if not words or not maker:
         checks.add(f"{said} are those of the run", not words, ", ".join(words))
         return
     checks.not_checked.append(
-        f"{said}: {maker} made the record, and this program words differently: {', '.join(words)}"
+        f"{said}: {maker} made the record, and this program says it differently: {', '.join(words)}"
     )
     if "estimand" in words:
         checks.not_checked.append(f"the estimand{where}; this program calls it: {mine['estimand']}")
