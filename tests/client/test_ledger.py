@@ -254,16 +254,20 @@ def test_the_chain_notices_an_altered_entry(path: Path) -> None:
     with sqlite3.connect(path) as direct:
         direct.execute("UPDATE answers SET ones = (ones + 1) % 6 WHERE sequence = 4")
     direct.close()
-    with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="altered at entry 4"):
+    with Ledger.open(path, read_only=True) as ledger, pytest.raises(LedgerError, match="altered at entry 4"):
         ledger.verify()
+    with pytest.raises(LedgerError, match="altered at entry 4"):
+        Ledger.open(path)
 
 
 def test_the_chain_notices_a_removed_entry(path: Path) -> None:
     with sqlite3.connect(path) as direct:
         direct.execute("DELETE FROM answers WHERE sequence = 7")
     direct.close()
-    with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="altered at entry 7"):
+    with Ledger.open(path, read_only=True) as ledger, pytest.raises(LedgerError, match="altered at entry 7"):
         ledger.verify()
+    with pytest.raises(LedgerError, match="altered at entry 7"):
+        Ledger.open(path)
 
 
 def test_sequence_and_head_come_with_an_answer(path: Path) -> None:

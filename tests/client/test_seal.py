@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
 from privatile.client.coins import OperatingSystemCoins
+from privatile.client.ledger import ledger as ledger_module
 from privatile.client.ledger import lifetime_budgets
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
@@ -108,13 +109,19 @@ def test_an_edited_ledger_neither_verifies_nor_answers(path: Path, what: str) ->
         "DELETE FROM answers WHERE sequence = 2",
     ],
 )
-def test_what_is_too_much_to_read_at_every_start_is_found_by_verify(path: Path, sql: str) -> None:
+def test_what_is_too_much_to_read_at_every_start_is_found_by_verify(
+    path: Path, sql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edit(path, sql)
+    with pytest.raises(LedgerError, match="was altered"), Ledger.open(path) as ledger:
+        site(ledger, "three", people=True)  # the control: a ledger of this size is read through
+    monkeypatch.setattr(ledger_module, "LARGEST_LINKED", 0)
     with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="was altered"):
         ledger.verify()
 
 
-def test_an_answer_that_was_altered_is_not_given_again(path: Path) -> None:
+def test_an_answer_that_was_altered_is_not_given_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "LARGEST_LINKED", 0)  # as in a ledger too large to be read through
     edit(path, "UPDATE answers SET ones = (ones + 1) % 6 WHERE sequence = 2")
     with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="altered at entry 2"):
         site(ledger, people=True).answer(ask(2))

@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple, Self
 from privatile.client.ledger.file_systems import journal_for
 from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, create_private, key_folder
 from privatile.client.ledger.keys import derive
-from privatile.client.ledger.ledger_file import connect, explain, fresh, ledgers_beside
+from privatile.client.ledger.ledger_file import DAMAGED, connect, explain, fresh, is_intact, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
 from privatile.client.ledger.seal import Seal
 from privatile.core.messages import Question
@@ -42,8 +42,13 @@ HEAD_BYTES = 16
 
 log = logging.getLogger("privatile.client")
 
+LARGEST_LINKED = 100_000
+"""Up to so many answers, the chain over all of them is checked at opening (0.6 s); over more of them by `verify`."""
+
 ENTRY = "run, client, number, round, level, question, start, stop, length, ones"
 """The columns of an answer that the chain covers."""
+
+ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Position(NamedTuple):
@@ -120,7 +125,8 @@ class Ledger:
         if not read_only:
             try:
                 with ledger.transaction():
-                    pass  # refused now, rather than after the data are read, where key and rows do not belong together
+                    # Refused now, rather than after the data are read, where key and rows do not belong together.
+                    ledger.check_rows()
             except LedgerError:
                 ledger.close()
                 raise
@@ -307,7 +313,7 @@ class Ledger:
         return Position(number, self._tip.head)
 
     def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
-        text = json.dumps(entry, separators=(",", ":")).encode()
+        text = ENCODER.encode(entry).encode()
         return hashlib.blake2b(head + text, key=self._chain_key, digest_size=HEAD_BYTES).digest()
 
     def check_links(self, first: int, last: int) -> None:
@@ -329,21 +335,41 @@ class Ledger:
                 "backup, then mark as spent what was answered since."
             )
 
+    def check_rows(self) -> None:
+        """Refuse answers, or an index of people, that were altered: earlier ones decide what may be spent now.
+
+        Call inside a transaction, after the seal was checked. What is too much to read at every opening is left to
+        `verify`; how much there is, is sealed: nobody makes a ledger too large by adding to it.
+        """
+        if (last := self.tip.sequence) <= LARGEST_LINKED:
+            self._check_pages("answers")
+            self.check_links(1, last)
+        self.lifetime_budgets.check_again()
+
+    def _check_pages(self, table: str | None = None) -> None:
+        try:
+            intact = is_intact(self._connection, table)
+        except sqlite3.Error as error:
+            raise explain(self.path, error) from None
+        if not intact:
+            raise LedgerError(DAMAGED.format(path=self.path))
+
     def verify(self) -> int:
-        """Check everything: the chain, the seal, what people have spent; the number of entries, or an error.
+        """Check everything: pages, chain, seal, what people have spent; the number of entries, or an error.
 
         An editor of the file who does not have the key cannot make it verify; one who has the key can. An older copy
         of the whole file verifies too: what shows its age is what others have seen (`Account.confirm`).
         """
-        with self._reading():
+        with self.reading():
             count = self.position.sequence
+            self._check_pages()
             self.check_links(1, count)
             Seal(self, self.secret.secret).check(new=not self._on_disk)
             self.lifetime_budgets.verify()
         return count
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """One state of the file for all that is read inside, whoever writes meanwhile."""
         with self._lock:
             if self._depth:

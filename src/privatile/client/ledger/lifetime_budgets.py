@@ -24,6 +24,9 @@ FOLD = 1 << 18
 FOLD_ROWS = 1 << 12
 """Rows of charges kept before they are folded: a process reads them all (10 ms) after another one has answered."""
 
+LARGEST_INDEX = 400_000
+"""An index of up to so many people is compared before it first decides (1 s); a larger one by `verify` only."""
+
 LOOKUP = 500
 """People looked up by one statement; SQLite allows 999 values in its oldest builds."""
 
@@ -42,11 +45,13 @@ class LifetimeBudgets:
         self._through = 0
         self._folded = 0
         self._rollbacks = 0
+        self._is_checked = False
 
     def spent(self, people: NDArray[np.uint64]) -> Floats:
         """What each of these people has spent up to now."""
         self._catch_up()
         indexed = self._ledger.execute("SELECT 1 FROM people LIMIT 1").fetchone() is not None
+        self._check_index()
         if not indexed and not self._pending:
             return np.zeros(len(people))
         names = person_names(np.ascontiguousarray(people).tobytes())
@@ -114,10 +119,17 @@ class LifetimeBudgets:
         )
         with seal.changing("charges", "1", ()):
             self._ledger.execute("DELETE FROM charges")
-        with seal.changing("meta", "key IN ('folded', 'people')", ()):
-            facts = [("folded", self._through), ("people", seal.mask(self._through, total % MODULUS))]
+        count = self.indexed() + len(pending) - len(known)
+        with seal.changing("meta", "key IN ('folded', 'people', 'indexed')", ()):
+            sum_ = seal.mask(self._through, total % MODULUS)
+            facts = [("folded", self._through), ("people", sum_), ("indexed", count)]
             self._ledger.execute_many("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         self._catch_up()
+
+    def indexed(self) -> int:
+        """How many people the index holds, as it was after the last fold."""
+        row = self._ledger.execute("SELECT value FROM meta WHERE key = 'indexed'").fetchone()
+        return 0 if row is None else int(row[0])
 
     def _stored_sum(self) -> int:
         """The sum over the index, as it was after the last fold."""
@@ -126,6 +138,17 @@ class LifetimeBudgets:
             return 0
         (folded,) = self._ledger.execute("SELECT value FROM meta WHERE key = 'folded'").fetchone()
         return int.from_bytes(self._ledger.seal.mask(folded, int.from_bytes(stored, "little")), "little")
+
+    def check_again(self) -> None:
+        """Compare the index anew before it next decides: the file was opened, or somebody has written to it."""
+        self._is_checked = False
+
+    def _check_index(self) -> None:
+        if not self._is_checked:
+            with self._ledger.reading():
+                if self.indexed() <= LARGEST_INDEX:
+                    self.verify()
+            self._is_checked = True
 
     def verify(self) -> None:
         """Refuse an index of people that is not the one that was written."""

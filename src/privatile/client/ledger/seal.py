@@ -5,8 +5,9 @@
     seal = BLAKE2b(number of entries ‖ head of the chain ‖ sum), keyed, stored with every commit
 
 A cursor set back, a reservation removed or a charge deleted changes the sum, and whoever lacks the key can neither
-compute it nor learn it from the seals. The index of people is large and has a sum of its own, which only `verify`
-compares. Not found by any seal: a ledger that is replaced as a whole by an older copy of itself, and what somebody
+compute it nor learn it from the seals. The index of people is large and has a sum of its own, which is compared with
+the chain over all answers: when a ledger is opened to answer, up to a size (`Ledger.check_rows`), and by `verify`. Not
+found by any seal: a ledger that is replaced as a whole by an older copy of itself, and what somebody
 writes who has the key.
 """
 
@@ -36,6 +37,8 @@ class Seal:
         self._sum = 0
         self._stored: bytes | None = None
         """The seal that belongs to `_sum`; None: look at the tables."""
+        self._version: int | None = None
+        """SQLite's number that changes when another connection has written."""
 
     @contextmanager
     def changing(self, table: str, where: str, values: Iterable[object]) -> Iterator[None]:
@@ -48,11 +51,16 @@ class Seal:
     def check(self, *, new: bool) -> None:
         """Refuse rows that do not belong to the seal; call at the start of a transaction.
 
-        Where nobody else has written since this process did, its own sum is still right and nothing is read.
+        Where nobody else has written since this process did, its own sum is still right and nothing is read. Who
+        writes by the rules writes another seal: where another connection has written and the seal is the same, all
+        rows are looked at.
         """
         stored = self._ledger.meta("seal")
-        if stored is not None and stored == self._stored:
+        (version,) = self._ledger.execute("PRAGMA data_version").fetchone()
+        is_same = stored is not None and stored == self._stored
+        if is_same and version == self._version:
             return
+        self._version = version
         self._sum = sum(self._total(table, "key <> 'seal'" if table == "meta" else "1", ()) for table in TABLES)
         self._sum %= MODULUS
         self._stored = stored
@@ -66,6 +74,8 @@ class Seal:
                 "those that its seal was made over. Restore it from a backup, then mark as spent what was answered "
                 "since."
             )
+        if is_same:
+            self._ledger.check_rows()
 
     def write(self) -> None:
         """Store the seal of what the tables hold now; call before the commit."""
