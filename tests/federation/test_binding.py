@@ -178,9 +178,34 @@ def test_answers_that_a_coordinator_drops_are_listed(dropped: tuple[Federation, 
     assert statements["north"]["not_counted"] == []
     checked = verify_record(record, federation.directory.store_file)
     assert checked.failed == []
-    (flagged,) = checked.flagged
+    flagged, unknown = checked.flagged
     assert flagged.startswith(f"client south says: {len(rounds)} answers it gave were not counted (round")
+    # The coordinator's file says nothing of answers that came and did not count.
+    assert unknown.startswith("client south says that it answered round")
+    assert f"knows nothing of these {len(rounds)} answers" in unknown
     assert "FLAGGED      client south says" in checked.to_text()
+
+
+def test_what_the_coordinators_file_says_of_answers_that_did_not_count_is_shown(
+    dropped: tuple[Federation, list[int]], tmp_path: Path
+) -> None:
+    """Before, `verify` did not show it, and compared it with nothing."""
+    federation, (first, *others) = dropped
+    directory = Directory(tmp_path / "organizer")
+    shutil.copytree(federation.directory.path, directory.path)
+    (counted,) = {1}.difference((first, *others))
+    rows = [(first, "south", "late"), (first, "south", "rejected"), (counted, "north", "late"), (99, "south", "late")]
+    with RunStore.open(directory.store_file) as store:
+        store.execute([("INSERT INTO uncounted VALUES (?, ?, ?, '', 1.0, 3)", row) for row in rows])
+    record = release(directory)
+    with federation.ledger("south") as ledger:
+        record = countersign(record, "south", federation.sites["south"].key(), directory.store_file, ledger)
+    _, came, unknown = verify_record(record, directory.store_file).flagged
+    assert came == (
+        f"the coordinator's file says: 1 answers of client south came and were not counted (round {first}): "
+        "late, rejected"
+    )
+    assert f"knows nothing of these {len(others)} answers" in unknown
 
 
 def test_a_countersignature_cannot_be_made_to_say_less(dropped: tuple[Federation, list[int]]) -> None:

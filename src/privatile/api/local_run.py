@@ -31,6 +31,7 @@ from privatile.report.run_page import RunReporter
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator, new_run_name, stored_questions
 from privatile.server.run_file import RunStore, Statement
+from privatile.server.run_tables import LEDGER
 from privatile.server.writer import claim
 
 Progress = Callable[[int, int], None]
@@ -271,7 +272,7 @@ def ask_rounds(
 
 def _link_statements(ledger: Ledger) -> list[Statement]:
     return [
-        ("CREATE TABLE IF NOT EXISTS ledger (key BLOB NOT NULL, sequence INTEGER NOT NULL, head BLOB NOT NULL)", ()),
+        (LEDGER, ()),
         ("DELETE FROM ledger", ()),
         ("INSERT INTO ledger VALUES (?, ?, ?)", (ledger.secret.fingerprint, *ledger.position)),
     ]

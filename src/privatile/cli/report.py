@@ -86,7 +86,8 @@ def find(source: Path) -> tuple[Kind, Path]:
         if is_paper_folder(source):
             return "paper", source
         raise StoreError(f"{source} is a folder without a run.db and without the paper's tables.")
-    from privatile.server.run_file import missing_run, no_run, table_names
+    from privatile.server.run_file import table_names
+    from privatile.server.run_tables import missing_run, no_run
 
     if not source.is_file():
         raise missing_run(source)

@@ -41,7 +41,8 @@ def watch(run: Path, once: bool, every: float) -> None:
     from rich.live import Live
 
     from privatile.dashboard.live import LiveRun, find_run
-    from privatile.server.run_file import RunStore, missing_run
+    from privatile.server.run_file import RunStore
+    from privatile.server.run_tables import missing_run
 
     if not 0.01 <= every <= 3600.0:
         raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")

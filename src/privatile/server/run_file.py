@@ -17,26 +17,15 @@ from typing import Any, NamedTuple, Self
 
 from privatile import __version__
 from privatile.core.messages import LARGEST_LENGTH
-from privatile.core.sqlite_types import lenient_text, wrong_column
-from privatile.core.words import printable
+from privatile.core.sqlite_types import lenient_text
 from privatile.errors import InputError, StoreError
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
 from privatile.server.program import named, program
-
-FORMAT = 2
+from privatile.server.run_tables import FORMAT, OWN, check_file, missing_run
 
 LONGEST_STAGE = 40
 """Characters of a stage's name, which errors show."""
-
-ASKED = """level INTEGER NOT NULL, round INTEGER NOT NULL, stage TEXT NOT NULL, query REAL NOT NULL,
-           sent REAL NOT NULL, lengths TEXT NOT NULL, step REAL NOT NULL, averaged INTEGER NOT NULL"""
-SCHEMA = f"""
-CREATE TABLE run (format INTEGER NOT NULL, version TEXT NOT NULL, program TEXT NOT NULL, id TEXT NOT NULL,
-                  spec TEXT NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL, finished REAL);
-CREATE TABLE rounds ({ASKED}, ones TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (level, round)) WITHOUT ROWID;
-CREATE TABLE open_round ({ASKED}, PRIMARY KEY (level)) WITHOUT ROWID;
-"""
 
 Statement = tuple[str, tuple[Any, ...]]
 """One SQL statement and its values."""
@@ -153,7 +142,7 @@ class RunStore:
             with connection:
                 # One transaction: killed in between, the file is blank or holds the run.
                 connection.execute("BEGIN IMMEDIATE")
-                for statement in SCHEMA.split(";")[:-1]:
+                for statement in OWN:
                     connection.execute(statement)
                 connection.execute(
                     "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
@@ -170,28 +159,29 @@ class RunStore:
             raise missing_run(path)
         # Check before writing: another program's database must stay as it is.
         with closing(connect(path, read_only=True)) as look:
-            try:
-                head = look.execute("SELECT * FROM run")
-                row = head.fetchone()
-                columns = [column[0] for column in head.description]
-                wrong = wrong_column(look)
-            except (sqlite3.DatabaseError, UnicodeDecodeError):  # names of columns are decoded, too
-                raise no_run(path) from None
-        if row is None or "format" not in columns:
-            raise no_run(path)
-        facts = dict(zip(columns, row, strict=True))
-        if facts["format"] != FORMAT:
-            writer = named(facts["version"], facts.get("program")) if "version" in facts else "an earlier privatile"
-            raise StoreError(
-                f"{path} holds a run of another format, {facts['format']!r:.20}: {writer} wrote it, and this is "
-                f"{named(__version__, program())}, which reads format {FORMAT}. Read it with the version that wrote it."
-            )
-        if wrong is not None:
-            raise StoreError(
-                f"{path} was altered or is damaged: {printable(wrong):.80} holds a value of another kind. Restore it "
-                "from a backup."
-            )
+            check_file(look, path)
         return cls(connect(path, durable=durable, read_only=read_only), str(path), writes=not read_only)
+
+    @classmethod
+    @contextmanager
+    def frozen(cls, path: str | Path) -> Iterator[Self]:
+        """A file of somebody else's as it is at one moment: checked, and read to the end, in one transaction.
+
+        So a digest, signatures and a replay are over the same rows, whatever is done to the file meanwhile.
+        """
+        if not Path(path).is_file():
+            raise missing_run(path)
+        with closing(connect(path, read_only=True)) as connection:
+            connection.execute("BEGIN")
+            check_file(connection, path)
+            try:
+                intact = connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+            except sqlite3.DatabaseError:
+                intact = False
+            if not intact:
+                # Rows out of order, which one statement finds and another does not.
+                raise StoreError(f"{path} is damaged and cannot be read. Restore it from a backup.")
+            yield cls(connection, str(path), writes=False)
 
     def to_bytes(self) -> bytes:
         """A copy of the whole file, which outlives it."""
@@ -220,6 +210,9 @@ class RunStore:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read the file as it is at one moment, whatever is written meanwhile."""
+        if self._connection.in_transaction:  # of a moment already (`frozen`)
+            yield
+            return
         self._connection.execute("BEGIN")
         try:
             yield
@@ -344,22 +337,6 @@ def table_names(path: str | Path) -> set[str] | None:
             return {name for (name,) in look.execute("SELECT name FROM sqlite_master")}
     except (sqlite3.DatabaseError, StoreError):
         return None
-
-
-def missing_run(path: str | Path) -> StoreError:
-    """The error for a file that does not exist."""
-    if Path(path).is_dir():
-        return StoreError(f"{path} is a folder, not a run file. Give the path of a file.")
-    if (folder := Path(path).parent).joinpath("study.toml").is_file():
-        return StoreError(f"the run of {folder} has not begun. `privatile serve {folder}` begins it.")
-    return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
-
-
-def no_run(path: str | Path) -> StoreError:
-    """The error for a file that holds something else."""
-    return StoreError(
-        f"{path} is not a run file, or a damaged one. Give a file that --save made, or restore it from a backup."
-    )
 
 
 def connect(

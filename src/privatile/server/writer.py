@@ -12,6 +12,7 @@ from typing import Any
 from privatile.errors import StoreError
 from privatile.estimator.spec import RunSpec
 from privatile.server.run_file import RunStore
+from privatile.server.run_tables import WRITER
 
 
 def this_machine() -> str:
@@ -27,7 +28,7 @@ def claim(store: RunStore) -> None:
     """Record that this process continues the run."""
     store.execute(
         [
-            ("CREATE TABLE IF NOT EXISTS writer (machine TEXT NOT NULL, process INTEGER NOT NULL)", ()),
+            (WRITER, ()),
             ("DELETE FROM writer", ()),
             ("INSERT INTO writer VALUES (?, ?)", (this_machine(), os.getpid())),
         ]

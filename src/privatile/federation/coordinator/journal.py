@@ -17,20 +17,7 @@ from privatile.errors import StoreError
 from privatile.federation.coordinator.answer_intake import Accepted
 from privatile.federation.wire.messages import Link
 from privatile.server.run_file import RunStore, Statement
-
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS federation (study TEXT NOT NULL, digest TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS evidence (round INTEGER NOT NULL, client TEXT NOT NULL, sequence INTEGER NOT NULL,"
-    " hash TEXT NOT NULL, signer TEXT NOT NULL, signature TEXT NOT NULL, PRIMARY KEY (round, client)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS links (client TEXT PRIMARY KEY, sequence INTEGER NOT NULL, hash TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER,"
-    " text TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS heard (client TEXT PRIMARY KEY, at REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS uncounted (round INTEGER NOT NULL, client TEXT NOT NULL, outcome TEXT NOT NULL,"
-    " reason TEXT NOT NULL, at REAL NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (round, client, outcome))"
-    " WITHOUT ROWID",
-)
+from privatile.server.run_tables import FEDERATION
 
 
 class Event(NamedTuple):
@@ -66,7 +53,7 @@ class Journal:
     def open(cls, store: RunStore, study_text: str, digest: str) -> "Journal":
         """Prepare the tables of a run's file, or refuse the file of another study."""
         journal = cls(store)
-        store.execute([(statement, ()) for statement in SCHEMA])
+        store.execute([(statement, ()) for statement in FEDERATION])
         if not store.query("SELECT digest FROM federation"):
             store.execute([("INSERT INTO federation VALUES (?, ?)", (study_text, digest))])
         elif journal.study_digest != digest:

@@ -21,9 +21,10 @@ import msgspec
 from privatile.client.ledger.ledger import Ledger
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError, PrivatileError
-from privatile.federation.record.document import canonical, sign
+from privatile.federation.record.document import canonical, sign, transcript_digest
 from privatile.federation.record.transcript import Exchange, exchanges
 from privatile.federation.site.responder import GivenAnswer, given_answers, lost_through
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair
 from privatile.server.run_file import RunStore
 
@@ -117,7 +118,12 @@ def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: P
     if client not in body["study"]["clients"]:
         raise InputError(f"the record's study has no client {client!r}.")
     ledger.verify()  # what somebody has edited without the key is not what this site has answered
-    with RunStore.open(transcript, read_only=True) as store:
+    with RunStore.frozen(transcript) as store:
+        # By its digest: the file may be another one than when it was verified.
+        named = (store.run, store.spec.digest, transcript_digest(store))
+        study = FederationStudy.from_dict(body["study"])
+        if named != (study.run, study.spec.digest, body["transcript"]["digest"]):
+            raise CountersignRefused(f"{transcript} is not the run's file that the record names.")
         found = compare_with_ledger(store, client, ledger)
     if found.differences:
         shown = "\n- ".join(found.differences[:MOST_NAMED])

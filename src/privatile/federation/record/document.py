@@ -61,7 +61,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
     """The signed record of a folder's run."""
     if not directory.store_file.exists():
         raise StoreError(f"{directory.store_file}: the run has not begun; there is nothing to release.")
-    with RunStore.open(directory.store_file, read_only=True) as store:
+    with RunStore.frozen(directory.store_file) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         study = directory.study()
         if journal.study_digest != study.digest:
@@ -82,7 +82,11 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "finished": store.finished is not None,
             "results": [result.to_dict() for result in coordinator.results()],
             "spent": spent(study, store),
-            "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store)},
+            "transcript": {
+                "rounds": coordinator.done,
+                "digest": transcript_digest(store),
+                "until": max([ended(store), *(event.at for event in journal.events())]),
+            },
             "coordinator": msgspec.to_builtins(key.public),
             "clients": _client_keys(study, store, directory),
             "events": events(journal),
@@ -113,6 +117,12 @@ def spent(study: FederationStudy, store: RunStore) -> dict[str, Any]:
         }
         for name, agreement in study.clients.items()
     }
+
+
+def ended(store: RunStore) -> float:
+    """When the last round was written, or the run was finished: no record of all its rounds is from before."""
+    ((last,),) = store.query("SELECT max(at) FROM rounds")
+    return max(store.created, store.finished or 0.0, last or 0.0)
 
 
 def events(journal: Journal) -> list[list[Any]]:

@@ -19,10 +19,14 @@ class Exchange(NamedTuple):
         return all(count is None for count in self.ones)
 
 
-def exchanges(store: RunStore) -> dict[tuple[int, str], Exchange]:
+Exchanges = dict[tuple[int, str], Exchange]
+"""Exchanges by round and client."""
+
+
+def exchanges(store: RunStore) -> Exchanges:
     """All exchanges, by round and client."""
     names = [client.name for client in store.spec.clients]
-    found: dict[tuple[int, str], Exchange] = {}
+    found: Exchanges = {}
     for stored, questions in stored_questions(store):
         for name, question, ones in zip(names, questions, stored.ones, strict=True):
             before = found.get((stored.round, name), Exchange((), ()))

@@ -3,6 +3,7 @@
 A body may hold anything: it was written by somebody else. Only the form that `read_record` checks is relied on.
 """
 
+import contextlib
 import itertools
 import json
 from dataclasses import dataclass, field
@@ -16,17 +17,25 @@ from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.comparison import SAME, differences
-from privatile.federation.record.countersignature import body_digest, read_statement, statement_lines
+from privatile.federation.record.countersignature import (
+    MOST_NAMED,
+    Statement,
+    body_digest,
+    named_rounds,
+    read_statement,
+    statement_lines,
+)
 from privatile.federation.record.document import (
     SOFTWARE,
     ClientKeys,
     canonical,
+    ended,
     events,
     is_signed,
     spent,
     transcript_digest,
 )
-from privatile.federation.record.transcript import exchanges
+from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
@@ -34,6 +43,9 @@ from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
+
+Statements = dict[str, Statement]
+"""What clients have signed about a record, by client."""
 
 
 class VerificationFailed(PrivatileError):
@@ -80,14 +92,14 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
         checks.add(f"the coordinator has signed it (key {coordinator.fingerprint})", signed)
     except (InputError, msgspec.ValidationError) as error:
         checks.add("the coordinator has signed it", False, str(error))
-    _check_countersignatures(checks, record, study)
+    statements = _check_countersignatures(checks, record, study)
     if transcript is None:
         checks.not_checked += [
             "the estimate against the counts: give the run's file with --transcript",
             "the clients' signatures of questions and counts: they are in the run's file",
         ]
     else:
-        _check_transcript(checks, body, study, transcript)
+        _check_transcript(checks, body, study, transcript, statements)
     checks.not_checked += [
         "that the coordinator's key belongs to the people named: compare its fingerprint with them",
         *_fingerprints(body, study),
@@ -130,19 +142,24 @@ def _fingerprints(body: dict[str, Any], study: FederationStudy) -> list[str]:
     return told
 
 
-def _check_countersignatures(checks: Checks, record: dict[str, Any], study: FederationStudy) -> None:
-    """Only a client of the study may countersign, with the key it has now and a complete statement."""
+def _check_countersignatures(checks: Checks, record: dict[str, Any], study: FederationStudy) -> Statements:
+    """Only a client of the study may countersign, with the key it has now and a complete statement.
+
+    Gives the statements of those that have.
+    """
     body, signatures = record["body"], record["signatures"]["clients"]
+    statements: Statements = {}
     strangers = sorted(set(_part(body, "clients")) - set(study.clients))
     checks.add("it names keys of the study's clients only", not strangers, ", ".join(strangers))
     for client, entry in sorted(signatures.items()):
         why = _why_not_countersigned(body, study, client, entry if isinstance(entry, dict) else {})
         if checks.add(f"client {client} has countersigned it", not why, why):
-            statement = read_statement(entry["statement"])
-            checks.flagged += [] if statement is None else statement_lines(statement)
+            statements[client] = msgspec.convert(entry["statement"], Statement)
+            checks.flagged += statement_lines(statements[client])
     missing = sorted(set(study.clients) - set(signatures))
     if missing:
         checks.not_checked.append(f"countersignatures of {', '.join(missing)}: they have not given any")
+    return statements
 
 
 def _why_not_countersigned(body: dict[str, Any], study: FederationStudy, client: str, entry: dict[str, Any]) -> str:
@@ -163,44 +180,88 @@ def _why_not_countersigned(body: dict[str, Any], study: FederationStudy, client:
     return ""
 
 
-def _check_transcript(checks: Checks, body: dict[str, Any], study: FederationStudy, path: Path) -> None:
-    try:
-        store = RunStore.open(path, read_only=True)
-    except StoreError as error:
-        checks.add("the run's file can be read", False, str(error))
-        return
-    with store:
-        same = store.run == study.run and store.spec.digest == study.spec.digest
-        if not checks.add("the run's file is of this study", same):
-            return
-        told = _part(body, "transcript")
-        checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
-        _check_evidence(checks, body, study, store)
+def _check_transcript(
+    checks: Checks, body: dict[str, Any], study: FederationStudy, path: Path, statements: Statements
+) -> None:
+    with contextlib.ExitStack() as opened:
         try:
-            coordinator = Coordinator(store)
-            results = coordinator.results()
-        except PrivatileError as error:
-            checks.add("the counts replay", False, str(error))
+            store = opened.enter_context(RunStore.frozen(path))
+        except StoreError as error:
+            checks.add("the run's file can be read", False, str(error))
             return
-        _check_results(checks, body, results)
-        checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
-        end = (store.finished is not None, coordinator.done)
-        checks.add(
-            "it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds"))
+        _check_run(checks, body, study, store, statements)
+
+
+def _check_run(
+    checks: Checks, body: dict[str, Any], study: FederationStudy, store: RunStore, statements: Statements
+) -> None:
+    same = store.run == study.run and store.spec.digest == study.spec.digest
+    if not checks.add("the run's file is of this study", same):
+        return
+    told = _part(body, "transcript")
+    checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
+    exchanged = exchanges(store)
+    _check_evidence(checks, body, study, exchanged, store)
+    try:
+        coordinator = Coordinator(store)
+        results = coordinator.results()
+    except PrivatileError as error:
+        checks.add("the counts replay", False, str(error))
+        return
+    _check_results(checks, body, results)
+    checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
+    end = (store.finished is not None, coordinator.done)
+    checks.add("it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds")))
+    why = _events_differ(body.get("events"), told.get("until"), coordinator.done, store)
+    checks.add("the events are those of the run's file", not why, why)
+    _flag_uncounted(checks, exchanged, statements, store)
+
+
+def _events_differ(listed: object, until: object, done: int, store: RunStore) -> str:
+    """Why these are not the events up to the release; what happened after it is in the file alone."""
+    journal = Journal(store)
+    if not isinstance(listed, list) or events(journal)[: len(listed)] != listed:
+        return "they differ"
+    if not isinstance(until, int | float) or not ended(store) <= until:
+        return "the record does not say until when, or a time before its last round"
+    left_out = [
+        event
+        for event in itertools.islice(journal.events(), len(listed), None)
+        if event.at <= until or (event.round is not None and event.round <= done)
+    ]
+    return f"{len(left_out):,} from before the release are left out" if left_out else ""
+
+
+def _flag_uncounted(checks: Checks, exchanged: Exchanges, statements: Statements, store: RunStore) -> None:
+    """Say which answers of silent clients the coordinator's own file knows of, and which only their sites."""
+    came: dict[str, dict[int, set[str]]] = {}
+    for one in Journal(store).uncounted():
+        if (one.round, one.client) in exchanged and exchanged[one.round, one.client].is_silent:
+            came.setdefault(one.client, {}).setdefault(one.round, set()).add(one.outcome)
+    for client, found in sorted(came.items()):
+        outcomes = sorted({f"{outcome:.20}" for each in found.values() for outcome in each})
+        checks.flagged.append(
+            f"the coordinator's file says: {len(found):,} answers of client {client} came and were not counted "
+            f"({named_rounds(sorted(found))}): {', '.join(outcomes[:MOST_NAMED])}"
         )
-        # What happened after the release is in the file alone.
-        listed, found = body.get("events"), events(Journal(store))
-        same = isinstance(listed, list) and found[: len(listed)] == listed
-        checks.add("the events are those of the run's file", same)
+    for client, statement in sorted(statements.items()):
+        unknown = [number for number in statement.not_counted if number not in came.get(client, ())]
+        if unknown:
+            checks.flagged.append(
+                f"client {client} says that it answered {named_rounds(unknown)}, and the coordinator's file knows "
+                f"nothing of these {len(unknown):,} answers: they were lost on the way, or kept out of the file"
+            )
 
 
-def _check_evidence(checks: Checks, body: dict[str, Any], study: FederationStudy, store: RunStore) -> None:
+def _check_evidence(
+    checks: Checks, body: dict[str, Any], study: FederationStudy, exchanged: Exchanges, store: RunStore
+) -> None:
     """Check every count against its client's signature, and every client's ledger against its own past."""
     evidence: dict[tuple[int, str], tuple[int, str, str, str]] = {
         (row[0], row[1]): row[2:]
         for row in store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
     }
-    counts = {key: exchange for key, exchange in exchanges(store).items() if not exchange.is_silent}
+    counts = {key: exchange for key, exchange in exchanged.items() if not exchange.is_silent}
     unsigned = [key for key in counts if key not in evidence]
     checks.add("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
     checks.add("no signature is left over", set(evidence) <= set(counts))
