@@ -60,6 +60,10 @@ class AlreadyAnswered(LedgerError):
     """Records, or people, that have answered are asked again."""
 
 
+class LedgerBusy(LedgerError):
+    """The ledger is in use by another process; nothing is wrong with it."""
+
+
 class OtherContent(LedgerError):
     """A column's content or order differs from what the ledger knows."""
 

@@ -1,5 +1,6 @@
 """`privatile ledger`: what has been spent, by whom. Never a value."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +21,11 @@ def ledger() -> None:
 @LEDGER
 @json_flag("The statement")
 def show(ledger: Path | None, as_json: bool) -> None:
-    """Per client and column: records, answers given, records left, runs, the most any record has spent."""
+    """Per data set: records, answers given, records reserved and left, runs, the most any record has spent.
+
+    A data set is a client's column with its content. They are numbered in the order in which they first answered;
+    where a client and column come twice, other content came under the same name.
+    """
     from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
@@ -29,22 +34,34 @@ def show(ledger: Path | None, as_json: bool) -> None:
     with Ledger.open(ledger or ledger_path(), create=False, read_only=True) as book:
         facts = statement(book)
     if as_json:
-        # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it.
+        # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it, and
+        # for what is not known after a restore.
         lines = [{**asdict(line), "epsilon": finite(line.epsilon)} for line in facts.datasets]
         rest = {**asdict(facts), "datasets": lines, "person_epsilon": finite(facts.person_epsilon)}
         echo_json({"ledger": str(book.path), **rest})
         return
     click.echo(f"{book.path}: {facts.entries} entries")
-    rows: list[tuple[str, ...]] = [("client", "column", "records", "answers", "unasked", "runs", "largest ε spent")]
+    rows: list[tuple[str, ...]] = [
+        ("no.", "client", "column", "records", "answers", "reserved", "unasked", "runs", "first run", "largest ε spent")
+    ]
     for line in facts.datasets:
-        counts = (f"{count:,}" for count in (line.records, line.reports, line.unasked))
-        rows.append((line.client, line.column, *counts, str(line.runs), f"{line.epsilon:.4g}"))
+        counts = (f"{count:,}" for count in (line.records, line.reports, line.reserved, line.unasked, line.runs))
+        spent = _spent(line.epsilon, line.restored)
+        rows.append((str(line.number), line.client, line.column, *counts, line.first_run, spent))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = zip(row, "<<>>>>>", widths, strict=True)
+        cells = zip(row, "><<>>>>><>", widths, strict=True)
         click.echo("  ".join(f"{cell:{side}{width}}" for cell, side, width in cells))
     if facts.people:
-        click.echo(f"{facts.people:,} people are known; the most that one has spent is ε = {facts.person_epsilon:.4g}.")
+        spent = _spent(facts.person_epsilon, facts.restored)
+        click.echo(f"{facts.people:,} people are known; the most that one has spent for life: ε = {spent}.")
+
+
+def _spent(epsilon: float, restored: bool) -> str:
+    """A sum of ε in words, where it is no number."""
+    if restored:
+        return "unknown: restored"
+    return "∞ (not private)" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
 @ledger.command()
@@ -63,9 +80,10 @@ def release(run: str, ledger: Path | None) -> None:
 
 @ledger.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
+@file("--ledger", "FILE", "The same as PATH.")
 @json_flag("The outcome")
 @click.pass_context
-def verify(context: click.Context, path: Path | None, as_json: bool) -> None:
+def verify(context: click.Context, path: Path | None, ledger: Path | None, as_json: bool) -> None:
     """Check the ledger at PATH (yours unless given) against its key: nothing was altered, removed or set back.
 
     Exit code 1, with the reason, where it does not verify. Who has the key can alter a ledger so that it verifies, and
@@ -73,15 +91,19 @@ def verify(context: click.Context, path: Path | None, as_json: bool) -> None:
     """
     from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
-    from privatile.errors import LedgerError
+    from privatile.errors import InputError, LedgerBusy, LedgerError
 
-    where = path or ledger_path()
+    if path is not None and ledger is not None:
+        raise InputError("PATH and --ledger both name the ledger. Give one of them.")
+    where = path or ledger or ledger_path()
     if not where.exists():
         raise LedgerError(f"there is no ledger at {where}. Give the path of a ledger file.")
     entries, reason = None, None
     try:
         with Ledger.open(where, read_only=True) as book:
             entries, key = book.verify(), book.secret.path
+    except LedgerBusy:
+        raise  # nothing is known about it: exit code 2, not 1
     except LedgerError as error:
         reason = str(error)
     if as_json:
@@ -107,6 +129,14 @@ def restored(ledger: Path | None) -> None:
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         told = mark_restored(book)
-    for line in told:
+        people, _ = book.lifetime_budgets.totals()
+    matters = [line for line in told if line.lost or line.kept]
+    for line in matters:
         click.echo(str(line))
+    if not matters:
+        click.echo("No data set of this ledger had records left to ask.")
+    if people:
+        click.echo(
+            f"{people:,} people are known. What they have spent since the backup is not known: they count as spent."
+        )
     click.echo("Other data sets may be asked only where they hold other people (--new-people).")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from privatile.client.ledger.file_systems import journal_for
 from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_column
-from privatile.errors import LedgerError
+from privatile.errors import LedgerBusy, LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
 VERSION = 3
@@ -58,8 +58,10 @@ def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
     name = str(path) if path else "in memory"
     text = str(error).lower()
     if "locked" in text or "busy" in text:
-        why, fix = "is in use by another process", "Wait for that run to end, or stop it, then try again."
-    elif "readonly" in text or "read-only" in text:
+        return LedgerBusy(
+            f"the ledger {name} is in use by another process. Wait for that run to end, or stop it, then try again."
+        )
+    if "readonly" in text or "read-only" in text:
         why, fix = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
     elif "full" in text:
         why, fix = "cannot grow: the disk is full", "Nothing was answered. Free some space and start again."
