@@ -14,6 +14,7 @@ Opening an account writes nothing; the first answer does.
 """
 
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -143,8 +144,9 @@ class Account:
         spent = self.ledger.lifetime_budgets.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self.rules.spend_again else spent == 0.0
         if self.rules.max_epsilon is not None:
-            total = spent + self._limit.spent_elsewhere() + self.epsilon
-            allowed &= total <= self.rules.lifetime_limit
+            # What people of a data set that was lost in a restore have spent is not known.
+            elsewhere = math.inf if self.state().lost else self._limit.spent_elsewhere()
+            allowed &= spent + elsewhere + self.epsilon <= self.rules.lifetime_limit
         return allowed
 
     def asked(self) -> int:

@@ -158,25 +158,66 @@ def overlapping_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identit
     return {dataset: other for dataset, other in others.items() if this.overlaps(other)}
 
 
+def overlapping_nameless(ledger: Ledger) -> "dict[int, Identity]":
+    """The data sets without a person column that hold records of people whom the ledger knows."""
+    # Whether people are known enters the split, so a shared source is enough.
+    rows = ledger.execute(
+        "SELECT DISTINCT s.dataset FROM splits s JOIN datasets d ON d.id = s.dataset AND d.person IS NULL"
+        " WHERE s.source IN (SELECT n.source FROM datasets o JOIN splits n ON n.dataset = o.id"
+        " WHERE o.person IS NOT NULL)"
+    ).fetchall()
+    return {dataset: stored_identity(ledger, dataset) for (dataset,) in rows}
+
+
 def spent_elsewhere(ledger: Ledger, this: "Identity", *, reserved: bool = False) -> float:
     """The most that one record has spent in other data sets: those that overlap, and those that overlap with them.
 
-    With `reserved`, what runs have reserved there counts as spent.
+    With `reserved`, what runs have reserved there counts as spent. What people spend by name is added up person by
+    person (`lifetime_budgets`), over all columns; which people a nameless record may belong to is not known. So:
+
+    - to people, all nameless data sets count that overlap with one where people are known, this one or another;
+    - to nameless records that overlap with one where people are known, what those people count, and on top of it the
+      most that any person has spent by name.
     """
+    seen = _reached(ledger, overlapping_datasets(ledger, this))
+    named = {dataset for dataset, other in seen.items() if other.by_person}
+    by_name = 0.0
+    if named and not this.by_person:
+        by_name = _spent_by_name(ledger, named, reserved=reserved)
+    if named or this.by_person:
+        seen = _reached(ledger, seen | overlapping_nameless(ledger))
+    splits: dict[tuple[SplitId, str], float] = {}
+    for dataset, other in seen.items():
+        if not other.by_person and not this.same_split(other):
+            # The split of a larger column, where there is one, gathers the parts.
+            part = min(other.splits, key=lambda split: (split[0] == other.values_digest, split)), other.column
+            splits[part] = max(splits.get(part, 0.0), own_spent(ledger, dataset, reserved=reserved))
+    return math.fsum(splits.values()) + by_name
+
+
+def _reached(ledger: Ledger, first: "dict[int, Identity]") -> "dict[int, Identity]":
+    """These data sets, those that overlap with them, and so on."""
     seen: dict[int, Identity] = {}
-    waiting = overlapping_datasets(ledger, this)
+    waiting = dict(first)
     while waiting:
         dataset, other = waiting.popitem()
         if dataset not in seen:
             seen[dataset] = other
             waiting |= overlapping_datasets(ledger, other)
-    splits: dict[tuple[SplitId, str], float] = {}
-    for dataset, other in seen.items():
-        if not this.same_split(other):
-            # The split of a larger column, where there is one, gathers the parts.
-            part = min(other.splits, key=lambda split: (split[0] == other.values_digest, split)), other.column
-            splits[part] = max(splits.get(part, 0.0), own_spent(ledger, dataset, reserved=reserved))
-    return math.fsum(splits.values())
+    return seen
+
+
+def _spent_by_name(ledger: Ledger, named: "set[int]", *, reserved: bool) -> float:
+    """The most that a person of these data sets may have spent by name, in whichever data set."""
+    if any(lost for dataset, lost in ledger.execute("SELECT id, lost FROM datasets") if dataset in named):
+        return math.inf
+    _, most = ledger.lifetime_budgets.totals()
+    held: dict[str, float] = {}
+    if reserved:
+        for dataset, run, epsilon in ledger.execute("SELECT dataset, run, epsilon FROM runs WHERE reserved > next"):
+            if dataset in named:
+                held[run] = max(held.get(run, 0.0), epsilon)
+    return math.fsum([most, *held.values()])
 
 
 def most_spent(ledger: Ledger, dataset: int) -> float:

@@ -13,6 +13,7 @@ from privatile.client.ledger.datasets import (
     dataset_id,
     most_within,
     overlapping_datasets,
+    overlapping_nameless,
     spans_of,
     spent_elsewhere,
 )
@@ -51,7 +52,8 @@ class RecordLimit:
         """What the same records have spent, or have reserved, under other names."""
         (version,) = self.ledger.execute("PRAGMA data_version").fetchone()
         if self._alone_at != (version, self.ledger.entered):
-            if overlapping_datasets(self.ledger, self.content):
+            others = overlapping_datasets(self.ledger, self.content)
+            if others or (self.content.by_person and overlapping_nameless(self.ledger)):
                 return spent_elsewhere(self.ledger, self.content, reserved=True)
             self._alone_at = version, self.ledger.entered
         return 0.0
