@@ -6,6 +6,7 @@ from what it has recorded, so nothing later in the file contradicts it.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -164,6 +165,38 @@ def test_drifting_by_less_than_the_tolerance_in_every_round_moves_the_result_by_
     # The negative control: twice the tolerance is refused.
     with pytest.raises(StoreError, match="its question is"):
         replayed(written(spec(design), lambda track, ask: moved(2.0 * slack(track.plan))(track, ask)))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_coordinator_that_sends_another_question_than_its_own_on_a_log_scale_is_found(lower: bool) -> None:
+    """The last bits of a range up to 1e17 are 64 units; the question here is about 60."""
+    run = replace(spec(), scale="log", low=1.0, high=1e17)
+    off = (-1.0 if lower else 1.0) * 3.9 * math.ulp(run.high)
+
+    def sent(plan: Plan, ask: Ask | None) -> Ask | None:
+        honest = as_sent(plan, ask)
+        return None if honest is None else honest._replace(sent=max(1.0, honest.sent + off))
+
+    with patch.object(coordinator_module, "as_sent", sent):
+        content = written(run)
+    with pytest.raises(StoreError, match="its question in units would be"):
+        replayed(content)
+    # The negative control: without the attack the file is accepted.
+    assert replayed(written(run)).rounds() is None
+
+
+@pytest.mark.parametrize("design", ["rounds", "paper-log"])
+@pytest.mark.parametrize("high", [1e13, 1e15, 1e17])
+def test_a_coordinator_that_drifts_by_the_last_bits_of_a_wide_range_is_found(high: float, design: str) -> None:
+    """Four last bits of the end of ±1e15, in every round, moved a median of 0.3 to 47."""
+    run = replace(spec(design), scale="identity", low=-high, high=high)
+
+    def drifting(track: Track, ask: Ask) -> Ask:
+        return ask._replace(query=ask.query + 3.9 * math.ulp(high)) if track.state.round else ask
+
+    with pytest.raises(StoreError, match="asks what the design would not: its question"):
+        replayed(written(run, drifting))
+    assert replayed(written(run)).rounds() is None
 
 
 # -- decisions near their boundary -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from privatile.core.client_names import by_client_name, client_name
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.scale import make_scale
+from privatile.core.scale import make_scale, units_inside
 from privatile.errors import InputError
 from privatile.estimator.clients import Client, check_clients, check_level, shares
 from privatile.estimator.plan import Ask, Plan, RoundState
@@ -87,7 +87,7 @@ class OnlineQuantile:
     @property
     def query(self) -> float:
         """The threshold to ask about next, in units of the data."""
-        return self._plan.scale.to_units(self._state.query)
+        return units_inside(self._plan.scale, self._state.query)
 
     @property
     def rounds(self) -> int:

@@ -92,6 +92,7 @@ class RunSpec(ReportSettings):
                     "local. Choose mode='cohort', or leave the option out."
                 )
         check_clients(self.at_level(0))
+        self.working_scale  # noqa: B018  a range that no question can be placed in is refused here
 
     @property
     def round_mode(self) -> Mode:

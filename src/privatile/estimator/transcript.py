@@ -12,23 +12,19 @@ What a coordinator that writes a false file gains from this: every question may 
 of its round. In the averaged rounds, where that is the error of the result, the path as recorded may leave the path as
 asked by `TOLERANCE` standard errors over the whole run; the search counts in its own, larger errors. All of this used,
 and always the same way, moves an estimate by less than 1e-4 standard errors (`tests/server/test_transcript.py`). Where
-a decision lies within `slack` of its boundary, about once in ten million rounds, it may be chosen. Nothing else is
-free: a question that is 0.01 standard errors off is refused in every round.
+a decision lies within `slack` of its boundary it may be chosen. Nothing else is free but the last bits of the question
+itself: a question that is 0.01 standard errors off is refused in every round.
 """
 
 import math
 
-from privatile.core.scale import working_range
+from privatile.core.scale import LAST_BITS, units_inside
 from privatile.estimator.plan import Ask, Plan, RoundState
 
 TOLERANCE = 1e-5
 """Standard errors by which all questions of a run together may drift from the design's own: 5e-8 in each of 200 rounds.
 Measured with `tests/server/other_machines.py` (AVX-512, AVX2 and SSE kernels of numpy, three kernels of BLAS, the C
 library with and without FMA, numpy 2.0 and 2.4) machines differ by at most 2e-11 in one question of 1,000 runs."""
-
-LAST_BITS = 4
-"""Roundings of the largest number of the range that a question may be off besides: where a range is far from zero, its
-own last bit may be more than a share of the standard error."""
 
 
 def slack(plan: Plan) -> float:
@@ -37,8 +33,8 @@ def slack(plan: Plan) -> float:
 
 
 def as_sent(plan: Plan, ask: Ask | None) -> Ask | None:
-    """A round with its question in units of the data, as it is sent."""
-    return None if ask is None else ask._replace(sent=plan.scale.to_units(ask.query))
+    """A round with its question in units of the data, as it is sent: inside the range, whatever the rounding."""
+    return None if ask is None else ask._replace(sent=units_inside(plan.scale, ask.query))
 
 
 def difference(plan: Plan, state: RoundState, own: Ask, asked: Ask) -> str:
@@ -53,16 +49,16 @@ def difference(plan: Plan, state: RoundState, own: Ask, asked: Ask) -> str:
         if planned != found:
             return f"its {name} would be {_words(planned)}, not {_words(found)}"
     share, error = slack(plan), plan.standard_error(state, own)
-    low, high = (abs(end) for end in working_range(plan.scale))
-    off = abs(asked.query - own.query)
+    scale, off = plan.scale, abs(asked.query - own.query)
+    # Last bits of the question, never of the range: a design computes it either by plain arithmetic, which is the same
+    # everywhere, or as a mean over the belief, whose terms are as large as the question and the standard error.
     # Written so that NaN is refused.
-    if not off <= share * error + LAST_BITS * math.ulp(max(low, high)):
+    if not off <= share * error + LAST_BITS * math.ulp(own.query) + scale.end_rounding():
         return f"its question is {off / error if error else math.inf:.2g} standard errors from the design's own"
     if not abs(asked.step - own.step) <= share * own.step:
         return f"its step would be {own.step:.6g}, not {asked.step:.6g}"
-    units, scale = plan.scale.to_units(asked.query), plan.scale
-    ends = LAST_BITS * math.ulp(max(abs(scale.low), abs(scale.high)))
-    if not abs(asked.sent - units) <= share * error * scale.slope(asked.query) + ends:
+    units = units_inside(scale, asked.query)
+    if not abs(asked.sent - units) <= share * error * scale.slope(asked.query) + scale.rounding(asked.query):
         return f"its question in units would be {units:.9g}, not {asked.sent:.9g}"
     return ""
 

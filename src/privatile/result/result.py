@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privatile.core.scale import Scale, working_range
+from privatile.core.scale import Scale, units_inside, working_range
 from privatile.errors import InputError
 from privatile.inference.inference import Inference
 from privatile.result.client_facts import ClientFacts
@@ -294,7 +294,7 @@ def in_units(scale: Scale, value: float) -> float:
     low, high = working_range(scale)
     if value <= low or value >= high:
         return scale.low if value <= low else scale.high
-    return min(max(scale.to_units(value), scale.low), scale.high)
+    return units_inside(scale, value)
 
 
 def significant(value: float, width: float) -> str:

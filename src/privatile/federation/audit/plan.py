@@ -269,7 +269,7 @@ class _Maker:
                 if track.ask is None:
                     continue
                 lengths = track.ask.lengths
-                query = clear_of(files, track.plan.scale.to_units(track.ask.query))
+                query = clear_of(files, track.ask.sent)
                 asked.append((number, level, query, lengths))
                 chances = [yes_probability(self.rate, float(file.above(np.array(query)))) for file in files]
                 track.advance([int(rng.binomial(n, p)) for n, p in zip(lengths, chances, strict=True)])
