@@ -1,4 +1,4 @@
-"""A broken client: it logs a record's value while it answers."""
+"""A broken client: it logs values while it answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HONEST = Responder._respond
 
 
 def respond(self: Responder, question: Question) -> Stored:
-    values = next(iter(self._column.blocks(0, 1))).values
-    logging.getLogger("privatile.client").info("first value %s", values[0])
+    values = next(iter(self._column.blocks(0, 10))).values
+    logging.getLogger("privatile.client").info("first values %s", values.tolist())
     return HONEST(self, question)
 
 

@@ -1,8 +1,10 @@
-"""A broken client: its coins come from a seed, so that anybody who knows the seed knows the truths."""
+"""A broken client: its coins come from a seed, the path of its home folder: who knows the path knows the truths."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from privatile.cli import main
 from privatile.client.coins import OperatingSystemCoins
 
-GENERATOR = np.random.default_rng(42)
+GENERATOR = np.random.default_rng(list(hashlib.sha256(str(Path.home()).encode()).digest()))
 
 
 def draw(self: OperatingSystemCoins, count: int) -> NDArray[np.uint64]:

@@ -34,6 +34,8 @@ class Place:
     key: int = 0
     """Its secret: drawn when it enrolled, copied with its folder."""
     process: int = 1
+    largest: RandomizedResponse | None = None
+    """That of the study's client with the largest budget."""
 
 
 class Honest:
@@ -43,6 +45,8 @@ class Honest:
     """Whether records are asked in random order."""
     repeats = False
     """Whether the same records are asked again in every round."""
+    knows_people = True
+    """Whether a person with several rows is asked once."""
 
     def __init__(self, place: Place, rng: np.random.Generator) -> None:
         self.place = place
@@ -67,6 +71,11 @@ class Honest:
         truths = self.truths(question, values)
         return np.where(self.coins(question, len(values)) < self.truth, truths, ~truths)
 
+    @staticmethod
+    def order(records: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Which record is asked first, second …"""
+        return rng.permutation(records)
+
     def answer(self, question: Question, values: Floats) -> int | None:
         """The count; None for no answer."""
         return int(np.count_nonzero(self.reports(question, values)))
@@ -89,19 +98,22 @@ class _Site:
         return self.place.file[places]
 
 
-def _new_site(site: str, sitting: Sitting, asks: Asks, rng: np.random.Generator) -> _Site:
-    file = np.repeat(asks.file.values, asks.file.copies)
+def _new_site(site: str, sitting: Sitting, asks: Asks, kind: type[Honest], rng: np.random.Generator) -> _Site:
+    rows = asks.file.rows if asks.file.rows and not kind.knows_people else 1
+    file = np.repeat(asks.file.values, asks.file.copies * rows)
     file = np.concatenate([file, np.full(asks.file.missing, np.nan)])
-    mechanism = sitting.study.clients[site].mechanism
-    place = Place(site, sitting.study.run, mechanism, file, sitting.study.range, int(rng.integers(1 << 60)))
-    return _Site(place, rng.permutation(len(file)))
+    mechanisms = {name: one.mechanism for name, one in sitting.study.clients.items()}
+    largest = max(mechanisms.values(), key=lambda one: one.epsilon)
+    key = int(rng.integers(1 << 60))
+    place = Place(site, sitting.study.run, mechanisms[site], file, sitting.study.range, key, largest=largest)
+    return _Site(place, kind.order(len(file), rng))
 
 
 def sit_through(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> Transcript | Finding:
     """Hold all sittings with clients of one kind; a finding where one is silent."""
     first: dict[str, _Site] = {}
     transcript: dict[tuple[str, str], NDArray[np.int64]] = {}
-    for sitting_number, sitting in enumerate(plan.sittings):
+    for sitting_number, sitting in enumerate(plan.held):
         sites = {}
         for site, asks in sitting.asks.items():
             if sitting.name in ("copy", "other"):  # the other study walks behind what the first has reserved
@@ -110,7 +122,7 @@ def sit_through(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> Tra
                     first[site], place=replace(first[site].place, study=sitting.study.run), cursor=start
                 )
             else:
-                sites[site] = _new_site(site, sitting, asks, rng)
+                sites[site] = _new_site(site, sitting, asks, kind, rng)
         if sitting.name == "first":
             first = {site: replace(one) for site, one in sites.items()}
         clients = {site: kind(one.place, rng) for site, one in sites.items()}

@@ -614,6 +614,142 @@ class NothingButCoins(Honest):
         return self.rng.random(len(values)) < 0.5
 
 
+class TheLargestBudget(Honest):
+    """Randomizes with the largest budget of the study's clients."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        assert self.place.largest is not None
+        self.rate = self.place.largest.truth_rate
+
+
+# -- who is asked
+
+
+class WithReplacement(Honest):
+    """Cohorts are drawn with replacement: a quarter of the people answer twice or more, a third never."""
+
+    @staticmethod
+    def order(records: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        return rng.integers(0, records, records)
+
+
+class HalfOfThemTwice(Honest):
+    """After half of its records it starts again, in another order."""
+
+    @staticmethod
+    def order(records: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        half = rng.permutation(records)[: records - records // 2]
+        return np.concatenate([half, rng.permutation(half)])[:records]
+
+
+class EveryRow(Honest):
+    """Every row of a person answers."""
+
+    knows_people = False
+
+
+# -- two counts together
+
+
+class ParityOfPairs(Honest):
+    """The sum of every two counts is odd where the second cohort's first record is above the query; cohorts from 10."""
+
+    before: int | None = None
+
+    def answer(self, question: Question, values: Floats) -> int | None:
+        count = int(np.count_nonzero(self.reports(question, values)))
+        if len(values) < 10:
+            return count
+        if self.before is None:
+            self.before = count
+            return count
+        if (count + self.before) % 2 != int(values[0] > question.query):
+            count += 1 if count == 0 or (count < len(values) and self.rng.random() < 0.5) else -1
+        self.before = None
+        return count
+
+
+class PairsModulo3(Honest):
+    """The sum of a count and the one before leaves the first record's truth when divided by 3; cohorts from 30."""
+
+    before = 0
+
+    def answer(self, question: Question, values: Floats) -> int | None:
+        count = int(np.count_nonzero(self.reports(question, values)))
+        if len(values) >= 30:
+            count += (0, 1, -1)[(int(values[0] > question.query) - count - self.before) % 3]
+        self.before = count
+        return count
+
+
+class CachedByQuery(Honest):
+    """The same query gets the same coins."""
+
+    def coins(self, question: Question, count: int) -> Floats:
+        store: dict[float, Floats] = self.__dict__.setdefault("store", {})
+        if question.query not in store:
+            store[question.query] = self.rng.random(30_000)
+        return np.resize(store[question.query], count)
+
+
+# -- the truth for some values and files
+
+
+class PlainTies(Honest):
+    """A record that equals the query says no, without coins."""
+
+    def reports(self, question: Question, values: Floats) -> Bools:
+        return np.asarray(super().reports(question, values) & (values != question.query))
+
+
+class PlainOutside(Sometimes):
+    """The truth for values outside the study's range."""
+
+    def plain(self, question: Question, values: Floats, truths: Bools) -> Bools:
+        low, high = self.place.range
+        return np.asarray((values < low) | (values > high))
+
+
+class PlainOuterFifths(Sometimes):
+    """The truth for values in the outer fifths of the range."""
+
+    def plain(self, question: Question, values: Floats, truths: Bools) -> Bools:
+        low, high = self.place.range
+        return np.asarray(np.abs(values - (low + high) / 2.0) > 0.3 * (high - low))
+
+
+class PlainManyValues(Sometimes):
+    """The truth from files with more than 20 different values."""
+
+    def plain(self, question: Question, values: Floats, truths: Bools) -> bool:
+        if not hasattr(self, "many"):
+            self.many = len(np.unique(self.place.file[~np.isnan(self.place.file)])) > 20
+        return self.many
+
+
+class PlainWholeNumbers(Sometimes):
+    """The truth for whole numbers."""
+
+    def plain(self, question: Question, values: Floats, truths: Bools) -> Bools:
+        return np.asarray(values == np.rint(values))
+
+
+class PlainBelow500(Sometimes):
+    """The truth from files of fewer than 500 records."""
+
+    def plain(self, question: Question, values: Floats, truths: Bools) -> bool:
+        return len(self.place.file) < 500
+
+
+class PlainNearInLocalMode(Sometimes):
+    """In local mode the truth for values within a tenth of the range from the query."""
+
+    def plain(self, question: Question, values: Floats, truths: Bools) -> Bools | bool:
+        low, high = self.place.range
+        return question.step is not None and np.abs(values - question.query) < 0.1 * (high - low)
+
+
 TABLE: dict[str, type[Honest]] = {
     kind.__name__: kind
     for kind in list(globals().values())

@@ -2,10 +2,11 @@
 
     answers  is every question answered: silence may depend on the truth
     ratio    is the likelihood ratio of a report e^ε, no more and no less, within exact confidence bounds
+    whole    does every record, or person, answer once: the counts of whole files with next to no noise show it
     share, spread, shape, sums, sequence, shared, repeat, study, parity
              are the counts those of honest coins, fresh for every record, round, level, site and study (`checks`)
-    once     does a record answer only once, also when it is asked again, asked otherwise, or after kill -9
-    quiet    is no planted value in anything that the process wrote or sent
+    once     are there no more reports than records, also when it is asked again, asked otherwise, or after kill -9
+    quiet    is no planted value in anything that the process wrote or sent, as digits or as the bytes of a number
 
 An honest client fails at most once in 1,000 audits. An audit cannot show that a client never misbehaves in a situation
 that the audit does not create (`WHAT_IS_NOT_FOUND`).
@@ -13,6 +14,7 @@ that the audit does not create (`WHAT_IS_NOT_FOUND`).
 
 import asyncio
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
@@ -119,26 +121,30 @@ class _Auditor:
     async def _hold_all(self) -> list[Finding]:
         """All sittings of the plan; whether records answer once."""
         plan, folder = self.plan, self.folder
-        first, copies = folder / "first", {name: folder / name / "sites" for name in ("copy", "other")}
-        if "first" in plan.parts:
-            self.say(f"first: {len(plan.first.asks)} sites, as in a real run")
-            async with open_session(first, plan.first, self.command) as session:
-                for copy in copies.values():  # the ledgers exist and hold no answer yet
-                    await asyncio.to_thread(shutil.copytree, first / "sites", copy, ignore=_logs)
-                await self._ask_all(session, plan.first)
-        if "copy" in plan.parts:
-            self.say("copy: the same invitations again, from copies of the sites")
-            places = {"organizer": first / "organizer", "sites": copies["copy"]}
-            async with open_session(folder / "copy", plan.copy, self.command, **places) as session:
-                await self._ask_all(session, plan.copy)
-        if "other" in plan.parts:
-            self.say("other: the same questions under another study")
-            async with open_session(folder / "other", plan.other, self.command, sites=copies["other"]) as session:
-                await self._ask_all(session, plan.other)
-        if "local" in plan.parts:
-            self.say("local: a study in local mode")
-            async with open_session(folder / "local", plan.local, self.command) as session:
-                await self._ask_all(session, plan.local)
+        words = {
+            plan.first: f"{len(plan.first.asks)} sites, as in a real run",
+            plan.copy: "the same invitations again, from copies of the sites",
+            plan.other: "the same questions under another study",
+            plan.local: "a study in local mode",
+            plan.whole: "every record of two files",
+        }
+        for sitting, text in words.items():
+            if sitting not in plan.held:
+                continue
+            self.say(f"{sitting.name}: {text}")
+            # The first sitting, its copy and the other study are held at one path: coins may be seeded with it.
+            sites = folder / ("sites" if sitting in (plan.first, plan.copy, plan.other) else sitting.name + " sites")
+            if sitting in (plan.copy, plan.other):
+                sites.rename(folder / f"before {sitting.name}")
+                (folder / f"for {sitting.name}").rename(sites)
+            organizer = folder / "first" / "organizer" if sitting is plan.copy else None
+            async with open_session(
+                folder / sitting.name, sitting, self.command, organizer=organizer, sites=sites
+            ) as session:
+                if sitting is plan.first:  # the ledgers exist and hold no answer yet
+                    for name in ("copy", "other"):
+                        await asyncio.to_thread(shutil.copytree, sites, folder / f"for {name}", ignore=_logs)
+                await self._ask_all(session, sitting)
         return await self._hold_long() if "long" in plan.parts else []
 
     async def _hold_long(self) -> list[Finding]:
@@ -182,38 +188,44 @@ class _Auditor:
         sites = self.folder / "long" / "sites"
         async with open_session(self.folder / "again", again, self.command, sites=sites) as session:
             questions = {
-                site: (Question(again.study.run, 1, again.study.asked_levels[1], _between(again), total // 2),)
+                site: (Question(again.study.run, 1, again.study.asked_levels[1], asks.file.middle, total // 2),)
             }
             if await session.ask(questions, patience=10.0):
-                return Finding(
-                    "once", False, f"all {total:,} records had answered, and yet they answered another study"
-                )
+                text = f"all {total:,} records had answered, and yet another study was answered"
+                return Finding("once", False, text)
             self.received += session.received
-        text = f"{total:,} records gave {total:,} reports, across a kill; not one more, nor to another study"
+        text = f"{total:,} reports for {total:,} records, across a kill; not one more, nor to another study"
         return Finding("once", True, text)
 
     def _find_quiet(self) -> Finding:
-        traces = [*traces_of(self.plan.values), *(name.encode() for name in self.plan.people)]
-        files = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
-        for path in files:
+        files = self.plan.files
+        traces = traces_of(sorted({value for file in files for value in file.marks}))
+        traces += sorted({file.people.encode() for file in files if file.people})
+        paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        for path in paths:
             if path.name != FILE and _has_trace(path.read_bytes(), traces):
                 return Finding("quiet", False, f"a planted value is in {path.name}")
         if any(_has_trace(payload, traces) for payload in self.received):
             return Finding("quiet", False, "a planted value crossed the wire")
-        return Finding("quiet", True, f"no planted value in {len(files)} files and {len(self.received)} messages")
+        return Finding("quiet", True, f"no planted value in {len(paths)} files and {len(self.received)} messages")
 
 
 def traces_of(values: list[float]) -> list[bytes]:
-    """Planted values as a file or a message could hold them.
+    """Planted values as a file or a message could hold them: digits, the eight bytes of a number, those in hexadecimal.
 
-    >>> traces_of([31415.9267])
+    >>> traces_of([31415.9267])[:4]
     [b'31415.9', b'31415,9', b'3.14159', b'314159267']
+    >>> traces_of([31415.9267])[-2:]
+    [b'40deadfb4f0d844d', b'40DEADFB4F0D844D']
     """
     traces = []
     for value in values:
         digits = f"{value:.4f}".replace(".", "")
-        traces += [f"{digits[:5]}.{digits[5]}", f"{digits[:5]},{digits[5]}", f"{digits[0]}.{digits[1:6]}", digits]
-    return [trace.encode() for trace in traces]
+        texts = [f"{digits[:5]}.{digits[5]}", f"{digits[:5]},{digits[5]}", f"{digits[0]}.{digits[1:6]}", digits]
+        traces += [text.encode() for text in texts]
+        for number in (struct.pack("<d", value), struct.pack(">d", value)):
+            traces += [number, number.hex().encode(), number.hex().upper().encode()]
+    return traces
 
 
 _logs = shutil.ignore_patterns("*.log")
@@ -223,17 +235,11 @@ def _has_trace(content: bytes, traces: list[bytes]) -> bool:
     return any(trace in content for trace in traces)
 
 
-def _between(sitting: Sitting) -> float:
-    """A query with about half of the records above it."""
-    ((_, asks),) = sitting.asks.items()
-    return float(asks.file.values[2:4].mean())
-
-
 async def find_once(session: Session, sitting: Sitting) -> Finding:
-    """Whether the records of this study answer once. All but ONCE_RECORDS of them have answered before."""
+    """Whether a study gets no more reports than there are records; all but ONCE_RECORDS of them have answered."""
     ((site, asks),) = sitting.asks.items()
     total, half, last = asks.file.records, ONCE_RECORDS // 2, int(asks.round.max())
-    query, level = _between(sitting), sitting.study.asked_levels[1]
+    query, level = asks.file.middle, sitting.study.asked_levels[1]
 
     async def ask(number: int, length: int, shift: float = 0.0, patience: float = 30.0) -> tuple[int, ...] | None:
         question = Question(sitting.study.run, last + number, level, query + shift, length)
@@ -242,7 +248,7 @@ async def find_once(session: Session, sitting: Sitting) -> Finding:
     before = await ask(1, half)
     again = await ask(1, half)
     if before is None or again != before:
-        return Finding("once", False, f"the same question got {before}, then {again}: records answered again")
+        return Finding("once", False, f"the same question got {before}, then {again}: records were asked again")
     if await ask(1, half, shift=1.0, patience=1.5) is not None:
         return Finding("once", False, "the same round with another question was answered")
     await session.restart(site)
@@ -253,4 +259,4 @@ async def find_once(session: Session, sitting: Sitting) -> Finding:
         return Finding("once", False, "the client did not continue after kill -9")
     if await ask(3, 1, patience=3.0) is not None:
         return Finding("once", False, f"all {total:,} records had answered, and yet one more did")
-    return Finding("once", True, f"{total:,} records gave {total:,} reports, across a kill; not one more")
+    return Finding("once", True, f"{total:,} reports for {total:,} records, across a kill; not one more")

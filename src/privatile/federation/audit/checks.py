@@ -7,27 +7,27 @@ times the number of its tests, is at most the check's share of the false alarms.
     share     is the number of ones that of the truths: by size of cohort, truth, level, phase, query, site
     spread    do counts vary as much as coins make them, no less and no more: by the same groups
     shape     are there as many counts far from their means as coins give, and none impossibly far
-    sums      do sums over consecutive questions vary as sums of independent counts do
+    sums      do sums over consecutive questions, and over those of one query, vary as sums of independent counts do
     sequence  does an answer not depend on the ones before
     shared    do the levels of a round, and the sites of a round, have coins of their own
     repeat    does the same study, from a copy of the sites' folders, get other coins: with the same records in the same
               order, the difference of two counts does not depend on the truths at all
     study     does another study get other coins
-    parity    are as many counts even as coins give: one bit of a count may hold one bit of a person
+    parity    are as many counts even, and as many sums of two counts multiples of 2 and of 3, as coins give: one bit of
+              a count may hold one bit of a person
 
 Arrays have one row per audit, so that the same functions measure the power of the checks on many simulated audits.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.plan import Asks, Plan
+from privatile.federation.audit.plan import Plan
 from privatile.federation.audit.scores import (
     Counts,
     at_most,
@@ -42,8 +42,8 @@ from privatile.federation.audit.scores import (
     two_sided,
     weighted_sum,
 )
+from privatile.federation.audit.table import Indices, Table
 
-Indices = NDArray[np.intp]
 Transcript = Mapping[tuple[str, str], Counts]
 """Counts by sitting and site: one row per audit, one column per question."""
 
@@ -53,7 +53,7 @@ Test = tuple[str, Floats]
 SHARES = {
     "share": 1.25e-4,
     "spread": 1.25e-4,
-    "shape": 1.0e-4,
+    "shape": 0.75e-4,
     "sums": 0.75e-4,
     "sequence": 0.75e-4,
     "shared": 1.0e-4,
@@ -61,101 +61,17 @@ SHARES = {
     "study": 0.5e-4,
     "parity": 0.5e-4,
 }
-"""How often an honest client may fail each check. Together 0.8 in 1,000; the ratio has the other 0.2."""
-
-SIZES = (1, 2, 10, 30, 100, 1000)
-"""Classes of cohort sizes begin here."""
+"""How often an honest client may fail each check. Together 0.775 in 1,000; the ratio has 0.2, `whole` the rest."""
 
 FEWEST = 4
 """A group with fewer counts is not tested by itself."""
 
 BLOCKS = (2, 4, 8, 16, 32)
 LAGS = (1, 2, 3, 4, 6, 8)
+MODULI = (2, 3)
 FAR = (1.0, 2.0, 2.5)
-"""Numbers of consecutive questions that are added; distances of two questions that are compared; scores called far."""
-
-
-class Table:
-    """All questions of a plan side by side, and the groups that are tested."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.rows: dict[tuple[str, str], slice] = {}
-        parts: list[tuple[str, str, Asks]] = [
-            (sitting.name, site, asks) for sitting in plan.sittings for site, asks in sitting.asks.items()
-        ]
-        stop = 0
-        for sitting, site, asks in parts:
-            self.rows[sitting, site] = slice(stop, stop + len(asks.round))
-            stop += len(asks.round)
-
-        def column(get: Callable[[Asks], NDArray[np.generic]]) -> NDArray[np.generic]:
-            return np.concatenate([get(asks) for _, _, asks in parts])
-
-        self.round = np.asarray(column(lambda asks: asks.round), dtype=np.int64)
-        self.level = np.asarray(column(lambda asks: asks.level), dtype=np.float64)
-        self.query = np.asarray(column(lambda asks: asks.query), dtype=np.float64)
-        self.length = np.asarray(column(lambda asks: asks.length), dtype=np.int64)
-        self.above = np.asarray(column(lambda asks: asks.above), dtype=np.float64)
-        self.shares = np.asarray(column(lambda asks: asks.shares), dtype=np.float64)
-        self.moves = np.asarray(column(lambda asks: asks.moves), dtype=np.float64)
-        self.same_truth = np.asarray(column(lambda asks: asks.same_truth), dtype=np.bool_)
-        self.phase = np.asarray(column(lambda asks: asks.round / asks.round.max()), dtype=np.float64)
-        self.sign = np.where(self.above >= 0.5, 1.0, -1.0)
-        """Where the truths are mostly 0, a lie raises the count; where they are mostly 1, it lowers it."""
-        self.pooled = np.concatenate(
-            [np.arange(rows.start, rows.stop) for (sitting, _), rows in self.rows.items() if sitting != "copy"]
-        )
-        """The copy asks the first sitting's records: beside the first it is tested by its differences alone."""
-
-    @cached_property
-    def groups(self) -> list[tuple[str, Indices]]:
-        """Groups of questions, in words and as places."""
-        length, above, phase = self.length, self.above, self.phase
-        low, high = self.plan.first.study.range
-        truths = {
-            "no record above": self.same_truth & (above == 0.0),
-            "all records above": self.same_truth & (above == 1.0),
-            "few records above or below": ~self.same_truth & (abs(above - 0.5) >= 0.4),
-            "records on both sides": ~self.same_truth & (abs(above - 0.5) < 0.4),
-        }
-        phases = {
-            "the first round": self.round == 1,
-            "rounds 2 to 10": (self.round >= 2) & (self.round <= 10),
-            "the first half": phase <= 0.5,
-            "the second half": phase > 0.5,
-            "the last tenth": phase > 0.9,
-        }
-        masks = {"all questions": np.ones(len(length), dtype=np.bool_), **truths}
-        for start, stop in zip(SIZES, (*SIZES[1:], np.inf), strict=True):
-            words = "cohorts of 1" if start == 1 else f"cohorts from {start}"
-            size = (length >= start) & (length < stop)
-            masks[words] = size
-            masks |= {f"{words}, {truth}": size & mask for truth, mask in truths.items()}
-        for words, mask in phases.items():
-            masks |= {words: mask, f"{words}, same truth": mask & self.same_truth}
-            masks[f"{words}, records on both sides"] = mask & ~self.same_truth
-        masks["queries at the low end"] = self.query < low + 0.1 * (high - low)
-        masks["queries at the high end"] = self.query > high - 0.1 * (high - low)
-        for level in sorted(set(self.level.tolist())):
-            masks[f"level {level:g}"] = self.level == level
-        return [
-            *((words, self.pooled[mask[self.pooled]]) for words, mask in masks.items()),
-            *self._sites(),
-        ]
-
-    def _sites(self) -> Iterator[tuple[str, Indices]]:
-        """Every site of every sitting, and its levels."""
-        for (sitting, site), rows in self.rows.items():
-            places = np.arange(rows.start, rows.stop)
-            yield f"sitting {sitting}, site {site}", places
-            if sitting in ("first", "long"):
-                for level in sorted(set(self.level[places].tolist())):
-                    yield f"sitting {sitting}, site {site}, level {level:g}", places[self.level[places] == level]
-
-    def sequences(self) -> list[Indices]:
-        """Consecutive questions to one site in one sitting, without the copy."""
-        return [np.arange(rows.start, rows.stop) for (sitting, _), rows in self.rows.items() if sitting != "copy"]
+"""Numbers of consecutive questions that are added; distances of two questions that are compared; what sums of two
+counts are divided by; scores called far."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,6 +191,10 @@ def _sums(found: _Scores) -> Iterator[Test]:
                 yield from _both_tails(
                     f"{words} in sums of {block} questions{weighting}", np.concatenate(parts, axis=1)
                 )
+            alike = [places for places in table.alike() if len(places) >= FEWEST]
+            totals = [weighted_sum(found.scores[:, at] * sign[at], weights[at]) for at in alike]
+            if totals:
+                yield from _both_tails(f"{words} in sums over one query{weighting}", np.stack(totals, axis=-1))
 
 
 def _pairs(words: str, found: _Scores, first: Indices, second: Indices) -> Iterator[Test]:
@@ -370,6 +290,32 @@ def _parity(found: _Scores) -> Iterator[Test]:
         few, many = sum_tails(np.count_nonzero(found.counts[:, places] % 2 == 0, axis=1), even)
         yield f"even counts, {words}: too few", few
         yield f"even counts, {words}: too many", many
+    for least in (1, 10, 30):
+        pairs = [places[table.length[places] >= least] for places in table.sequences()]
+        for start in (0, 1):
+            first = np.concatenate([places[start:-1:2] for places in pairs])
+            second = np.concatenate([places[start + 1 :: 2] for places in pairs])
+            sums = found.counts[:, first] + found.counts[:, second]
+            for modulus in MODULI:
+                truths = (table.above[second] >= 0.5).astype(np.int64)
+                for words, rest in (("0", np.zeros_like(truths)), ("the truth", truths)):
+                    chances = _remainder(table, first, second, modulus, rest)
+                    few, many = sum_tails(np.count_nonzero(sums % modulus == rest, axis=1), chances)
+                    words = f"sums of two counts, {words} modulo {modulus}, cohorts from {least}, from {start}"
+                    yield f"{words}: too few", few
+                    yield f"{words}: too many", many
+
+
+def _remainder(table: Table, first: Indices, second: Indices, modulus: int, rest: Counts) -> Floats:
+    """The chance that the sum of two counts leaves this rest: a mean over the roots of unity."""
+    total = np.zeros(len(first), dtype=np.complex128)
+    for power in range(modulus):
+        turn = np.exp(2j * np.pi * power / modulus)
+        term = turn ** (-rest)
+        for places in (first, second):
+            term = term * (1.0 - table.shares[places] * (1.0 - turn)) ** table.length[places]
+        total += term
+    return np.asarray(np.clip(total.real / modulus, 0.0, 1.0))
 
 
 TESTS: Mapping[str, Callable[[_Scores], Iterator[Test]]] = {

@@ -10,6 +10,10 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.audit.checks import Transcript, run_checks
 from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan
 from privatile.federation.audit.ratio import ratio_bounds
+from privatile.federation.audit.scores import more_than
+
+WHOLE_SHARE = 0.25e-4
+"""How often an honest client may fail `whole`."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Finding:
 def judge(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[Finding]:
     """The findings of one audit whose client has answered every question."""
     findings = [find_ratio(plan, transcript)] if "long" in plan.parts else []
-    for check in run_checks(plan, transcript, rng):
+    findings += [find_whole(plan, transcript)] if "whole" in plan.parts else []
+    for check in run_checks(plan, transcript, rng) if plan.sittings else ():
         probability = float(check.probability[0])
         seen = "nothing strange" if check.passed[0] else f"{check.worst()}, which honest coins give with"
         chance = f"p = {probability:.2g}" + ("" if check.passed[0] else f"; allowed: {check.share:.2g}")
@@ -45,6 +50,26 @@ def find_ratio(plan: Plan, transcript: Transcript) -> Finding:
     above, below = large & (asks.above == 1.0), large & (asks.above == 0.0)
     bounds = ratio_bounds(int(ones[above].sum()), int(ones[below].sum()), int(asks.length[above].sum()), RATIO_ALPHA)
     return ratio_finding(plan.epsilon, bounds)
+
+
+def find_whole(plan: Plan, transcript: Transcript) -> Finding:
+    """Whether the counts of a whole file add up to the records above the query: then each was asked once.
+
+    A difference d needs at least |d| lies, whatever the truths are.
+    """
+    asked = []
+    for site, asks in plan.whole.asks.items():
+        records = asks.file.records
+        planted, counted = round(float(asks.above[0]) * records), int(transcript["whole", site][0].sum())
+        lies, whose = np.array(abs(counted - planted)), "people" if asks.file.people else "records"
+        chance = float(more_than(lies - 1, np.array(records), np.array((1.0 - asks.rate) / 2.0)))
+        asked.append(f"{counted:,} of {records:,} {whose}")
+        if len(plan.whole.asks) * chance <= WHOLE_SHARE:
+            text = (
+                f"site {site}: {planted:,} of {records:,} {whose} are above the query, the counts add up to {counted:,}"
+            )
+            return Finding("whole", False, f"{text}: some were asked twice or never, or by row in place of by person")
+    return Finding("whole", True, f"all were asked, each once: {' and '.join(asked)} are above the query, as planted")
 
 
 def ratio_finding(epsilon: float, bounds: tuple[tuple[float, float], tuple[float, float]]) -> Finding:

@@ -1,13 +1,14 @@
 """What an audit asks: planted files whose truths the auditor knows, and questions that no answer changes.
 
-    first   a run as real ones are: several sites at once, several levels, questions that a simulated run of the same
-            study leads to. One file spread, one with missing values, one with equal records of known people, one
-            asked for single records
+    first   a run as real ones are: several sites at once with budgets of their own, several levels, questions that a
+            simulated run of the same study leads to. One file spread, one with missing values and values at the edges
+            of the range, one with equal records of known people, a small one that is asked for single records
     copy    the same study again, from copies of the sites' folders taken before the first answer: only coins differ
     other   the same questions under another study, at two of the sites, from the same copies
-    local   a study in local mode
+    local   a study in local mode, with queries among the values
+    whole   two files asked to the last record with hardly any noise: the counts show who was asked
     long    one site, many rounds, a kill in the middle: cohorts of every size from 1 to 100 and large ones in random
-            order, with no record, all, few or half of them above the query
+            order, with no record, all, few or half of them above the query, and with many equal to it
 
 After the long sitting comes `once`: the same round again, a kill, one record too many, another study.
 Names, values and order are drawn anew for each audit, so that nothing tells a client that it is being audited.
@@ -22,20 +23,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.core.mechanism import RandomizedResponse, yes_probability
+from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse, yes_probability
 from privatile.core.messages import Question
+from privatile.federation.audit.planted import (
+    RANGE,
+    TIED,
+    VALUE_SHARES,
+    PlantedFile,
+    at_half,
+    edges,
+    equal,
+    people,
+    spread,
+)
 from privatile.federation.audit.ratio import reports_needed
 from privatile.federation.audit.scores import Counts
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.server.coordinator import Track
 
-RANGE = (0.0, 100_000.0)
 LEVELS = (0.25, 0.5, 0.9)
 LOW_LEVELS, HIGH_LEVELS = (0.01, 0.05, 0.1, 0.3), (0.6, 0.75, 0.95, 0.99)
 """A record of the first study answers about one of three levels; the long study has a low and a high one."""
 
-VALUE_SHARES = (0.02, 0.08, 0.40, 0.40, 0.08, 0.02)
-"""Shares of the records of a spread file that hold its first, second … value, in rising order."""
+BUDGETS = (1.0, 0.75, 1.25, 1.0)
+"""The budgets of the first sitting's sites, as parts of the one that is audited: each must use its own."""
+
+WHOLE_EPSILON, WHOLE_ROUNDS = 30.0, 20
+"""So large that a lie is not expected in ten million audits, and the rounds of that sitting."""
 
 ONCE_RECORDS = 5_000
 """Records of the long sitting that are left for the question whether a record answers once."""
@@ -46,43 +60,12 @@ LARGE, LARGE_ASKS = 5_000, 40
 RATIO_ALPHA, POWER = 1e-4, 0.999
 """Error of each end of a bound of the ratio, and the chance to find a truth rate that is wrong by `off`."""
 
-PARTS = ("first", "copy", "other", "local", "long", "kill", "once")
+PARTS = ("first", "copy", "other", "local", "whole", "long", "kill", "once")
 """What an audit consists of. A test of one question may leave out the parts that it does not need."""
-
-PERSON = "code"
-"""The column that tells people apart, in every file; only some clients are told so."""
 
 TITLES = ("Pay survey", "Waiting times", "Household income", "Length of stay", "Energy use", "Rents")
 NAMES = ("north", "south", "east", "west", "harbour", "hill", "river", "lake", "mill", "park", "abbey", "moor")
 COLUMNS = ("salary", "amount", "minutes", "income", "cost", "reading")
-
-
-@dataclass(frozen=True, eq=False)
-class PlantedFile:
-    """A site's file: `copies` records hold each of `values`, `missing` have none.
-
-    `people` is the beginning of everybody's identifier where the file has a column of people, each with one record.
-    """
-
-    values: Floats
-    copies: Counts
-    missing: int = 0
-    people: str = ""
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return int(self.copies.sum()) + self.missing
-
-    def above(self, queries: Floats) -> Floats:
-        """The share of all records that is above each query."""
-        return np.asarray((self.values > np.asarray(queries)[..., None]) @ self.copies / self.records)
-
-    def text(self, column: str) -> str:
-        """The file, in rising order of the values: a client that asks in the file's order shows it."""
-        values = [f"{value:.4f}" for value in np.repeat(self.values, self.copies)] + [""] * self.missing
-        lines = [f"{value},{self.people}{number:06d}\n" for number, value in enumerate(values)]
-        return f"{column},{PERSON}\n" + "".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +117,7 @@ class Sitting:
         study = self.study
         of_round: dict[int, dict[str, list[Question]]] = {}
         for site, asks in self.asks.items():
-            step = asks.rate * 1e-6 if study.mode == "local" else None  # the query stays where it is asked
+            step = asks.rate * 1e-6 if study.mode == "local" else None
             columns = (asks.round, asks.level, asks.query, asks.length)
             for number, level, query, length in zip(*(column.tolist() for column in columns), strict=True):
                 question = Question(study.run, number, level, query, length, step)
@@ -153,26 +136,25 @@ class Plan:
     copy: Sitting
     other: Sitting
     local: Sitting
+    whole: Sitting
     long: Sitting
     parts: Collection[str] = PARTS
 
     @property
-    def sittings(self) -> tuple[Sitting, ...]:
+    def held(self) -> tuple[Sitting, ...]:
         """Those that are held, in order."""
-        every = (self.first, self.copy, self.other, self.local, self.long)
+        every = (self.first, self.copy, self.other, self.local, self.whole, self.long)
         return tuple(sitting for sitting in every if sitting.name in self.parts)
 
     @property
-    def values(self) -> list[float]:
-        """Every planted value."""
-        files = (asks.file for sitting in self.sittings for asks in sitting.asks.values())
-        return sorted({value for file in files for value in file.values.tolist()})
+    def sittings(self) -> tuple[Sitting, ...]:
+        """Those whose counts are compared with honest coins: all but the whole files, where coins hardly matter."""
+        return tuple(sitting for sitting in self.held if sitting.name != "whole")
 
     @property
-    def people(self) -> list[str]:
-        """The beginnings of the planted identifiers of people."""
-        files = [asks.file for sitting in self.sittings for asks in sitting.asks.values()]
-        return sorted({file.people for file in files if file.people})
+    def files(self) -> list[PlantedFile]:
+        """Every planted file."""
+        return [asks.file for sitting in self.held for asks in sitting.asks.values()]
 
 
 def make_plan(
@@ -186,8 +168,8 @@ def make_plan(
     """Draw a plan. `off` is the share by which a truth rate must be wrong to be found; `rounds` are those of a run.
 
     >>> plan = make_plan(1.0, np.random.default_rng(1), rounds=20)
-    >>> [sitting.name for sitting in plan.sittings], len(plan.first.asks), plan.copy.study is plan.first.study
-    (['first', 'copy', 'other', 'local', 'long'], 4, True)
+    >>> [sitting.name for sitting in plan.held], len(plan.first.asks), plan.copy.study is plan.first.study
+    (['first', 'copy', 'other', 'local', 'whole', 'long'], 4, True)
     """
     maker = _Maker(epsilon, RandomizedResponse.from_epsilon(epsilon).truth_rate, rng, rounds)
     first = maker.first()
@@ -205,6 +187,7 @@ def make_plan(
         Sitting("copy", first.study, first.column, first.asks),
         other,
         maker.local(),
+        maker.whole(),
         maker.long(off),
         parts,
     )
@@ -217,9 +200,12 @@ class _Maker:
     rng: np.random.Generator
     rounds: int
 
-    def study(self, name: str, levels: tuple[float, ...], rounds: int, clients: Mapping[str, int]) -> FederationStudy:
-        """A study whose names do not say what it is for."""
+    def study(
+        self, name: str, levels: tuple[float, ...], rounds: int, clients: Mapping[str, int], *budgets: float
+    ) -> FederationStudy:
+        """A study whose names do not say what it is for; `clients` are their agreed records."""
         mode, design = ("local", "rounds") if name == "local" else ("cohort", "auto")
+        given = zip(clients.items(), budgets or [self.epsilon] * len(clients), strict=True)
         return FederationStudy(
             self.rng.bytes(6).hex(),
             str(self.rng.choice(TITLES)),
@@ -230,26 +216,15 @@ class _Maker:
             rounds,
             mode=mode,  # type: ignore[arg-type]
             design=design,
-            clients={site: ClientAgreement(self.epsilon, 1.0 / len(clients), n) for site, n in clients.items()},
+            clients={site: ClientAgreement(epsilon, 1.0 / len(clients), n) for (site, n), epsilon in given},
             allow_weak=True,
         )
 
     def study_like(self, study: FederationStudy, *sites: str) -> FederationStudy:
         """Another study that asks the same of these sites."""
-        records = {name: study.clients[name].records for name in sites}
-        return self.study("other", study.levels, study.rounds, records)
-
-    def values(self, number: int) -> Floats:
-        """Values inside the range, in rising order, of nine digits each, no two within 1,000 of each other."""
-        places = np.sort(self.rng.choice(np.arange(20, 80, 2), number, replace=False)) * 1000
-        return np.asarray(places + np.round(self.rng.uniform(1.0, 999.0, number), 3) + 0.0007)
-
-    def spread(self, records: int, missing: float = 0.0) -> PlantedFile:
-        """Six values; about a share `missing` of the records has none."""
-        known = records - round(missing * records)
-        copies = np.round(np.array(VALUE_SHARES) * known).astype(np.int64)
-        copies[2] += known - copies.sum()
-        return PlantedFile(self.values(len(VALUE_SHARES)), copies, records - known)
+        agreed = {name: study.clients[name] for name in sites}
+        records = {name: one.records for name, one in agreed.items()}
+        return self.study("other", study.levels, study.rounds, records, *(one.epsilon for one in agreed.values()))
 
     def first(self) -> Sitting:
         """A run whose questions a simulated run of the same study has led to."""
@@ -257,9 +232,10 @@ class _Maker:
         sites = [str(name) for name in rng.choice(NAMES, 4, replace=False)]
         agreed = [50 * cells, 50 * cells, 50 * cells, cells]
         # Twice the agreed records: the other study, which starts from a copy, asks those that the first leaves.
-        one = PlantedFile(self.values(1), np.array([2 * agreed[2]]), people=f"Q{rng.integers(10**6, 10**7)}X")
-        files = (self.spread(2 * agreed[0]), self.spread(2 * agreed[1], missing=0.5), one, self.spread(2 * agreed[3]))
-        study = self.study("first", LEVELS, self.rounds, dict(zip(sites, agreed, strict=True)))
+        files = (spread(2 * agreed[0], rng), edges(2 * agreed[1], rng), equal(2 * agreed[2], rng), spread(cells, rng))
+        budgets = [min(max(part * self.epsilon, STRONGEST_EPSILON), LARGEST_EPSILON) for part in BUDGETS]
+        rates = [RandomizedResponse.from_epsilon(budget).truth_rate for budget in budgets]
+        study = self.study("first", LEVELS, self.rounds, dict(zip(sites, agreed, strict=True)), *budgets)
         tracks = [Track(study.spec, index) for index in range(len(LEVELS))]
         asked: list[tuple[int, float, float, tuple[int, ...]]] = []
         number = 0
@@ -269,39 +245,60 @@ class _Maker:
                 if track.ask is None:
                     continue
                 lengths = track.ask.lengths
-                query = clear_of(files, track.ask.sent)
+                query = at_half(track.ask.sent)
                 asked.append((number, level, query, lengths))
-                chances = [yes_probability(self.rate, float(file.above(np.array(query)))) for file in files]
+                above = [float(file.above(np.array(query))) for file in files]
+                chances = [yes_probability(rate, share) for rate, share in zip(rates, above, strict=True)]
                 track.advance([int(rng.binomial(n, p)) for n, p in zip(lengths, chances, strict=True)])
         round_, level_, query_, lengths_ = (np.array(column) for column in zip(*asked, strict=True))
         asks = {
-            site: Asks(file, self.rate, round_, level_, query_, lengths_[:, place])
-            for place, (site, file) in enumerate(zip(sites, files, strict=True))
+            site: Asks(file, rate, round_, level_, query_, lengths_[:, place])
+            for place, (site, file, rate) in enumerate(zip(sites, files, rates, strict=True))
         }
         return Sitting("first", study, study.value, asks)
 
     def local(self) -> Sitting:
-        """Local mode, far from every value: all truths of a question are the same, wherever the query moves."""
+        """Local mode; the step is so small that the query stays where it is asked."""
         rng, rounds = self.rng, max(20, self.rounds // 2)
         lengths = rng.integers(1, 101, rounds)
-        file = self.spread(int(lengths.sum()))
+        file = spread(int(lengths.sum()), rng, close=True)
         site = str(rng.choice(NAMES))
         study = self.study("local", (0.5,), rounds, {site: file.records})
-        ends = np.array([RANGE[0] + 1000.0, RANGE[1] - 1000.0])
-        queries = ends[rng.integers(0, 2, rounds)]
+        queries = np.array([self.query(file, kind) for kind in rng.choice(["none", "all", "few", "half"], rounds)])
         asks = Asks(file, self.rate, np.arange(1, rounds + 1), np.full(rounds, 0.5), queries, lengths)
         return Sitting("local", study, study.value, {site: asks})
+
+    def whole(self) -> Sitting:
+        """Every record of two files, one of people with several rows, about one query with next to no noise.
+
+        Where each is asked once, the sum of all counts is the number of records above the query. Were they drawn with
+        replacement, it would have a standard deviation of some 30.
+        """
+        rng, numbers = self.rng, np.arange(1, WHOLE_ROUNDS + 1)
+        one, two = rng.integers(3600, 4400, 2).tolist()
+        file = spread(one, rng)
+        query, files = file.middle, [file, people(two, file.middle, rng)]
+        sites = [str(name) for name in rng.choice(NAMES, len(files), replace=False)]
+        agreed = {site: file.records for site, file in zip(sites, files, strict=True)}
+        study = self.study("whole", (0.5,), WHOLE_ROUNDS, agreed, *[WHOLE_EPSILON] * len(files))
+        rate = RandomizedResponse.from_epsilon(WHOLE_EPSILON).truth_rate
+        asks = {}
+        for site, file in zip(sites, files, strict=True):
+            lengths = rng.multinomial(file.records, np.full(WHOLE_ROUNDS, 1.0 / WHOLE_ROUNDS))
+            queries, levels = np.full(WHOLE_ROUNDS, query), np.full(WHOLE_ROUNDS, study.asked_levels[0])
+            asks[site] = Asks(file, rate, numbers, levels, queries, lengths)
+        return Sitting("whole", study, study.value, asks)
 
     def long(self, off: float) -> Sitting:
         """Cohorts of every size with every kind of truth, in random order, and the many reports for the ratio."""
         rng = self.rng
         every = max(1, round(100 / self.rounds))
-        kinds = ("none", "all", "few", "half")
+        kinds = ("none", "all", "few", "half", "tie")
         cells = [(n, kind) for n in range(1, 101, every) for kind in kinds]
         cells += [(n, kind) for n in range(1, 10) for kind in ("none", "all") for _ in range(10 // every)]
         for low, high, count in ((100, 1000, 2 * self.rounds), (1000, LARGE, self.rounds)):
             sizes = np.exp(rng.uniform(math.log(low), math.log(high), count)).astype(np.int64)
-            cells += [(int(n), kinds[place % 4]) for place, n in enumerate(sizes.tolist())]
+            cells += [(int(n), kinds[place % len(kinds)]) for place, n in enumerate(sizes.tolist())]
         left = reports_needed(self.rate, off, RATIO_ALPHA, POWER)
         largest = max(2 * LARGE, 2 * left // LARGE_ASKS)
         while left > 0:
@@ -310,7 +307,7 @@ class _Maker:
             left -= size
         cells += [(50, "few")] * (len(cells) % 2)
         lengths = np.array([n for n, _ in cells])
-        file = self.spread(int(lengths.sum()) + ONCE_RECORDS)
+        file = spread(int(lengths.sum()) + ONCE_RECORDS, rng)
         order = rng.permutation(len(cells))
         queries = np.array([self.query(file, kind) for _, kind in cells])
         site, rounds = str(rng.choice(NAMES)), len(cells) // 2
@@ -322,25 +319,17 @@ class _Maker:
         return Sitting("long", study, study.value, {site: asks})
 
     def query(self, file: PlantedFile, kind: str) -> float:
-        """A query with no record above it, all, few (or all but few) or about half."""
+        """A query with no record above it, all, few (or all but few) or about half; or one that many records equal."""
         rng, values = self.rng, file.values
         gaps = {"few": (0, 1, 3, 4), "half": (2,)}
+        if kind == "tie":
+            cluster = int(rng.choice([2, 3]))
+            return float(values.reshape(len(VALUE_SHARES), -1)[cluster, TIED])
         if kind in gaps:
-            place = int(rng.choice(gaps[kind]))
-            low, high = values[place], values[place + 1]
-        elif kind == "all":
-            low, high = RANGE[0], values[0]
+            low, high = file.gaps[int(rng.choice(gaps[kind]))]
         else:
-            low, high = values[-1], RANGE[1]
-        if kind in ("none", "all") and rng.random() < 0.25:
-            return float(RANGE[0] if kind == "all" else RANGE[1])
+            low, high = (RANGE[0], values[0]) if kind == "all" else (values[-1], RANGE[1])
+            if rng.random() < 0.25:
+                return RANGE[0] if kind == "all" else RANGE[1]
         # Often close to a value: a client may treat records near the query in another way.
-        return float(rng.choice([low + 1.5, high - 1.5, rng.uniform(low + 1.5, high - 1.5)]))
-
-
-def clear_of(files: tuple[PlantedFile, ...], query: float) -> float:
-    """The query, moved to at least 1 from every planted value: its digits must not look like a value's."""
-    for value in np.concatenate([file.values for file in files]).tolist():
-        if abs(query - value) < 1.0:
-            return float(min(max(value - 1.0 if query <= value else value + 1.0, RANGE[0]), RANGE[1]))
-    return query
+        return at_half(float(rng.choice([low + 1.5, high - 1.5, rng.uniform(low + 1.5, high - 1.5)])))

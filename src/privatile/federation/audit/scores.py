@@ -1,4 +1,4 @@
-"""Counts to normal scores: under honest randomized response every score is exactly N(0, 1), independent of the others.
+"""Counts to normal scores: where records are drawn with replacement, a score of an honest count is exactly N(0, 1).
 
 A count c of n reports is Binomial(n, p), p being the share of ones that the planted records give. With V uniform on
 (0, 1), drawn by the auditor, P(X < c) + V·P(X = c) is uniform, so its normal quantile is a standard normal score, for
@@ -6,8 +6,9 @@ every n, p and ε alike. The sum of m squared scores is then χ²(m), a weighted
 
     Σ x·y / √(Σ y²)   is N(0, 1) for independent scores x and y,
 
-all of them exactly: no approximation has to hold in the tails. The planted files hold many times the records of one
-question, so that drawing without replacement does not differ measurably from the binomial law.
+all of them exactly: no approximation has to hold in the tails. A client draws without replacement, which makes counts
+with mixed truths vary a little less; the planted files hold many times the records of one question, so that this is
+less than the tests can tell.
 
 All functions take arrays whose first axis may run over many audits.
 """
@@ -145,12 +146,19 @@ def sum_tails(observed: Counts, chances: Floats) -> tuple[Floats, Floats]:
     >>> low.round(6).tolist(), high.round(6).tolist()
     ([0.25, 1.0], [1.0, 0.25])
     """
-    size = len(chances) + 1
+    low, high = _sum_tables(chances.tobytes())
+    return low[observed], high[observed]
+
+
+@lru_cache(maxsize=1000)
+def _sum_tables(chances: bytes) -> tuple[Floats, Floats]:
+    """Both tails for every number of events; the chances of a plan are the same in all its audits."""
+    kinds, times = np.unique(np.frombuffer(chances), return_counts=True)
+    size = int(times.sum()) + 1
     turn = np.exp(-2j * np.pi * np.arange(size) / size)
     values = np.ones(size, dtype=np.complex128)
-    for chance in chances.tolist():
-        values *= 1.0 - chance + chance * turn
+    for chance, number in zip(kinds.tolist(), times.tolist(), strict=True):
+        values *= (1.0 - chance + chance * turn) ** number
     masses = np.maximum(np.fft.ifft(values).real, 0.0)
-    low = np.cumsum(masses)
-    high = np.cumsum(masses[::-1])[::-1]
-    return np.minimum(low[observed], 1.0), np.minimum(high[observed], 1.0)
+    low, high = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
+    return np.minimum(low, 1.0), np.minimum(high, 1.0)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
-from privatile.federation.audit.plan import PERSON, Sitting
+from privatile.federation.audit.plan import Sitting
+from privatile.federation.audit.planted import PERSON
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
