@@ -34,6 +34,9 @@ PEOPLE = 20
 NUMBERS = range(PEOPLE)
 NAMES = [f"Zoë Straße-O'Neill {k}" for k in range(PEOPLE)]
 UUIDS = [uuid.UUID(int=0xA6F00000000040008000000000000000 + k) for k in range(PEOPLE)]
+READABLE = [uuid.UUID(int=0x4A2F43CA9D2541C48C587A245A723F00 + k) for k in range(PEOPLE)]
+"""Version 4, and valid UTF-8 as bytes."""
+HYPHENED = [f"10-11-{k + 1:02}" for k in range(PEOPLE)]
 DATES = [datetime.date(1990, 1, 1) + datetime.timedelta(days=k) for k in range(PEOPLE)]
 
 
@@ -139,6 +142,26 @@ FORMS: dict[str, tuple[Any, Callable[[Path], Source]]] = {
     "UUIDs in braces": (
         [one.hex for one in UUIDS],
         lambda folder: from_csv(folder, [f"{{{one}}}".upper() for one in UUIDS]),
+    ),
+    "UUIDs in braces without hyphens": (
+        [str(one) for one in UUIDS],
+        lambda folder: from_csv(folder, [f"{{{one.hex}}}" for one in UUIDS]),
+    ),
+    "UUIDs as bytes that happen to be UTF-8": (
+        [str(one) for one in READABLE],
+        lambda folder: from_parquet(folder, pa.array([one.bytes for one in READABLE])),
+    ),
+    "hyphened numbers that JSON readers take for dates": (
+        HYPHENED,
+        lambda folder: from_json(folder, [f'"{one}"' for one in HYPHENED]),
+    ),
+    "the same with one that is no date": (
+        [*HYPHENED[1:], "X1"],
+        lambda folder: from_json(folder, [f'"{one}"' for one in (*HYPHENED[1:], "X1")]),
+    ),
+    "numbers that JSON readers take for times": (
+        [f"7:{k:02}" for k in NUMBERS],
+        lambda folder: from_json(folder, [f'"7:{k:02}"' for k in NUMBERS]),
     ),
     "UUIDs as bytes": ([str(one) for one in UUIDS], lambda folder: from_sql([one.bytes for one in UUIDS])),
     "dates": ([str(day) for day in DATES], lambda folder: from_parquet(folder, pa.array(DATES))),
@@ -274,7 +297,9 @@ def test_a_form_of_a_text_is_the_text(text: str) -> None:
     for form in ("NFC", "NFD", "NFKC", "NFKD"):
         assert person_text(unicodedata.normalize(form, text)) == known
     ordered = unicodedata.normalize("NFD", text)  # marks in another order become other letters as capitals
-    for other in (ordered.upper(), ordered.lower(), f" {text}\u200b\u3000", text.encode("utf-8", "ignore")):
+    stored = text.encode("utf-8", "ignore")
+    as_bytes = () if len(stored) == 16 and not (text.isascii() and text.isprintable()) else (stored,)  # else a UUID
+    for other in (ordered.upper(), ordered.lower(), f" {text}\u200b\u3000", *as_bytes):
         if len(other) <= LONGEST_IDENTIFIER and not any("\ud800" <= letter <= "\udfff" for letter in text):
             assert person_text(other) == known
 
@@ -288,3 +313,11 @@ def test_every_letter_is_recognised_in_both_cases_and_all_forms() -> None:
             if len({person_text(f"a{form}b") for form in forms}) > 1:
                 strange.append(f"{code:x}")
     assert strange == []
+
+
+def test_a_client_in_a_json_file_is_named_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('[{"x": 1, "town\'s": "10-11-12"}, {"x": 2, "town\'s": "01-02-03"}]')
+    source = open_source(path, value="x", client="town's")
+    assert [list(batch.values) for batch in source.batches()] == [[1.0, 2.0]]
+    assert source.clients == ["01-02-03", "10-11-12"]

@@ -69,7 +69,23 @@ class FileSource(Source):
         relation = self._run(f"SELECT * FROM {sql}")
         for name, column_type in zip(relation.columns, relation.types, strict=True):
             self._columns[name] = (_quoted(name), str(column_type))
-        return sql
+        return self._json_table() if kind == "json" else sql
+
+    def _json_table(self) -> str:
+        """A JSON file, its names of people and clients read as the texts they are.
+
+        duckdb reads a text as a date, a time or a UUID where all texts of a column look like one, so 10-11-12 would be
+        another person from another file.
+        """
+        for name in (self.client, self.person):
+            if name in self._columns and not _is_no_text(self._columns[name][1]):
+                self._columns[name] = (_quoted(name), "VARCHAR")
+        kinds = {name: self._columns[name][1] for name in self.wanted if name in self._columns}
+        listed = ", ".join(
+            f"{_quoted(name, mark=chr(39))}: {_quoted('JSON' if 'NULL' in kind else kind, mark=chr(39))}"
+            for name, kind in kinds.items()
+        )
+        return f"read_json($path, columns = {{{listed}}})" if kinds else "read_json($path)"
 
     def _csv_table(self) -> str:
         """A CSV file, its delimiter being the one that shows the wanted names in the first line.
@@ -243,8 +259,18 @@ def _connect() -> Any:
     return connection
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _quoted(name: str, mark: str = '"') -> str:
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def _is_no_text(kind: str) -> bool:
+    """Whether a JSON column of this kind, as duckdb has read it, holds something else than texts.
+
+    >>> [_is_no_text(kind) for kind in ("BIGINT", "JSON", "STRUCT(a BIGINT)", "DATE", "UUID", '"NULL"')]
+    [True, True, True, False, False, False]
+    """
+    nested = kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION"))
+    return nested or kind in ("BOOLEAN", "JSON") or ("NULL" not in kind and bool(NUMERIC.fullmatch(kind)))
 
 
 def _literal(path: Path) -> str:

@@ -22,6 +22,8 @@ LONGEST_IDENTIFIER = 1_000
 LARGEST_EXACT = 1 << 53
 """From here on neighbouring whole numbers are one double: two people would share a number, or one get another's."""
 
+UUID_BYTES = 16
+
 FEW_DIGITS = 20
 """Digits that are converted or written out: more than any exact double has. Longer numbers stay digits and exponent."""
 
@@ -42,7 +44,9 @@ _DECIMAL = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:e([-+]?)0*([0-9]{1,9}))
 _GROUPS = re.compile(r"[-+]?[0-9]{1,3}(?:([,' _])[0-9]{3})(?:\1[0-9]{3})*(?:\.0*)?")
 _COMMA = re.compile(r"([-+]?[0-9]+),0*")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]([0-9:]{5,8})(?:\.([0-9]+))?(?:z|[-+]00(?::?00)?| ?utc)?")
-_UUID = re.compile(r"[{(]?(?:urn:uuid:)?([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})[)}]?")
+_UUID = re.compile(
+    r"[{(]?(?:urn:uuid:)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})[)}]?"
+)
 
 
 def person_text(value: object, *, exact_below: int = LARGEST_EXACT) -> str:
@@ -53,7 +57,9 @@ def person_text(value: object, *, exact_below: int = LARGEST_EXACT) -> str:
       signs are one, all apostrophes are one, digits of all scripts are those of ASCII.
     - A number is its value: 7, "7", "007", "+7", 7.0, "7.0", "7,0", "7e0" are one person, so are 0 and "-0", and
       "1000", "1e3", "1,000" and "1 000". −7 is another.
-    - Bytes are UTF-8 text; where they are not, their hexadecimal digits. A UUID is its 32 digits.
+    - A UUID is its 32 digits, with or without hyphens and braces. Sixteen bytes are a UUID unless all of them are
+      printable ASCII, as those of no UUID of RFC 9562 are. Other bytes are UTF-8 text; where they are not, their
+      hexadecimal digits.
     - A date is YYYY-MM-DD, also where it has the time 00:00; a time of day follows it, without time zone UTC.
 
     Refused: an entry that is missing or empty; a float, or a text written as one ("1e+16", "9007199254740993.0"), from
@@ -154,6 +160,8 @@ def _as_number(text: str) -> str:
 
 
 def _of_bytes(value: bytes, exact_below: int) -> str:
+    if len(value) == UUID_BYTES and not (value.isascii() and value.decode("ascii").isprintable()):
+        return _folded(value.hex(), exact_below)
     try:
         return _folded(value.decode("utf-8"), exact_below)
     except UnicodeDecodeError:
