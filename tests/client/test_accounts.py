@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,7 @@ def test_people_and_strangers_do_not_mix() -> None:
     ledger = Ledger.in_memory()
     people = table([f"p{k}" for k in range(10)])
     site(ledger, people).answer(ask())
-    with pytest.raises(AlreadyAnswered, match="a person column counts from the first run on"):
+    with pytest.raises(AlreadyAnswered, match="where no person column was named"):
         site(ledger, people, "named", person="who")
     with pytest.raises(OtherContent, match="named from the first run on"):
         site(ledger, table([f"p{k}" for k in range(11)]), "named", person="who")
@@ -225,6 +226,18 @@ def test_another_person_key_is_refused() -> None:
     site(ledger, people, person="who").answer(ask())
     with pytest.raises(LedgerError, match="everybody would look new"):
         site(ledger, people, "next", person="who", key=PersonKey(b"q" * 32))
+
+
+def test_a_missing_person_key_file_is_named_and_called_missing(tmp_path: Path) -> None:
+    ledger, where = Ledger.in_memory(), tmp_path / "person.key"
+    people = table([f"p{k}" for k in range(10)])
+    site(ledger, people, person="who", key=PersonKey.open(where)).answer(ask())
+    where.rename(tmp_path / "moved.key")
+    with pytest.raises(LedgerError, match=rf"the person-key file {where} is missing: it holds the key by which"):
+        site(ledger, people, "next", person="who", key=PersonKey.open(where))
+    where.write_bytes(b"q" * 32)
+    with pytest.raises(LedgerError, match=rf"the person-key file {where} does not hold the key"):
+        site(ledger, people, "next", person="who", key=PersonKey.open(where))
 
 
 def test_marking_spent_charges_people() -> None:

@@ -189,7 +189,7 @@ def test_another_person_column_is_refused() -> None:
 def test_nameless_spending_counts_for_people() -> None:
     ledger = Ledger.in_memory()
     run(ledger, FILE, "one", value="salary", client="region")
-    with pytest.raises(AlreadyAnswered, match="counts from the first run on"):
+    with pytest.raises(AlreadyAnswered, match="whose records they were is not known"):
         run(ledger, FILE, "two", value="salary", person="id")
     run(ledger, FILE, "two", value="salary", person="id", spend_again=True)
     assert statement(ledger).person_epsilon == pytest.approx(2.0)

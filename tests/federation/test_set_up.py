@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+import logging
 import re
 import stat
 from collections.abc import Callable
@@ -12,7 +14,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from privatile.cli import main
 from privatile.errors import BrokerError, InputError
 from privatile.federation.setup.broker import check_configuration, find_binary
 from privatile.federation.setup.broker_configuration import client_permissions
@@ -27,7 +31,7 @@ from privatile.federation.setup.directory import add_client, admit, initialize, 
 from privatile.federation.setup.invitation import Enrolment, read_enrolment, read_invitation
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import SiteLimits, read_limits
-from privatile.federation.wire.connection import client_context
+from privatile.federation.wire.connection import _is_no_noise, client_context
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
 from tests.federation.kit import Federation, make_study
 from tests.federation.mutations import DROPPED, places, with_value
@@ -96,6 +100,34 @@ def test_everything_in_order(made: Federation) -> None:
     findings = check(made.directory)
     assert findings.errors == ()
     assert findings.remarks == ()
+
+
+def test_check_does_not_say_in_order_below_a_client_that_is_not_admitted(made: Federation) -> None:
+    def said() -> str:
+        done = CliRunner().invoke(main, ["federation", "check", str(made.directory.path)])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "Everything is in order." in said()
+    name = next(iter(made.study.clients))
+    revoke(made.directory, name)
+    assert f"not admitted yet: {name}" in said()
+    assert "in order" not in said()
+
+
+def test_the_invitations_range_is_written_as_everywhere(made: Federation) -> None:
+    invitation = read_invitation(made.directory.invitation_file(next(iter(made.study.clients))))
+    study = dataclasses.replace(invitation.study, range=(1000.0, 1e6))
+    rows = dict(dataclasses.replace(invitation, study=study).rows())
+    assert "q within 1,000 to 1,000,000, " in rows["question"]
+
+
+def test_asyncios_word_about_tls_is_dropped_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("asyncio")
+    log.addFilter(_is_no_noise)
+    log.warning("returning true from eof_received() has no effect when using ssl")
+    log.warning("another")
+    assert [record.getMessage() for record in caplog.records] == ["another"]
 
 
 def test_check_reports_everything_at_once(made: Federation) -> None:

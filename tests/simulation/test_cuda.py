@@ -217,7 +217,7 @@ def test_longest_cells_come_first() -> None:
 
 def test_without_numba_cuda_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba_cuda", None)
-    with pytest.raises(MissingExtra, match=r"privatile\[gpu\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[gpu\]"):
         Device()
 
 

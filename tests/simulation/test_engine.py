@@ -158,5 +158,5 @@ def test_memory_stays_where_it_is_when_rounds_grow() -> None:
 
 def test_without_numba_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'privatile\[simulation\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[simulation\]'"):
         run_cell(KINDS["C1"], 1, seed=1)

@@ -158,5 +158,5 @@ def test_the_stand_in_refuses_numpy() -> None:
 
 def test_without_cupy_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(MissingExtra, match=r"privatile\[gpu\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[gpu\]"):
         on_gpu(CELL, 2, seed=1)

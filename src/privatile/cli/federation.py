@@ -210,7 +210,8 @@ def check(directory: "Directory") -> None:
         click.echo(f"note   {text}")
     if findings.errors:
         raise InputError("\n".join(["this federation is not ready:", *findings.errors]))
-    click.echo("Everything is in order.")
+    todo = "Nothing is wrong; the notes above say what is still to do or to know."
+    click.echo(todo if findings.remarks else "Everything is in order.")
 
 
 @federation.command()

@@ -20,5 +20,6 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
     click.echo(
         f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation, given this file and "
         f"the run's: privatile verify {shlex.quote(str(output))} --transcript "
-        f"{shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json"
+        f"{shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json. A site that joined with "
+        "--site DIR gives the same here."
     )

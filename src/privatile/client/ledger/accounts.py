@@ -86,7 +86,7 @@ class Account:
     def _open(self) -> None:
         content = self.content
         if content.person_key is not None:
-            self.ledger.check_person_key(content.person_key.fingerprint)
+            self.ledger.check_person_key(content.person_key)
         row = self.ledger.execute(
             "SELECT d.digest, d.column, r.threshold, r.epsilon, r.spend_again FROM runs r"
             " JOIN datasets d ON d.id = r.dataset WHERE r.run = ? AND r.client = ?",

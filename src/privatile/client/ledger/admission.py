@@ -73,7 +73,7 @@ def _refuse_answered_records(ledger: Ledger, content: Content, epsilon: float, r
         return
     client, column = ledger.execute("SELECT client, column FROM datasets WHERE id = ?", known[:1]).fetchone()
     same = "the same values" if identical else "the same column, split among other clients,"
-    person = " (a person column counts from the first run on)" if content.by_person else ""
+    person = ", where no person column was named: whose records they were is not known" if content.by_person else ""
     other_people = "" if identical else " If these are other people, say so with new_people=True."
     raise AlreadyAnswered(
         f"{content} holds records that have answered before: {same} as client {client!r}, column {column!r}{person}. "

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, create_private, key_folder
+from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, SecretKey, create_private, key_folder
 from privatile.client.ledger.keys import derive
 from privatile.client.ledger.ledger_file import DAMAGED, connect, explain, fresh, is_intact, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
@@ -264,13 +264,16 @@ class Ledger:
         """A key: of the order of a client's column, of digests of contents, of the choice of a person's record."""
         return derive(self.secret.secret, purpose, *names)
 
-    def check_person_key(self, fingerprint: bytes) -> None:
+    def check_person_key(self, key: SecretKey) -> None:
         """Refuse a person key other than the one under which people are already known."""
         known = self.meta("person key")
-        if known is not None and known != fingerprint:
+        if known is not None and known != key.fingerprint:
+            missing = key.path is not None and not key.path.exists()
+            what = "is missing: it holds the key" if missing else "does not hold the key"
             raise LedgerError(
-                f"the person key is not the one with which the ledger {self.path} knows its people; with another key "
-                "everybody would look new and answer again. Restore the person-key file that belongs to this ledger."
+                f"the person-key file {key.path or 'in memory'} {what} by which the ledger {self.path} knows its "
+                "people. With another key everybody would look new and answer again. Restore that file from your "
+                "backup of the keys."
             )
 
     # -- the chain -----------------------------------------------------------------------------------------------

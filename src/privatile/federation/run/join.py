@@ -72,14 +72,17 @@ def prepare_client(
     reasons = limits.refusals(invitation, options.value)
     if reasons:
         raise SiteRefusal("this site's limits refuse the study:\n- " + "\n- ".join(reasons))
-    person_key = None
-    if options.person is not None:
-        person_key = _open_or_make(default_person_key(), PersonKey.open, PersonKey.save)
     ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
+    person_key = None
+    if options.person is not None:
+        # Looked at before a missing file is made: a new key in its place would be in the way of the right one.
+        ledger.check_person_key(PersonKey.open(default_person_key()))
+        person_key = _open_or_make(default_person_key(), PersonKey.open, PersonKey.save)
     if options.restored:
         for line in mark_restored(ledger, invitation.study.run):
-            log.warning("the ledger was restored: %s", line)
+            if line.lost or line.kept:
+                log.warning("the ledger was restored: %s", line)
     rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon)
     responder = open_responder(
         invitation.study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins

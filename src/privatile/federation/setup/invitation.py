@@ -78,13 +78,13 @@ class Invitation:
         """What a site must know before it agrees, line by line: every field of the study."""
         study, agreement = self.study, self.study.clients[self.client]
         others = [name for name in study.clients if name != self.client]
-        count = len(study.clients)
+        (low, high), count = study.range, len(study.clients)
         weak = "; an epsilon above 10, which protects next to nothing, is allowed" if study.allow_weak else ""
         return [
             ("study", f"{study.title} (federation {study.identity})"),
             ("asked by", study.asked_by),
             ("value", study.value),
-            ("question", f"are you above q? q within {study.range[0]:g} to {study.range[1]:g}, {study.scale} scale"),
+            ("question", f"are you above q? q within {low:,.10g} to {high:,.10g}, {study.scale} scale"),
             _levels_row(study.levels if agreement.level is None else (agreement.level,)),
             ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
             ("this client", f"{self.client}, weight {agreement.weight:g} of 1"),

@@ -6,6 +6,7 @@ says hello and asks for the last question again, so that a cut connection and a 
 
 import asyncio
 import contextlib
+import logging
 import random
 import re
 import ssl
@@ -50,6 +51,11 @@ class Connection:
         return None if kept.headers and kept.headers.get("Status") else kept.data
 
 
+def _is_no_noise(record: logging.LogRecord) -> bool:
+    """Drop what asyncio says whenever the broker closes a connection by TLS: it is of no use to anybody."""
+    return "returning true from eof_received()" not in str(record.msg)
+
+
 @contextlib.asynccontextmanager
 async def connected(
     party: str, urls: Sequence[str], key: KeyPair, authority: str, on_lost: Callable[[], None] = lambda: None
@@ -58,6 +64,7 @@ async def connected(
 
     `on_lost` is called when the connection is lost, or closed at the end.
     """
+    logging.getLogger("asyncio").addFilter(_is_no_noise)
     lost = asyncio.Event()
     causes: list[BaseException] = []
     complaints: list[str] = []
