@@ -67,7 +67,7 @@ def test_answers_become_counts_and_links() -> None:
     ("payload", "outcome", "reason"),
     [
         (answer(number=2), "late", ""),
-        (answer(number=4), "rejected", "never asked"),
+        (answer(number=4), "ahead", "a later round"),
         (answer(ones=21), "rejected", "ones must be a whole number"),
         (answer(study="cd" * 32), "foreign", "another study"),
         (answer(key=KeyPair.generate()), "unsigned", "expected signer"),
@@ -87,20 +87,48 @@ def test_what_does_not_count(payload: bytes, outcome: str, reason: str) -> None:
 
 def test_offences_lead_to_quarantine_until_readmitted() -> None:
     intake = open_intake()
-    verdicts = [intake.offer("a", answer(ones=21)) for _ in range(MOST_OFFENCES)]
+    verdicts = [intake.offer("a", answer(ones=21 + k)) for k in range(MOST_OFFENCES)]
     assert [bool(verdict.quarantine) for verdict in verdicts] == [False] * (MOST_OFFENCES - 1) + [True]
     assert intake.offer("a", answer()).outcome == "ignored"
     assert intake.readmit("a")
     assert not intake.readmit("a")
-    assert intake.offer("a", answer(ones=21)).quarantine == ""
+    assert intake.offer("a", answer(ones=30)).quarantine == ""
+    assert intake.offer("a", answer()).outcome == "counted"
+
+
+def test_one_signed_answer_sent_again_and_again_is_one_offence() -> None:
+    """Before, anybody who had recorded one bad answer could have its client quarantined."""
+    intake = open_intake()
+    body, _, signature = answer(ones=21).rpartition(b"\n")
+    outcomes = [intake.offer("a", payload).outcome for payload in (body + b"\n" + signature,) * 10]
+    assert outcomes == ["rejected"] + ["stale"] * 9
+    assert not intake.quarantined
+    assert intake.offer("a", answer()).outcome == "counted"
+    # Not in later rounds either, where only what is malformed has no round of its own.
+    malformed = [signed(b'{"kind":"answer"}'), signed(b'{"kind":"answer","study":1}')]
+    for number in range(4, 9):
+        intake.close()
+        intake.open({"a": (replace(QUESTION, round=number),)})
+        for payload in malformed * 5:
+            assert not intake.offer("a", payload).quarantine
+        assert intake.offer("a", answer(number=number, sequence=6 + number)).outcome == "counted"
+
+
+def test_answers_to_later_rounds_never_end_in_quarantine() -> None:
+    """A coordinator that was restored from an older copy asks again what honest clients have answered."""
+    intake = open_intake()
+    for number in range(4, 20):
+        verdict = intake.offer("a", answer(number=number))
+        assert (verdict.outcome, verdict.quarantine) == ("ahead", "")
+    assert not intake.quarantined
     assert intake.offer("a", answer()).outcome == "counted"
 
 
 def test_a_count_clears_offences() -> None:
     intake = open_intake()
     for number in range(3, 20):
-        for _ in range(MOST_OFFENCES - 1):
-            assert intake.offer("a", answer(ones=21, number=number)).outcome == "rejected"
+        for k in range(MOST_OFFENCES - 1):
+            assert intake.offer("a", answer(ones=21 + k, number=number)).outcome == "rejected"
         assert intake.offer("a", answer(number=number, sequence=6 + number)).outcome == "counted"
         intake.close()
         intake.open({"a": (replace(QUESTION, round=number + 1),)})
@@ -130,7 +158,7 @@ def test_bad_and_repeated_answers_in_turn_end_in_quarantine() -> None:
     """Before, every repeated answer cleared the offences, and every bad one wrote a row: without end."""
     intake = open_intake()
     assert intake.offer("a", answer()).outcome == "counted"
-    outcomes = [intake.offer("a", payload).outcome for payload in (answer(ones=21), answer()) * 100]
+    outcomes = [intake.offer("a", payload).outcome for k in range(100) for payload in (answer(ones=21 + k), answer())]
     assert outcomes.count("rejected") == MOST_OFFENCES
     assert list(intake.quarantined) == ["a"]
 

@@ -131,6 +131,7 @@ COORDINATOR_METRICS = (
     Metric(Counter, "counted", "Answers that were counted.", True),
     Metric(Counter, "duplicate", "Answers that had been counted already.", True),
     Metric(Counter, "late", "Answers to a round that was closed.", True),
+    Metric(Counter, "ahead", "Answers to a later round than the open one: was the run's file restored?", True),
     Metric(Counter, "ignored", "Answers of a client in quarantine.", True),
     Metric(Counter, "unsigned", "Messages without a valid signature of the client they name: dropped.", True),
     Metric(Counter, "foreign", "Signed messages that are no answers of this run: dropped.", True),

@@ -8,14 +8,16 @@ Every payload on a client's answer subject gets one verdict:
     counted      the client's counts for this round
     duplicate    the same counts again
     late         an answer to an earlier round, or between two rounds
+    ahead        an answer to a later round: the coordinator's own file is an older copy, and nobody is blamed
     ignored      the client is in quarantine
     unsigned     without a valid signature of this client: anybody may have sent it, and nobody is blamed
     foreign      signed, but no answer, or of another study or run: anybody who recorded it may have sent it again
-    rejected     signed, but malformed, of a round that was never asked, or counts out of range: an offence
-    stale        would be rejected, but comes from the broker's storage: it was judged when it arrived
+    rejected     signed, but malformed, to another question, or counts out of range: an offence
+    stale        would be rejected, but was judged before: the same message again, or from the broker's storage
     forked       the client's ledger has gone back, or is one of two copies: proven by this answer alone
 """
 
+import hashlib
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -34,10 +36,12 @@ from privatile.federation.wire.messages import (
     unquoted,
 )
 
-Outcome = Literal["counted", "duplicate", "late", "ignored", "unsigned", "foreign", "rejected", "stale", "forked"]
+Outcome = Literal[
+    "counted", "duplicate", "late", "ahead", "ignored", "unsigned", "foreign", "rejected", "stale", "forked"
+]
 
 MOST_OFFENCES = 3
-"""Rejected answers after which a client is quarantined, unless a new count comes in between."""
+"""Different rejected answers after which a client is quarantined, unless a new count comes in between."""
 
 KEPT_NONCES = 16
 """Welcomes of one client that may still be echoed: hellos and welcomes may cross on their way."""
@@ -92,6 +96,8 @@ class AnswerIntake:
         self._quarantined = dict(quarantined or {})
         self._asked = Counter(asked or {})
         self._offences: Counter[str] = Counter()
+        self._rejected: set[bytes] = set()
+        """Digests of what was rejected, without the signatures: whoever has recorded a message may send it again."""
         self._questions: Mapping[str, Sequence[Question]] = {}
         self._answers: dict[str, Accepted] = {}
         self._nonces: dict[str, deque[str]] = {}
@@ -163,7 +169,7 @@ class AnswerIntake:
         reason = ""
         if verdict.outcome == "counted":  # a repeated answer clears nothing: it can be repeated without end
             self._offences[client] = 0
-        elif verdict.outcome == "rejected" and from_storage:
+        elif verdict.outcome == "rejected" and (from_storage or self._rejected_before(client, payload)):
             return Verdict("stale", verdict.reason)
         elif verdict.outcome == "rejected":
             self._offences[client] += 1
@@ -173,6 +179,13 @@ class AnswerIntake:
             self._answers.pop(client, None)
             reason = verdict.reason
         return verdict._replace(quarantine=reason if reason and self.quarantine(client, reason) else "")
+
+    def _rejected_before(self, client: str, payload: bytes) -> bool:
+        """Whether this very message was rejected before; it is from now on."""
+        message = hashlib.sha256(client.encode() + b"\n" + payload.rpartition(b"\n")[0]).digest()
+        known = message in self._rejected
+        self._rejected.add(message)
+        return known
 
     def _judge(self, client: str, message: Message | ProtocolError, signer: str, signature: bytes) -> Verdict:
         if not self.is_open:
@@ -191,7 +204,9 @@ class AnswerIntake:
         if message.round < asked[0].round:
             return Verdict("late")
         if message.round > asked[0].round:
-            return Verdict("rejected", "the answer is to a round that was never asked")
+            return Verdict(
+                "ahead", "the answer is to a later round: the run's file is an older copy, or this is untrue"
+            )
         answers = message.answers
         try:
             if len(answers) != len(asked):

@@ -86,8 +86,8 @@ class CoordinatorPort:
         await self._connection.nc.publish(subjects.welcome_subject(self._identity, client), payload)
 
     async def stored_question(self) -> bytes | None:
-        """The last question or notice that the broker keeps."""
-        return await self._connection.last(subjects.ask_stream(self._identity), subjects.ask_subject(self._identity))
+        """The last question or notice that the broker keeps; a BrokerError where it does not say."""
+        return await self._connection.kept(subjects.ask_stream(self._identity), subjects.ask_subject(self._identity))
 
     async def stored_answer(self, client: str) -> bytes | None:
         """The client's last answer that the broker keeps."""

@@ -149,6 +149,7 @@ class CoordinatorService:
 
     async def _session(self, port: CoordinatorPort) -> None:
         guard = asyncio.create_task(self._guard_question(port))
+        guard.add_done_callback(lambda _: self._changed.set())
         try:
             first = True
             while self._end is None and not port.lost.is_set():
@@ -163,7 +164,7 @@ class CoordinatorService:
                 if first:
                     await self._read_stored_answers(port)
                     first = False
-                await self._collect(port)
+                await self._collect(port, guard)
         finally:
             guard.cancel()
             self._write_heard_and_uncounted()
@@ -173,13 +174,16 @@ class CoordinatorService:
         while True:
             await asyncio.sleep(TICK)
             expected = self._published
-            kept = await port.stored_question()
+            try:
+                kept = await port.stored_question()
+            except BrokerError:
+                continue  # slow, or just being lost: that says nothing about what it keeps
             if expected != self._published or kept in (expected, self._ask) or not self._intake.is_open:
                 continue  # as it should be, or a new round has just begun
             self.metrics.add("restored_questions")
+            await self._publish(port, expected)
             if self._worth_a_row("question", ""):
                 self._record_event("question", "the broker kept another message than the open question: restored")
-            await self._publish(port, expected)
 
     def _open_round(self) -> bool:
         questions = self.coordinator.questions()
@@ -205,14 +209,19 @@ class CoordinatorService:
         for start in range(0, len(missing), 100):
             await asyncio.gather(*(read(client) for client in missing[start : start + 100]))
 
-    async def _collect(self, port: CoordinatorPort) -> None:
-        """Wait until the round may be closed, then close it; less when the connection is lost or the service stops."""
+    async def _collect(self, port: CoordinatorPort, guard: "asyncio.Task[None]") -> None:
+        """Wait until the round may be closed, then close it; less when the connection is lost or the service stops.
+
+        An error that ended the guard of the question (a full disk) is raised here: the run does not go on without it.
+        """
         loop = asyncio.get_running_loop()
         began = loop.time()
         deadline = began + self.study.deadline
         while not self._may_close(late=loop.time() >= deadline):
             if port.lost.is_set() or self._stop.is_set():
                 return
+            if guard.done():
+                guard.result()
             self._changed.clear()
             # Timers that set the event are far cheaper, round for round, than a wait with a timeout.
             wake = loop.call_at(
@@ -286,8 +295,8 @@ class CoordinatorService:
             self._heard[client] = time.time()
         elif verdict.outcome in ("late", "ignored", "rejected", "forked"):
             self._note_uncounted(client, verdict)
-        if verdict.outcome == "rejected" and self._worth_a_row("rejected", client):
-            self._record_event("rejected", verdict.reason, client, self.coordinator.done + 1)
+        if verdict.outcome in ("rejected", "ahead") and self._worth_a_row(verdict.outcome, client):
+            self._record_event(verdict.outcome, verdict.reason, client, self.coordinator.done + 1)
         if verdict.quarantine:
             self._record_quarantine(client, verdict.quarantine)
         if self._intake.quarantined or (self._intake.is_open and len(self._intake.answers) >= self.study.quorum):

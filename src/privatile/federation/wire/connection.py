@@ -42,13 +42,20 @@ class Connection:
     complaints: list[str]
     """Permissions that the broker has refused."""
 
-    async def last(self, stream: str, subject: str) -> bytes | None:
-        """The last message of a stream on a subject; None where there is none, or the broker does not answer."""
+    async def kept(self, stream: str, subject: str) -> bytes | None:
+        """The last message of a stream on a subject, None where there is none; a BrokerError without a reply."""
         try:
             kept = await self.nc.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout=5.0)
-        except (nats.errors.Error, TimeoutError):
-            return None
+        except (nats.errors.Error, TimeoutError) as error:
+            raise BrokerError(f"the broker did not say what it keeps ({type(error).__name__}).") from None
         return None if kept.headers and kept.headers.get("Status") else kept.data
+
+    async def last(self, stream: str, subject: str) -> bytes | None:
+        """The same; None also where the broker does not reply."""
+        try:
+            return await self.kept(stream, subject)
+        except BrokerError:
+            return None
 
 
 def _is_no_noise(record: logging.LogRecord) -> bool:
