@@ -353,6 +353,31 @@ def numbers_of(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any,
         yield path
 
 
+def test_a_coordinator_that_is_silent_about_a_client_beyond_the_patience_is_found(tmp_path: Path) -> None:
+    """South's answers are called silent ten rounds in a row where the study allows nine: nothing failed or was flagged.
+
+    The caveat looked at the last round only, in which south is back.
+    """
+    agreements = {name: ClientAgreement(2.0, 0.5, 600) for name in ("north", "south")}
+    for patience, failing in ((9, 1), (10, 0)):
+        federation = Federation(tmp_path / str(patience), make_study(agreements, 15, patience=patience))
+        play(federation, drop=lambda client, number, share: client == "south" and 1 < number < 12)
+        record = release(federation.directory)
+        checked = verify_record(record, federation.directory.store_file)
+        assert len(checked.failed) == failing
+        assert all("more than 9 rounds in a row, the study's patience: south for 10" in text for text in checked.failed)
+        (flagged,) = checked.flagged
+        assert "word alone: south in 10 of 15 rounds, at most 10 in a row. Rounds closed with fewer answers" in flagged
+        (caveat,) = [one for one in record["body"]["results"][0]["caveats"] if one["code"] == "silent"]
+        assert caveat["text"].startswith("Silent clients: 1 of 2, most often south (10 of 15 rounds).")
+    # A client that has countersigned says itself what it had answered.
+    (flagged, unknown) = verify_record(
+        federation.countersigned(record, "south"), federation.directory.store_file
+    ).flagged
+    assert flagged.startswith("client south says: 10 answers it gave were not counted")
+    assert unknown.startswith("client south says that it answered rounds 2, 3")
+
+
 def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federation, list[int]], tmp_path: Path) -> None:
     # A coordinator that stops the run where it likes the estimate, and says that the later rounds were never asked.
     directory = Directory(tmp_path / "organizer")
@@ -364,7 +389,7 @@ def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federatio
     assert verify_record(record, directory.store_file).failed == []
     with dropped[0].ledger("north") as ledger:
         record = countersign(record, "north", dropped[0].sites["north"].key(), directory.store_file, ledger)
-    (flagged,) = verify_record(record, directory.store_file).flagged
+    (flagged,) = [text for text in verify_record(record, directory.store_file).flagged if "north" in text]
     assert flagged.startswith("client north says: 5 rounds it answered are not in the transcript (rounds 16, 17")
 
 
@@ -425,7 +450,7 @@ def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
         other.account_for(3000, 20)
         record = countersign(release(federation.directory), "north", key, store, ledger)
     assert record["signatures"]["clients"]["north"]["statement"]["lost"] == list(range(1, 21))
-    (flagged,) = verify_record(record, store).flagged
+    (flagged,) = [text for text in verify_record(record, store).flagged if "north" in text]
     assert flagged.startswith(
         "client north says: 20 rounds are no longer in its ledger, which was restored (rounds 1, 2"
     )

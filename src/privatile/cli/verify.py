@@ -26,10 +26,11 @@ def verify(
     """
     from privatile.api.folders import state_folder
     from privatile.client.ledger.ledger import Ledger
+    from privatile.federation.record.checks import VerificationFailed
     from privatile.federation.record.countersignature import countersign as add_signature
     from privatile.federation.record.countersignature import read_statement, statement_lines
     from privatile.federation.record.document import read_record, write_record
-    from privatile.federation.record.verification import VerificationFailed, verify_record
+    from privatile.federation.record.verification import verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
 

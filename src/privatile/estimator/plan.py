@@ -52,6 +52,8 @@ class RoundState(NamedTuple):
     """How many rounds in a row that last report has been used."""
     heard: tuple[float, ...]
     """The query, working scale, that it answered."""
+    silent: tuple[int, ...]
+    """Rounds without a report, over the whole run."""
     ones: tuple[int, ...]
     asked: tuple[int, ...]
     """Counts over all rounds, for plausibility."""

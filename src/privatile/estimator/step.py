@@ -32,6 +32,7 @@ def begin(plan: Plan) -> RoundState:
         noise=(math.nan,) * clients,
         used=(0,) * clients,
         heard=(math.nan,) * clients,
+        silent=(0,) * clients,
         ones=(0,) * clients,
         asked=(0,) * clients,
         window_ones=(0,) * clients,
@@ -66,7 +67,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
     if len(ones) != len(clients):
         raise ProtocolError(f"a round needs one count per client, {len(clients)}; got {len(ones)}.")
     means, noise, used, heard = list(state.means), list(state.noise), list(state.used), list(state.heard)
-    total_ones, total_asked = list(state.ones), list(state.asked)
+    silent, total_ones, total_asked = list(state.silent), list(state.ones), list(state.asked)
     window_ones, window_asked = list(state.window_ones), list(state.window_asked)
     for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
         if count is None:
@@ -76,6 +77,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
                     "first answer, or start a run without it (a new estimand)."
                 )
             used[k] += 1
+            silent[k] += 1
         else:
             if not 0 <= count <= length:
                 raise ProtocolError(
@@ -96,6 +98,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         noise=tuple(noise),
         used=tuple(used),
         heard=tuple(heard),
+        silent=tuple(silent),
         ones=tuple(total_ones),
         asked=tuple(total_asked),
         window_ones=tuple(window_ones),

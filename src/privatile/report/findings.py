@@ -75,7 +75,7 @@ CAVEAT_TITLES = {
     "missing": "Missing values",
     "dither": "Dithered values",
     "file": "About this file only",
-    "silent": "Silent at the end",
+    "silent": "Silent clients",
     "central": "Local privacy costs precision",
     "survey-weights": "No survey weights",
 }

@@ -62,10 +62,14 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         )
     if settings.target == "file":
         yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
-    silent = sum(used > 1 for used in state.used)
+    silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
     if silent:
+        rounds, name = max(silent)
         yield Caveat(
-            "silent", f"{silent} client(s) are silent; their last answers are used again, and widen the interval."
+            "silent",
+            f"Silent clients: {len(silent)} of {len(plan.clients)}, most often {name} ({rounds:,} of {state.round:,} "
+            "rounds). The last answer of a silent client is used again, which widens the interval. That is no help "
+            "where answers were left out because of what they say.",
         )
     if settings.person:
         yield PERSON

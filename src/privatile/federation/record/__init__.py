@@ -3,6 +3,8 @@
     document          the record: made from a run's file, written, read, signed
     transcript        what the run's file says was asked of every client, and answered
     countersignature  a site's own statement about a record, from its ledger
+    checks            the list of checks of a record
+    silence           who was silent, and the study's patience and quorum
     verification      checking a record, by itself or against the run's file
     comparison        a record's result beside the one that its counts give
 
@@ -12,9 +14,10 @@ signature, so a coordinator cannot invent answers; the signature holds for the q
 another question than it asked; and the ledger's link, so a client cannot answer from two ledgers.
 """
 
+from privatile.federation.record.checks import Checks, VerificationFailed
 from privatile.federation.record.countersignature import CountersignRefused, countersign
 from privatile.federation.record.document import canonical, read_record, release, write_record
-from privatile.federation.record.verification import Checks, VerificationFailed, verify_record
+from privatile.federation.record.verification import verify_record
 
 __all__ = [
     "Checks",

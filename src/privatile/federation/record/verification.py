@@ -6,16 +6,15 @@ A body may hold anything: it was written by somebody else. Only the form that `r
 import contextlib
 import itertools
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from privatile.core.messages import Answer
-from privatile.core.words import printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
+from privatile.federation.record.checks import Checks
 from privatile.federation.record.comparison import SAME, differences
 from privatile.federation.record.countersignature import (
     MOST_NAMED,
@@ -35,6 +34,7 @@ from privatile.federation.record.document import (
     spent,
     transcript_digest,
 )
+from privatile.federation.record.silence import check_silence
 from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -46,32 +46,6 @@ from privatile.server.run_file import RunStore
 
 Statements = dict[str, Statement]
 """What clients have signed about a record, by client."""
-
-
-class VerificationFailed(PrivatileError):
-    """A check of a record failed."""
-
-
-@dataclass
-class Checks:
-    """What was checked and holds, what fails, what a site wants readers to know, and what could not be checked."""
-
-    passed: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    flagged: list[str] = field(default_factory=list)
-    """Holds, and yet says something that may have changed the result."""
-    not_checked: list[str] = field(default_factory=list)
-
-    def add(self, text: str, holds: bool, why: str = "") -> bool:
-        """Note a check; `why` is added where it fails."""
-        (self.passed if holds else self.failed).append(text if holds or not why else f"{text}: {why}")
-        return holds
-
-    def to_text(self) -> str:
-        """One line per check."""
-        kinds = {"holds": self.passed, "FAILS": self.failed, "FLAGGED": self.flagged, "not checked": self.not_checked}
-        # A hostile record may be quoted in a text: nothing of it reaches the terminal but what can be printed.
-        return "\n".join(f"{kind:<11}  {printable(text)}" for kind, texts in kinds.items() for text in texts)
 
 
 def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Checks:
@@ -202,6 +176,7 @@ def _check_run(
     checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
     exchanged = exchanges(store)
     _check_evidence(checks, body, study, exchanged, store)
+    check_silence(checks, study, exchanged, statements)
     try:
         coordinator = Coordinator(store)
         results = coordinator.results()
