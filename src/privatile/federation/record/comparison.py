@@ -13,7 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 from privatile.core.messages import LARGEST_REAL
-from privatile.estimator.transcript import LAST_BITS
+from privatile.core.scale import LAST_BITS
 
 SAME = 1e-9
 """Share of its size that a number recomputed on another machine, whose functions round otherwise, may differ by."""
