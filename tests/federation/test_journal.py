@@ -119,4 +119,7 @@ def test_answers_of_silent_clients_that_came_and_did_not_count_are_kept_with_the
     ]
     assert "ones must be" in reason
     assert "99" not in reason
+    late = journal.late_links()
+    assert list(late) == ["site1"]
+    assert late == service._intake.late_links
     assert len(table.run.store.query("SELECT * FROM uncounted")) == 2

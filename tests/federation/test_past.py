@@ -13,9 +13,10 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restores import mark_restored
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError
+from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import Link, Welcome
+from privatile.federation.wire.messages import AnswerMessage, Hello, Link, Welcome, question_digest
 from tests.federation.kit import Federation, make_study
 
 PEOPLE = 100
@@ -123,6 +124,86 @@ def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(
     answered(client, 4)
     spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
     assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 12), (4, 12, 16)]
+
+
+def ask(client: ClientService, number: int) -> bytes:
+    """The client's signed answer to a round, as it is published."""
+    questions = (Question(client.study.run, number, 0.5, 50.0, 4),)
+    answers, link = client.responder.answer(questions)
+    asked = question_digest(client.study.digest, questions)
+    return AnswerMessage.of(client.study.digest, asked, answers, link).pack(client.key)
+
+
+def greeted(intake: AnswerIntake, client: ClientService, done: int, restored: Link | None = None) -> Welcome:
+    """The welcome to a fresh hello: the client has echoed a nonce."""
+    echo = None
+    for nonce in ("0" * 32, "1" * 32):
+        said = Hello(client.study.digest, "site0", "2" * 32, client.responder.link(), restored, "3" * 32, echo)
+        greeting = intake.greet("site0", said.pack(client.key), done, nonce)
+        assert greeting is not None
+        echo = nonce
+    return greeting.welcome
+
+
+def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Path) -> None:
+    """Rounds 1 and 2 count, round 3 comes late, and the site's ledger is one from before it. Before, the coordinator
+    forgot the link of a late answer, the older ledger held everything it asked for, and 8 to 12 answered again."""
+    one, _ = studies(tmp_path)
+    ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
+    client = one.client("site0")
+    signers = {"site0": client.key.public.signer}
+    intake = AnswerIntake(one.study.digest, signers, {}, {}, {"site0": 0})
+
+    def open_round(number: int) -> None:
+        intake.open({"site0": (Question(one.study.run, number, 0.5, 50.0, 4),)})
+
+    for number in (1, 2):
+        open_round(number)
+        assert intake.offer("site0", ask(client, number)).outcome == "counted"
+        intake.close()
+    back_up(ledger_file, backup)
+    open_round(3)
+    late = ask(client, 3)
+    intake.close()
+    open_round(4)
+    assert intake.offer("site0", late).outcome == "late"
+    client._check_past(greeted(intake, client, 3))  # negative control: its own ledger
+    client.responder.ledger.close()
+    restore(ledger_file, backup)
+    older = one.client("site0")
+    with pytest.raises(LedgerError, match=r"has 2 entries of run .* but 3 were seen before"):
+        older._check_past(greeted(intake, older, 3))
+    older.responder.ledger.close()
+    # It is kept with the run: a coordinator that starts again knows it, too.
+    run = one.open_run()
+    run.journal.set_late_links(intake.late_links)
+    intake = AnswerIntake(
+        one.study.digest, signers, {"site0": Link(2, "0" * 32)}, {}, {"site0": 12}, run.journal.late_links()
+    )
+    open_round(4)
+    # Declared as restored, it goes on, and the lost answer, sent once more by somebody, does not bring the link back.
+    client = one.client("site0", restored=True)
+    shown = greeted(intake, client, 3)
+    client._check_past(shown)
+    assert greeted(intake, client, 3, restored=shown.ledger).ledger == client.responder.link()
+    assert intake.offer("site0", late).outcome == "late"
+    assert greeted(intake, client, 3).ledger == client.responder.link()
+    assert intake.offer("site0", ask(client, 4)).outcome == "counted"
+    run.journal.relink("site0", client.responder.link(), 4)
+    assert run.journal.late_links() == intake.late_links
+    spans = client.responder.ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
+    assert spans == [(0, 4), (4, 8), (8, 16), (16, 20)]
+
+
+def test_a_late_answer_frames_nobody(tmp_path: Path) -> None:
+    """A broker that has an old question answered, and hands out that answer first, puts nobody into quarantine."""
+    one, _ = studies(tmp_path)
+    client = one.client("site0")
+    intake = AnswerIntake(one.study.digest, {"site0": client.key.public.signer}, {}, {}, {"site0": 0})
+    answer, older = ask(client, 2), ask(client, 1)
+    intake.open({"site0": (Question(one.study.run, 2, 0.5, 50.0, 4),)})
+    assert [intake.offer("site0", each).outcome for each in (older, answer, older)] == ["late", "counted", "late"]
+    assert not intake.quarantined
 
 
 def test_a_second_restore_is_one_too(tmp_path: Path) -> None:

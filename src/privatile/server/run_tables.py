@@ -37,6 +37,8 @@ FEDERATION = (
     "CREATE TABLE IF NOT EXISTS evidence (round INTEGER NOT NULL, client TEXT NOT NULL, sequence INTEGER NOT NULL,"
     " hash TEXT NOT NULL, signer TEXT NOT NULL, signature TEXT NOT NULL, PRIMARY KEY (round, client)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS links (client TEXT PRIMARY KEY, sequence INTEGER NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS late_links (client TEXT PRIMARY KEY, sequence INTEGER, hash TEXT,"
+    " since INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER,"
     " text TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS heard (client TEXT PRIMARY KEY, at REAL NOT NULL)",

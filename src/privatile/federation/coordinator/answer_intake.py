@@ -68,6 +68,17 @@ class Accepted(NamedTuple):
     signature: bytes
 
 
+class LateLink(NamedTuple):
+    """How far a client's ledger has come by answers that were too late to count.
+
+    A ledger from before them is an older copy, though every count is in it.
+    """
+
+    link: Link | None
+    since: int
+    """The round in which the ledger was restored, 0 for never: answers up to that one are of the lost ledger."""
+
+
 class Greeting(NamedTuple):
     """The reply to a hello, and the link from which a restored ledger continues, where the hello declared one."""
 
@@ -87,12 +98,15 @@ class AnswerIntake:
         links: Mapping[str, Link] | None = None,
         quarantined: Mapping[str, str] | None = None,
         asked: Mapping[str, int] | None = None,
+        late_links: Mapping[str, LateLink] | None = None,
     ) -> None:
         """`study` is the study's digest; `asked` holds the records that earlier rounds asked of every client."""
         self._study = study
         self._signers = dict(signers)
         self._links = dict(links or {})
         """The last link seen of each client's ledger, before this round."""
+        self._late_links = dict(late_links or {})
+        """Not among the links: a late answer proves no fork, as the broker decides in which order answers come."""
         self._quarantined = dict(quarantined or {})
         self._asked = Counter(asked or {})
         self._offences: Counter[str] = Counter()
@@ -130,6 +144,11 @@ class AnswerIntake:
         """Clients whose answers do not count until the organizer decides, with the reasons."""
         return self._quarantined
 
+    @property
+    def late_links(self) -> Mapping[str, LateLink]:
+        """How far clients' ledgers have come by answers that were too late to count."""
+        return self._late_links
+
     # -- rounds --------------------------------------------------------------------------------------------------
 
     def open(self, questions: Mapping[str, Sequence[Question]]) -> None:
@@ -166,6 +185,8 @@ class AnswerIntake:
         verdict = self._judge(client, message, signer, payload.rpartition(b"\n")[2])
         if isinstance(message, AnswerMessage) and message.study == self._study:
             verdict = verdict._replace(round=message.round)
+            if verdict.outcome == "late" and message.client == client and client not in self._quarantined:
+                self._see_late(client, message)
         reason = ""
         if verdict.outcome == "counted":  # a repeated answer clears nothing: it can be repeated without end
             self._offences[client] = 0
@@ -236,6 +257,17 @@ class AnswerIntake:
         self._answers[client] = accepted
         return Verdict("counted")
 
+    def _see_late(self, client: str, message: AnswerMessage) -> None:
+        before = self._late_links.get(client, LateLink(None, 0))
+        if message.round > before.since and _further(message.ledger, before.link) == message.ledger:
+            self._late_links[client] = LateLink(message.ledger, before.since)
+
+    def _shown_link(self, client: str) -> Link | None:
+        """The furthest link seen of a client's ledger, whether its answer counted or not."""
+        accepted, late = self._answers.get(client), self._late_links.get(client)
+        seen = self._links.get(client) if accepted is None else accepted.ledger
+        return _further(None if late is None else late.link, seen)
+
     # -- quarantine and keys -------------------------------------------------------------------------------------
 
     def quarantine(self, client: str, reason: str) -> bool:
@@ -275,15 +307,16 @@ class AnswerIntake:
             raise ProtocolError("the message is not a hello of this client.")
         nonces = self._nonces.setdefault(client, deque(maxlen=KEPT_NONCES))
         fresh = message.study == self._study and message.echo in nonces
-        link, restored = self._links.get(client), None
-        if fresh and link is not None and message.restored == link != message.ledger:
-            link = restored = message.ledger
         accepted = self._answers.get(client)
+        link, restored = self._shown_link(client), None
+        # Not while an answer of the lost ledger stands in the open round: its link would come back with it.
+        if fresh and accepted is None and link is not None and message.restored == link != message.ledger:
+            link = restored = message.ledger
         welcome = Welcome(
             self._study,
             client,
             message.instance,
-            link if accepted is None else accepted.ledger,
+            link,
             rounds_done + (accepted is not None),
             self._asked[client],
             self._quarantined.get(client, "")[:500],
@@ -292,7 +325,19 @@ class AnswerIntake:
         )
         if restored is not None:  # only now: an error above must leave the links as the journal has them
             self._links[client] = restored
+            self._late_links[client] = LateLink(None, rounds_done + 1)
         if fresh and message.echo is not None:
             nonces.remove(message.echo)
         nonces.append(nonce)
         return Greeting(welcome, restored, fresh)
+
+
+def _further(one: Link | None, other: Link | None) -> Link | None:
+    """The link that lies further along in one ledger; `other` where they are equally far.
+
+    >>> _further(Link(2, "0" * 32), Link(3, "1" * 32)).sequence, _further(None, None)
+    (3, None)
+    """
+    if one is None or other is None:
+        return one or other
+    return one if one.sequence > other.sequence else other

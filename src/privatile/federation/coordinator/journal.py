@@ -3,6 +3,7 @@
 federation   the study behind the run and its digest
 evidence     ledger link and signature of every counted answer: the transcript can be checked answer by answer
 links        the last link seen of each client's ledger
+late_links   the same by answers that came too late to count, and the round in which the ledger was last restored
 events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
 heard        when each client last sent anything with a valid signature
 quarantined  clients whose answers do not count until the organizer decides
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from privatile.errors import StoreError
-from privatile.federation.coordinator.answer_intake import Accepted
+from privatile.federation.coordinator.answer_intake import Accepted, LateLink
 from privatile.federation.wire.messages import Link
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import FEDERATION
@@ -81,9 +82,18 @@ class Journal:
         """The last link seen of each client's ledger."""
         return {row[0]: Link(row[1], row[2]) for row in self._store.query("SELECT client, sequence, hash FROM links")}
 
-    def relink(self, client: str, link: Link) -> None:
-        """Continue from this link: the site has declared that its ledger was restored."""
-        self._store.execute([_link_row(client, link)])
+    def relink(self, client: str, link: Link, number: int) -> None:
+        """Continue from this link: the site has declared in this round that its ledger was restored."""
+        self._store.execute([_link_row(client, link), _late_row(client, LateLink(None, number))])
+
+    def late_links(self) -> dict[str, LateLink]:
+        """How far each client's ledger has come by answers that were too late to count."""
+        rows = self._store.query("SELECT client, sequence, hash, since FROM late_links")
+        return {row[0]: LateLink(None if row[1] is None else Link(row[1], row[2]), row[3]) for row in rows}
+
+    def set_late_links(self, found: Mapping[str, LateLink]) -> None:
+        """Store how far they have come now: one row per client."""
+        self._store.execute([_late_row(*each) for each in found.items()])
 
     def note(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Store an event."""
@@ -138,6 +148,11 @@ class Journal:
     def quarantined(self) -> dict[str, str]:
         """Reasons by client."""
         return dict(self._store.query("SELECT client, reason FROM quarantined"))
+
+
+def _late_row(client: str, late: LateLink) -> Statement:
+    sequence, head = (None, None) if late.link is None else (late.link.sequence, late.link.hash)
+    return "INSERT OR REPLACE INTO late_links VALUES (?, ?, ?, ?)", (client, sequence, head, late.since)
 
 
 def _link_row(client: str, link: Link) -> Statement:

@@ -66,8 +66,15 @@ class CoordinatorService:
         self.metrics = Metrics("privatile", COORDINATOR_METRICS)
         asked = {name: totals.asked for name, totals in self.coordinator.store.client_totals().items()}
         self._intake = AnswerIntake(
-            self.study.digest, self.signers(), self.journal.links(), self.journal.quarantined(), asked
+            self.study.digest,
+            self.signers(),
+            self.journal.links(),
+            self.journal.quarantined(),
+            asked,
+            self.journal.late_links(),
         )
+        self._late_links = dict(self._intake.late_links)
+        """As the journal has them."""
         self._caused: Counter[tuple[str, str]] = Counter()
         """Events that a client has caused, by kind and client."""
         self._uncounted: dict[tuple[int, str, str], Uncounted] = {}
@@ -334,7 +341,8 @@ class CoordinatorService:
             self._heard[client] = time.time()
             self.metrics.set("heard", self._heard[client], client=client)
         if greeting.restored is not None:
-            self.journal.relink(client, greeting.restored)
+            self.journal.relink(client, greeting.restored, self.coordinator.done + 1)
+            self._late_links[client] = self._intake.late_links[client]
             if self._worth_a_row("restored", client):
                 reason = "its ledger was restored; unaccounted records are marked as spent"
                 self._record_event("restored", reason, client)
@@ -367,11 +375,15 @@ class CoordinatorService:
         """Write who was heard, and what did not count: once per tick, since each write waits for the disk."""
         heard, self._heard = self._heard, {}
         uncounted, self._uncounted = self._uncounted, {}
+        late = {client: one for client, one in self._intake.late_links.items() if self._late_links.get(client) != one}
         with contextlib.suppress(StoreError):  # a full disk is reported by what matters: a round or an event
             if heard:
                 self.journal.hear(heard)
             if uncounted:
                 self.journal.add_uncounted(uncounted.values())
+            if late:
+                self.journal.set_late_links(late)
+                self._late_links.update(late)
 
     def _record_quarantine(self, client: str, reason: str) -> None:
         self.journal.quarantine(client, reason)
