@@ -14,7 +14,7 @@ import pytest
 
 from privatile.errors import BrokerError
 from privatile.federation.coordinator.port import CoordinatorPort
-from privatile.federation.setup.broker_configuration import client_permissions, coordinator_permissions
+from privatile.federation.setup.broker_configuration import CLIENT_LIMITS, client_permissions, coordinator_permissions
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
@@ -354,3 +354,26 @@ def test_the_table_names_everything_that_the_configuration_allows(federation: Fe
         subject = export.get("stream") or export["service"]
         owners = [name for name in ("site0", "site1") if subject.endswith(f".{name}")] or ["site0", "site1"]
         assert export["accounts"] == [f"client_{name}" for name in owners]
+
+
+def test_a_client_cannot_fill_the_broker_with_subscriptions_or_connections(federation: Federation) -> None:
+    """Before, 50,000 subscriptions and 150 connections of one client were open at once."""
+
+    async def scene() -> None:
+        async with connect_as(federation, "site0") as mallory:
+            for number in range(CLIENT_LIMITS["max_subscriptions"]):
+                await mallory.nc.subscribe(f"_INBOX_site0.x.{number}")
+            await mallory.nc.flush()
+            assert not mallory.lost.is_set()
+            await mallory.nc.subscribe("_INBOX_site0.one.more")
+            await asyncio.wait_for(mallory.lost.wait(), PATIENCE)
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(CLIENT_LIMITS["max_connections"]):
+                await stack.enter_async_context(connect_as(federation, "site0"))
+            with pytest.raises(BrokerError):
+                await stack.enter_async_context(connect_as(federation, "site0"))
+            # The negative control: another client is not kept out.
+            async with connect_as(federation, "site1") as other:
+                await other.nc.flush()
+
+    asyncio.run(scene())

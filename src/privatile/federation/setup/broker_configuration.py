@@ -18,6 +18,10 @@ from privatile.federation.wire.messages import LARGEST_ASK
 COORDINATOR = "coordinator"
 """The coordinator's account on the broker."""
 
+CLIENT_LIMITS = {"max_connections": 16, "max_subscriptions": 64}
+"""What one client's account may hold open. A client uses one connection and four subscriptions; the rest is for a
+connection that was cut and is not yet known to be, and for a second process, which is told to stop."""
+
 
 class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the embedded broker listens, and the names by which clients reach it."""
@@ -149,6 +153,7 @@ def accounts(identity: str, coordinator: PublicKeys, clients: Mapping[str, Publi
         exports += [{"service": subject, "accounts": [account]} for subject in sent]
         exports += [{"stream": welcome, "accounts": [account]}]
         made[account] = {
+            "limits": CLIENT_LIMITS,
             "users": [_user(keys, client_permissions(identity, client))],
             "imports": [
                 *({"service": {"account": COORDINATOR, "subject": subject}} for subject in (*sent, question)),
