@@ -34,14 +34,16 @@ from privatile.federation.setup.directory import new_identity
 WHAT_IS_FOUND = (
     "At epsilon 1 and --off 0.02 an audit finds, 99 times in 100: 1.5% of all records telling the truth (5% in cohorts "
     "below 100, 2% at one level), noise with 0.75 or 1.2 of its variance, correlation 0.2 from question to question, "
-    "40% of the noise repeated in a copy, in another study or at another site."
+    "40% of the noise repeated in a copy, in another study or at another site. For other values this was not measured."
 )
 """Measured by `studies/audit/power.py`; the whole table is in docs/tasks/audit.md."""
 
 WHAT_IS_NOT_FOUND = (
-    "No audit finds a client that recognises it (by its machine, by a date), that breaks its rule only later than it "
-    "was asked or for a few people only, whose coins somebody can compute but the audit cannot repeat, or that leaks "
-    "by another way than counts and files, such as the time it takes."
+    "No audit finds a client that recognises it (by its machine, by a date, by the size of epsilon), or that breaks "
+    "its rule only later than it was asked. Not found either: one record of each question telling the truth; coins "
+    "that somebody can compute but the audit cannot repeat, such as those of a 16-bit seed that is new at every start; "
+    "coins used again from a pool of 10,000 or more; noise from elsewhere with the mean, variance and shape of the "
+    "coins' own; what leaks by another way than counts and files, such as the time it takes."
 )
 
 
