@@ -234,11 +234,11 @@ def test_a_coordinator_that_ends_its_search_when_it_likes_is_found() -> None:
 
 
 @contextmanager
-def stopping(lean: float) -> Iterator[None]:
+def stopping(boundary_shift: float) -> Iterator[None]:
     """A machine on which the decision to stop falls as if the width were another by this share."""
 
     def decide(run: RunSpec, plan: Plan, state: RoundState, trajectory: object, more: float = 0.0) -> bool:
-        return narrow_enough(run, plan, state, trajectory, lean + more)  # type: ignore[arg-type]
+        return narrow_enough(run, plan, state, trajectory, boundary_shift + more)  # type: ignore[arg-type]
 
     with patch.object(coordinator_module, "narrow_enough", decide):
         yield
@@ -261,13 +261,13 @@ def narrowing() -> float:
     return widths[place]
 
 
-@pytest.mark.parametrize(("lean", "accepted"), [(-1e-12, True), (-0.02, False), (0.3, False)])
+@pytest.mark.parametrize(("boundary_shift", "accepted"), [(-1e-12, True), (-0.02, False), (0.3, False)])
 def test_a_run_that_stops_by_its_width_ends_where_its_design_says(
-    narrowing: float, lean: float, accepted: bool
+    narrowing: float, boundary_shift: float, accepted: bool
 ) -> None:
     """At the boundary it may go on for a round; it may not stop, or go on, whenever its coordinator likes."""
     run = spec(until_width=narrowing)
-    with stopping(lean):
+    with stopping(boundary_shift):
         content = written(run)
     if accepted:
         assert replayed(content).done > replayed(written(run)).done

@@ -87,7 +87,9 @@ class AutoPlan(Plan):
     def policy(self) -> QuestionPolicy:
         """The rules, with this run's numbers."""
         low, high = working_range(self.scale)
-        return QuestionPolicy(self.level, low, high, self.rounds, pooled_noise(self.clients), lean=self.lean)
+        return QuestionPolicy(
+            self.level, low, high, self.rounds, pooled_noise(self.clients), boundary_shift=self.boundary_shift
+        )
 
     @property
     def start(self) -> float:

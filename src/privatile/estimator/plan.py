@@ -1,7 +1,7 @@
 """Plans: what the next round asks, given the state so far.
 
 A new design gives `ask` and `learn`; `standard_error`, in which a recorded question is compared with its own; and looks
-at `lean` wherever a computed real number decides something (`estimator.transcript`).
+at `boundary_shift` wherever a computed real number decides something (`estimator.transcript`).
 """
 
 import math
@@ -77,8 +77,8 @@ class Plan(ABC):
     """What a client does inside a round."""
     local_level: LocalLevel = "global"
     """Whether clients step with the global level or their own; both have the same root."""
-    lean: float = 0.0
-    """Share by which the boundary of every decision is moved; see `leaning`."""
+    boundary_shift: float = 0.0
+    """Share by which the boundary of every decision is moved; see `with_boundaries_moved`."""
 
     @cached_property
     def level(self) -> float:
@@ -123,12 +123,12 @@ class Plan(ABC):
         noise = math.fsum(client.noise(length) for client, length in zip(self.clients, ask.lengths, strict=True))
         return ask.step * math.sqrt(noise)
 
-    def leaning(self, share: float) -> Self:
+    def with_boundaries_moved(self, share: float) -> Self:
         """The same plan with the boundary of every decision moved by a share: a decision that differs was a near one.
 
         Fixed tables decide nothing.
         """
-        return replace(self, lean=share)
+        return replace(self, boundary_shift=share)
 
 
 @dataclass(frozen=True, eq=False)

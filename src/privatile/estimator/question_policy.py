@@ -92,8 +92,8 @@ class QuestionPolicy:
     rounds: int
     noise: float
     relaxations: float = RELAXATIONS
-    lean: float = 0.0
-    """Share by which the boundary of every decision is moved; see `Plan.leaning`."""
+    boundary_shift: float = 0.0
+    """Share by which the boundary of every decision is moved; see `Plan.with_boundaries_moved`."""
 
     @property
     def probes(self) -> int:
@@ -130,7 +130,7 @@ class QuestionPolicy:
         active = xp.flatnonzero(~averaging)
         if len(active):
             newer = search_belief.learn(
-                belief.take(active), tuning.query[active], residuals[active], variances[active], self.lean
+                belief.take(active), tuning.query[active], residuals[active], variances[active], self.boundary_shift
             )
             belief = belief.put(active, newer)
         moved = xp.clip(tuning.query + xp.where(averaging, tuning.step, 0.0) * residuals, self.low, self.high)
@@ -154,7 +154,7 @@ class QuestionPolicy:
         belief = tuning.belief.take(runs)
         known = search_belief.summarize(belief)
         slope = self.level * (1.0 - self.level) / known.spread
-        boundary = 1.0 + self.lean
+        boundary = 1.0 + self.boundary_shift
         found = (known.error < LOCATED * boundary * known.spread) & (known.spread_error < SPREAD_KNOWN * boundary)
         out = (tuning.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds) | (
             tuning.spent[runs] >= LARGEST_SEARCH_SHARE * boundary
@@ -171,7 +171,9 @@ class QuestionPolicy:
         seeking = xp.flatnonzero(stage == SEARCH)
         if len(seeking):
             least, most = self.shares
-            query[seeking], doubt = search_belief.best_question(belief.take(seeking), self.noise / most, self.lean)
+            query[seeking], doubt = search_belief.best_question(
+                belief.take(seeking), self.noise / most, self.boundary_shift
+            )
             # Moved as well: how many records a share is, is rounded.
             share[seeking] = xp.clip(1.2 * boundary * self.noise / xp.maximum(doubt, 1e-12), least, most)
         left = xp.maximum(self.rounds - tuning.done[runs], 1)

@@ -105,10 +105,13 @@ def begin(level: float, low: float, high: float, runs: int = 1, xp: Any = np) ->
     return Belief(level, low, high, xp.tile(box, (runs, 1)), nothing, nothing, nothing, flat)
 
 
-def learn(belief: "Belief", queries: Floats, residuals: Floats, variances: Floats, lean: float = 0.0) -> "Belief":
+def learn(
+    belief: "Belief", queries: Floats, residuals: Floats, variances: Floats, boundary_shift: float = 0.0
+) -> "Belief":
     """One answer per run: y = τ − F(q) + noise of the given variance.
 
-    `lean` moves the boundary of every decision by a share of it (`Plan.leaning`), here and in `best_question`.
+    `boundary_shift` moves the boundary of every decision by a share of it (`Plan.with_boundaries_moved`), here and in
+    `best_question`.
     """
     xp = array_namespace(queries)
     added = belief._replace(
@@ -117,7 +120,7 @@ def learn(belief: "Belief", queries: Floats, residuals: Floats, variances: Float
         variances=xp.column_stack([belief.variances, variances]),
         logs=belief.logs + _log_likelihood(belief.boxes, belief.level, queries, residuals, variances),
     )
-    return _zoom(added, lean)
+    return _zoom(added, boundary_shift)
 
 
 def _axes(boxes: Floats) -> tuple[Floats, Floats, Floats]:
@@ -161,14 +164,14 @@ def _log_likelihood(boxes: Floats, level: float, queries: Floats, residuals: Flo
     return logs
 
 
-def _zoom(belief: "Belief", lean: float) -> "Belief":
+def _zoom(belief: "Belief", boundary_shift: float) -> "Belief":
     """Move the grid where the belief fills too little of it or leans on an edge, and weigh all answers again."""
     xp = array_namespace(belief.boxes)
     weights, boxes = belief.weights, belief.boxes
     width = belief.high - belief.low
-    center_box, center_moves = _fitted(weights.sum(axis=2), boxes[:, :2], belief.low, belief.high, lean)
+    center_box, center_moves = _fitted(weights.sum(axis=2), boxes[:, :2], belief.low, belief.high, boundary_shift)
     ends = math.log(width * NARROWEST), math.log(width * WIDEST)
-    spread_box, spread_moves = _fitted(weights.sum(axis=1), boxes[:, 2:], *ends, lean)
+    spread_box, spread_moves = _fitted(weights.sum(axis=1), boxes[:, 2:], *ends, boundary_shift)
     chosen = xp.flatnonzero(center_moves | spread_moves)
     if not len(chosen):
         return belief
@@ -183,7 +186,9 @@ def _zoom(belief: "Belief", lean: float) -> "Belief":
     return belief._replace(boxes=new_boxes, logs=logs)
 
 
-def _fitted(weights: Floats, box: Floats, low: float, high: float, lean: float) -> tuple[Floats, NDArray[np.bool_]]:
+def _fitted(
+    weights: Floats, box: Floats, low: float, high: float, boundary_shift: float
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Along one side of the grid: the box that the belief fills well, and whether it is worth moving to.
 
     It moves when the belief fills less than 40% of it, or when an edge short of the range's end holds more than EDGE.
@@ -191,7 +196,7 @@ def _fitted(weights: Floats, box: Floats, low: float, high: float, lean: float) 
     xp = array_namespace(box)
     size = weights.shape[1]
     over = weights.cumsum(axis=1)
-    moved = 1.0 + lean
+    moved = 1.0 + boundary_shift
     first = (over < TAIL * moved).sum(axis=1)
     last = xp.minimum((over < 1.0 - TAIL * moved).sum(axis=1), size - 1)
     cell = (box[:, 1] - box[:, 0]) / size
@@ -226,7 +231,7 @@ def summarize(belief: "Belief") -> Summary:
     return Summary(mean, xp.sqrt(variance + cell * cell / 12.0), typical, xp.sqrt(spread_variance))
 
 
-def best_question(belief: "Belief", variance: float, lean: float = 0.0) -> tuple[Floats, Floats]:
+def best_question(belief: "Belief", variance: float, boundary_shift: float = 0.0) -> tuple[Floats, Floats]:
     """The candidate whose answer is expected to sharpen u most, and the belief's variance of F there.
 
     A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise).
@@ -248,7 +253,7 @@ def best_question(belief: "Belief", variance: float, lean: float = 0.0) -> tuple
         spread = xp.maximum((weights * ranks * ranks).sum(axis=(1, 2)) - average**2, 0.0)
         doubt = (weights * _discrepancy(logits, ranks, belief.level)).sum(axis=(1, 2))
         gain = (weights * ranks * off).sum(axis=(1, 2)) ** 2 / (spread + doubt + xp.maximum(variance, spread / 1.2))
-        better = gain > best * (1.0001 * (1.0 + lean))
+        better = gain > best * (1.0001 * (1.0 + boundary_shift))
         best, query = xp.where(better, gain, best), xp.where(better, asked, query)
         rank_variance = xp.where(better, spread, rank_variance)
     return query, rank_variance

@@ -6,7 +6,7 @@ numpy's functions, BLAS and the C library round differently between processors a
 
 Continuous parts (question, step) may differ by `slack`, in standard errors of the run at that round. Discrete parts
 (lengths, stage, averaged) must be equal. A decision whose deciding quantity lies within `slack` of its boundary may
-fall either way: `Plan.leaning` gives the same plan with every boundary moved by that share.
+fall either way: `Plan.with_boundaries_moved` gives the same plan with every boundary moved by that share.
 
 What a coordinator that writes a false file gains from this: every question may be off by `slack` of the standard error
 of its round. In the averaged rounds, where that is the error of the result, the path as recorded may leave the path as

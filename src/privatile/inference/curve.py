@@ -110,7 +110,7 @@ class CurveFit(NamedTuple):
         """The fit of one run: the same fields, as numbers."""
         return CurveFit(*(values[run] for values in self))
 
-    def leaning(self, share: float) -> "CurveFit":
+    def with_boundaries_moved(self, share: float) -> "CurveFit":
         """The same fit with its diagnostics a share nearer to a good one, or, below zero, further from it."""
         factor = 1.0 + share
         return self._replace(

@@ -59,27 +59,28 @@ def summarize(
 
 
 def narrow_enough(
-    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, lean: float = 0.0
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, boundary_shift: float = 0.0
 ) -> bool:
-    """Whether a run that is to stop at a width may stop now; `lean` as in `may_stop`."""
+    """Whether a run that is to stop at a width may stop now; `boundary_shift` as in `may_stop`."""
     if settings.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
-    return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale, lean)
+    return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale, boundary_shift)
 
 
-def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale, lean: float = 0.0) -> bool:
+def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale, boundary_shift: float = 0.0) -> bool:
     """Whether the displayed interval is as narrow as asked for, and its diagnostics hold.
 
-    `lean` moves the width and the limits of the diagnostics by a share, so that the run stops sooner (later where it
-    is below zero): two machines may differ in a decision only where both of these differ (`estimator.transcript`).
+    `boundary_shift` moves the width and the limits of the diagnostics by a share, so that the run stops sooner (later
+    where it is below zero): two machines may differ in a decision only where both of these differ
+    (`estimator.transcript`).
     """
     curve = evidence.curve
     if curve is None or settings.until_width is None:
         return False
-    curve = replace(curve, fit=curve.fit.leaning(lean))
+    curve = replace(curve, fit=curve.fit.with_boundaries_moved(boundary_shift))
     inference = as_displayed(choose_interval(settings, replace(evidence, curve=curve)), settings, scale)
     low, high = interval_in_units(inference, scale, settings.confidence_level)
-    return bool(curve.fit.holds) and high - low <= settings.until_width * (1.0 + lean)
+    return bool(curve.fit.holds) and high - low <= settings.until_width * (1.0 + boundary_shift)
 
 
 def common_level(plan: Plan) -> float:

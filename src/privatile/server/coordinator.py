@@ -56,9 +56,9 @@ class Track:
         self.trajectory.record(ask, self.state, self.plan)
         self.ask = None if self._stops() else as_sent(self.plan, self.plan.ask(self.state))
 
-    def _stops(self, lean: float = 0.0) -> bool:
-        """Whether the run stops here by its width; `lean` makes that easier, or, below zero, harder."""
-        return narrow_enough(self.spec, self.plan, self.state, self.trajectory, lean)
+    def _stops(self, boundary_shift: float = 0.0) -> bool:
+        """Whether the run stops here by its width; `boundary_shift` makes that easier, or, below zero, harder."""
+        return narrow_enough(self.spec, self.plan, self.state, self.trajectory, boundary_shift)
 
     def take(self, asked: Ask) -> None:
         """Let the open round ask what was recorded, refused where the design would not have asked it on any machine."""
@@ -70,8 +70,8 @@ class Track:
             self.ask = asked
             return
         # A decision near its boundary may have fallen the other way: the last round's, or that to stop.
-        for lean in () if self._stops(-share) else (-share, share):
-            plan = self.plan.leaning(lean)
+        for boundary_shift in () if self._stops(-share) else (-share, share):
+            plan = self.plan.with_boundaries_moved(boundary_shift)
             state = self._arrive(plan)
             own = as_sent(plan, plan.ask(state))
             if own is not None and not difference(plan, state, own, asked):
