@@ -93,7 +93,7 @@ def test_a_run_that_was_broken_off_can_be_given_up(tmp_path: Path) -> None:
         one = site(ledger, "one")
         one.reserve(N)
         ask(one, "one", 1, 5)
-        with pytest.raises(AlreadyAnswered, match=r"25 are reserved for a run .*privatile ledger release one"):
+        with pytest.raises(AlreadyAnswered, match=r"not asked yet: 25 by run 'one'.*privatile ledger release one"):
             site(ledger, "two")
     done = CliRunner().invoke(ledger_command, ["release", "one", "--ledger", str(tmp_path / "l.db")])
     assert (done.exit_code, done.output) == (0, "25 records reserved by run one were not asked and are free again.\n")

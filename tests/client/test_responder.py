@@ -163,9 +163,9 @@ def test_reports_have_the_stated_truth_rate() -> None:
 def test_more_records_than_there_are() -> None:
     site = responder(np.arange(10.0))
     site.require(10)
-    with pytest.raises(AlreadyAnswered, match="has 10 records left that may answer, 11 were asked"):
+    with pytest.raises(AlreadyAnswered, match="has 10 records left that may answer; 11 are needed"):
         site.require(11)
-    with pytest.raises(AlreadyAnswered, match="11 were asked"):
+    with pytest.raises(AlreadyAnswered, match="11 are needed"):
         site.answer(ask(11))
     assert site.available() == 10  # nothing was spent
     assert site.answer(ask(10)).ones <= 10

@@ -95,7 +95,7 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
     study = FederationStudy(**told)  # type: ignore[arg-type]
     rows = Invitation("north", study, ("tls://broker.example:4222",), authority, KeyPair.generate().public).rows()
     text = "\n".join(words for _, words in rows)
-    words = ["0123456789ab", "Salaries of nurses", "The institute", "yearly salary", "0.625", "1250 to 99500", "777"]
+    words = ["0123456789ab", "Salaries of nurses", "The institute", "yearly salary", "0.625", "1,250 to 99,500", "777"]
     words += ["log scale", "local mode", "design rounds", "drop: a record without", "93%", "61.5 seconds", "1 of 2"]
     words += ["13 silent rounds", "above 10", "11.5", "weight 0.25", "4,321", "south", study.digest]
     assert [word for word in words if word not in text] == []

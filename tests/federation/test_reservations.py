@@ -23,6 +23,8 @@ from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.federation.coordinator.control import Control
 from privatile.federation.run.join import JoinOptions, prepare_client
+from privatile.federation.run.status import read_status
+from privatile.federation.setup.directory import add_client
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
@@ -126,14 +128,16 @@ def test_a_reservation_holds_before_the_first_question_and_can_be_released(tmp_p
         late = two.start_join("site0")
         assert late.wait(PATIENCE) == 2
         told = (two.folder / "site0.log").read_text()
-        assert f"90 are reserved for a run that is in progress or was broken off ('{one.study.run}')" in told
+        assert "client site0 cannot answer with the 90 records that its invitation names: column 'x' has 10 " in told
+        assert "'all'" not in told
+        assert f"Reserved, and not asked yet: 90 by run '{one.study.run}'." in told
         assert f"privatile ledger release {one.study.run} --ledger {ledger}" in told
     finally:
         end([waiting])
     assert CliRunner().invoke(ledger_command, ["release", one.study.run, "--ledger", str(ledger)]).exit_code == 0
     client(two)
     assert reserved(two)[two.study.run] == PEOPLE - 10
-    with pytest.raises(AlreadyAnswered, match="are reserved for a run"):
+    with pytest.raises(AlreadyAnswered, match="Reserved, and not asked yet"):
         client(one)
 
 
@@ -164,7 +168,7 @@ def test_what_was_not_asked_is_free_once_the_run_is_over(tmp_path: Path, how: st
     left = {"finished": 0, "aborted": 0, "stopped": records - asked}[how]
     assert reserved(federation) == {federation.study.run: left}
     if how == "stopped":  # it will be back
-        with pytest.raises(AlreadyAnswered, match="are reserved for a run"):
+        with pytest.raises(AlreadyAnswered, match="Reserved, and not asked yet"):
             client(other)
     elif how == "aborted":
         client(other)
@@ -216,3 +220,33 @@ def test_a_client_waits_for_the_client_of_another_study(tmp_path: Path) -> None:
     finally:
         release.join()
         holder.close()
+
+
+def test_a_client_with_an_outdated_invitation_says_what_it_waits_for_and_frees_what_it_reserved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it waited in silence, its records stayed reserved, and the new invitation was refused for it."""
+    monkeypatch.setattr("privatile.federation.site.service.SILENCE_SECONDS", 0.0)
+    federation = Federation(tmp_path, make_study())
+    stale = federation.client("site0", heartbeat=0.1)
+    old, records = federation.study.run, federation.study.clients["site0"].records
+    add_client(federation.directory, "west", 0.5, 40, 0.2)
+    federation.study = federation.directory.study()
+
+    async def scene() -> None:
+        async with federation.running_broker(), tasks(stale.run()) as (gone,):
+            await until(lambda: any("no coordinator of this study" in str(vars(line)) for line in caplog.records))
+            assert reserved(federation) == {old: records}
+            run = federation.open_run()
+            async with tasks(federation.coordinator(run).run()):
+                with pytest.raises(SiteRefusal, match=r"another version of this study.*is free again"):
+                    await asyncio.wait_for(asyncio.shield(gone), PATIENCE)
+            assert ("version", "site0") in {(event.kind, event.client) for event in run.journal.events()}
+            run.store.close()
+
+    asyncio.run(scene())
+    assert reserved(federation) == {old: 0}
+    assert "event        version site0: a hello with its signature names another version" in (
+        read_status(federation.directory).to_text()
+    )
+    federation.client("site0")  # with the present invitation

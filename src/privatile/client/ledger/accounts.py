@@ -15,6 +15,7 @@ Opening an account writes nothing; the first answer does.
 
 import logging
 import math
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -345,11 +346,13 @@ class Account:
         elif spent is None:
             spent = spent_elsewhere(self.ledger, self.content)
         whose = "people" if self.content.by_person else "records"
-        wanted = "" if asked is None else f", {asked} were asked"
+        wanted = "" if asked is None else f"; {asked:,} are needed"
+        reserved = reserved_by_others(self.ledger, dataset, self.run)
         if self.state().lost and not self.rules.spend_again:
             history = f"The ledger was restored from a backup: what was asked since is not known. Ask new {whose}."
         elif spent == 0:
-            history = f"Ask fewer {whose} (shorter rounds, or fewer of them)."
+            fewer = "There are no more: whoever asks must ask fewer (shorter rounds, or fewer of them)."
+            history = "" if reserved else fewer
         elif spent + self.epsilon > self.rules.lifetime_limit:
             limit = f"{self.rules.max_epsilon:.6g}"
             history = f"{price(spent, self.epsilon)}, above what is allowed for life (max_epsilon={limit}). "
@@ -358,12 +361,13 @@ class Account:
             history = f"{price(spent, self.epsilon)}. Within a run each answers once: ask fewer, or new {whose}."
         else:
             history = f"{price(spent, self.epsilon)}. Accept that with spend_again=True, or ask new {whose}."
-        if reserved := reserved_by_others(self.ledger, dataset, self.run):
-            names = ", ".join(repr(run) for run, _ in reserved)
-            where = "" if self.ledger.path is None else f" --ledger {self.ledger.path}"
+        if reserved:
+            where = "" if self.ledger.path is None else f" --ledger {shlex.quote(str(self.ledger.path))}"
+            names = ", ".join(f"{count:,} by run {run!r}" for run, count in reserved)
             history = (
-                f"{sum(count for _, count in reserved)} are reserved for a run that is in progress or was broken off "
-                f"({names}): let it end, resume it, or give it up (privatile ledger release {reserved[0][0]}{where}). "
-                f"{history}"
+                f"Reserved, and not asked yet: {names}. Let that run end, or continue it. If it will not go on (it was "
+                "broken off, or belongs to an earlier version of a study), give it up, and they are free again: "
+                f"privatile ledger release {shlex.quote(reserved[0][0])}{where}. {history}"
             )
-        return AlreadyAnswered(f"{self.content} has {left} {whose} left that may answer{wanted}. {history}")
+        text = f"{self.content} has {left:,} {whose} left that may answer{wanted}. {history}"
+        return AlreadyAnswered(text.rstrip())

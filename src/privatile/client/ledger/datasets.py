@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.source import ONLY_CLIENT
 
 SplitId = tuple[bytes, bytes]
 """Digest of a whole column, digest of how it is split among clients."""
@@ -62,7 +63,9 @@ class Content(Identity):
     """The key under which its people are known; None without a person column."""
 
     def __str__(self) -> str:
-        return f"client {self.client!r}, column {self.column!r},"
+        # Where nobody has named a client, its name in the ledger says nothing.
+        only = self.client == ONLY_CLIENT
+        return f"column {self.column!r}" if only else f"client {self.client!r}, column {self.column!r},"
 
 
 def dataset_id(ledger: Ledger, content: Content) -> int | None:

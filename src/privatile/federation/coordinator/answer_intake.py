@@ -43,6 +43,8 @@ Outcome = Literal[
 MOST_OFFENCES = 3
 """Different rejected answers after which a client is quarantined, unless a new count comes in between."""
 
+OTHER_VERSION = "a hello with its signature names another version of the study: send it the present invitation"
+
 KEPT_NONCES = 16
 """Welcomes of one client that may still be echoed: hellos and welcomes may cross on their way."""
 
@@ -86,6 +88,8 @@ class Greeting(NamedTuple):
     restored: Link | None
     fresh: bool
     """Whether the hello has signed the nonce of a welcome: then the client is there now."""
+    other_version: bool = False
+    """Whether the hello names another version of the study: the client may have an outdated invitation."""
 
 
 class AnswerIntake:
@@ -329,7 +333,7 @@ class AnswerIntake:
         if fresh and message.echo is not None:
             nonces.remove(message.echo)
         nonces.append(nonce)
-        return Greeting(welcome, restored, fresh)
+        return Greeting(welcome, restored, fresh, message.study != self._study)
 
 
 def _further(one: Link | None, other: Link | None) -> Link | None:

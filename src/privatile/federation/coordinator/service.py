@@ -19,7 +19,7 @@ from typing import Any, Literal
 import nats.errors
 
 from privatile.errors import BrokerError, ProtocolError, RunPaused, StoreError
-from privatile.federation.coordinator.answer_intake import AnswerIntake, Verdict
+from privatile.federation.coordinator.answer_intake import OTHER_VERSION, AnswerIntake, Verdict
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal, Uncounted
 from privatile.federation.coordinator.port import CoordinatorPort
@@ -346,6 +346,8 @@ class CoordinatorService:
             if self._worth_a_row("restored", client):
                 reason = "its ledger was restored; unaccounted records are marked as spent"
                 self._record_event("restored", reason, client)
+        if greeting.other_version and self._worth_a_row("version", client):
+            self._record_event("version", OTHER_VERSION, client)
         with contextlib.suppress(nats.errors.Error):
             await port.welcome(client, greeting.welcome.pack(self.key))
 

@@ -17,7 +17,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.source import Source
 from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
-from privatile.errors import InputError, SiteRefusal
+from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Link
 
@@ -138,18 +138,23 @@ def open_responder(
     if len(columns) != 1:
         raise InputError("a site answers for one client: give one file without a client column.")
     (column,) = columns.values()
-    responder = Responder(
-        study.run,
-        column,
-        agreement.mechanism,
-        ledger,
-        coins or OperatingSystemCoins(),
-        scale=make_scale(study.scale, *study.range),
-        missing=study.missing,
-        rules=rules,
-    )
-    site_responder = SiteResponder(client, study.run, responder, agreement.records)
-    if reserve:
-        responder.reserve(agreement.records)
-    responder.require(max(0, agreement.records - responder.asked()))
-    return site_responder
+    try:
+        responder = Responder(
+            study.run,
+            column,
+            agreement.mechanism,
+            ledger,
+            coins or OperatingSystemCoins(),
+            scale=make_scale(study.scale, *study.range),
+            missing=study.missing,
+            rules=rules,
+        )
+        if reserve:
+            responder.reserve(agreement.records)
+        responder.require(max(0, agreement.records - responder.asked()))
+    except AlreadyAnswered as error:
+        # The ledger knows the site by one name for all studies; people know it by the study's.
+        raise AlreadyAnswered(
+            f"client {client} cannot answer with the {agreement.records:,} records that its invitation names: {error}"
+        ) from None
+    return SiteResponder(client, study.run, responder, agreement.records)

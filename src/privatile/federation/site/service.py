@@ -36,11 +36,19 @@ End = Literal["finished", "aborted", "stopped"]
 HEARTBEAT = 15.0
 """Seconds between hellos of an idle client; also how long a question can stay unseen after a lost message."""
 
+SILENCE_SECONDS = 5.0
+"""How long a coordinator may be silent before the client says that it waits for one."""
+
 CHALLENGE_SECONDS = 1.0
 """Seconds between two replies to hellos that another process may have sent: a flood of old ones costs little."""
 
 KEPT_NONCES = 16
 """Own hellos that may still be echoed."""
+
+NO_COORDINATOR = (
+    "the broker answers, but no coordinator of this study does. It may not have been started yet (privatile serve), or "
+    "the invitation may be of another study: ask the organizer. This client goes on by itself as soon as there is one"
+)
 
 AT_ONCE = 20_000
 """Records answered without the worker thread: under a millisecond of work, less than the thread would cost."""
@@ -75,6 +83,8 @@ class ClientService:
         self._end: End | None = None
         self._failure: PrivatileError | None = None
         self._welcomed = False
+        self._outdated = False
+        """The coordinator runs another version of the study, and this one has asked nothing."""
         self._refused = 0
         self._answering = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -117,7 +127,7 @@ class ClientService:
                     self.metrics.add("reconnects")
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._stop.wait(), self.backoff.next())
-            if self._end is not None:
+            if self._end is not None or self._outdated:
                 await self._release()
         finally:
             self._worker.shutdown(wait=True)
@@ -158,7 +168,7 @@ class ClientService:
         await nc.subscribe(subjects.hello_subject(identity, self.client), cb=on_hello)
         questions = await nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
         await self._say_hello(connection)
-        settled = False
+        settled, waits_from = False, asyncio.get_running_loop().time() + SILENCE_SECONDS
         while not (self._over or connection.lost.is_set()):
             try:
                 # Until the coordinator has replied, say hello again soon: it may not have been there. Look up the
@@ -166,6 +176,9 @@ class ClientService:
                 await asyncio.wait_for(self._wake.wait(), self.heartbeat if settled else min(2.0, self.heartbeat))
             except TimeoutError:
                 settled = self._welcomed
+                if not self._welcomed and asyncio.get_running_loop().time() >= waits_from:
+                    waits_from = math.inf
+                    log.warning("waiting", extra=facts(client=self.client, reason=NO_COORDINATOR))
                 await self._say_hello(connection)
                 if self._welcomed and not await self._look_up(connection):
                     return  # a working broker would give the question that it keeps: this connection is dead
@@ -234,10 +247,12 @@ class ClientService:
             return  # not the reply to a hello of a moment ago
         self._last_welcome = message.nonce
         if message.study != self.study.digest:
+            self._outdated = not await self._in_worker(self.responder.asked)
             self._fail(
                 SiteRefusal(
                     "the coordinator runs another version of this study than the invitation's. Ask for the new "
-                    "invitation, read it, and join with that."
+                    "invitation, read it, and join with that. "
+                    + ("What was reserved for this version is free again." if self._outdated else "")
                 )
             )
             return
