@@ -9,11 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restores import mark_restored
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.order.shuffle import shuffle
+from privatile.client.responder import Responder
+from privatile.client.sources.opening import open_source
+from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError
 from privatile.federation.coordinator.answer_intake import AnswerIntake
+from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AnswerMessage, Hello, Link, Welcome, question_digest
@@ -136,12 +143,12 @@ def ask(client: ClientService, number: int) -> bytes:
 
 def greeted(intake: AnswerIntake, client: ClientService, done: int, restored: Link | None = None) -> Welcome:
     """The welcome to a fresh hello: the client has echoed a nonce."""
-    echo = None
+    echo, greeting = None, None
     for nonce in ("0" * 32, "1" * 32):
         said = Hello(client.study.digest, "site0", "2" * 32, client.responder.link(), restored, "3" * 32, echo)
         greeting = intake.greet("site0", said.pack(client.key), done, nonce)
-        assert greeting is not None
         echo = nonce
+    assert greeting is not None
     return greeting.welcome
 
 
@@ -240,3 +247,22 @@ def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:
         one.client("site0", restored=True)
     one.values = {"site0": np.random.default_rng(6).normal(50.0, 10.0, PEOPLE)}
     assert one.client("site0", restored=True, new_people=True).responder.asked() == 0
+
+
+def test_answers_of_other_clients_to_a_run_of_the_same_name_are_not_this_sites(tmp_path: Path) -> None:
+    """One ledger serves everything that is asked here, and an organizer chooses the name of a run. Before, the answers
+    of another client to a run of that name were taken for the site's: it could not countersign an honest transcript."""
+    one, _ = studies(tmp_path)
+    client = one.client("site0")
+    answered(client, 1)
+    with Ledger.open(one.sites["site0"].ledger_file) as ledger:
+        (column,) = shuffle(open_source({"north": np.arange(50.0)}), ledger).values()
+        other = Responder(
+            one.study.run, column, RandomizedResponse(0.5), ledger, OperatingSystemCoins(), rules=SpendingRules()
+        )
+        for number in (1, 2):
+            other.outcome(Question(one.study.run, number, 0.5, 7.0, 5))
+        given = given_answers(ledger, one.study.run)
+    assert {number: [each.question.query for each in levels] for number, levels in given.items()} == {1: [50.0]}
+    answered(client, 2)
+    assert client.responder.asked() == 8

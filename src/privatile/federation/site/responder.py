@@ -14,7 +14,7 @@ from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
-from privatile.client.sources.source import Source
+from privatile.client.sources.source import ONLY_CLIENT, Source
 from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
 from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
@@ -58,8 +58,8 @@ class SiteResponder:
             # Counted here, under the write lock: another process may have answered since this one was opened.
             new, through = self.ledger.execute(
                 "SELECT COALESCE(SUM(length), 0), COALESCE(MAX(sequence), ?) FROM answers"
-                " WHERE sequence > ? AND run = ? AND ones IS NOT NULL",
-                (self._counted_through, self._counted_through, self._run),
+                " WHERE sequence > ? AND run = ? AND client = ? AND ones IS NOT NULL",
+                (self._counted_through, self._counted_through, self._run, ONLY_CLIENT),
             ).fetchone()
             if self._answered + new > self._records:
                 raise SiteRefusal(
@@ -96,11 +96,14 @@ class GivenAnswer(NamedTuple):
 def given_answers(ledger: Ledger, run: str) -> dict[int, tuple[GivenAnswer, ...]]:
     """Every round of a run that this ledger has answered, one entry per level, in the order in which they were asked.
 
-    A site has one name for itself in its ledger, so the run alone tells its answers.
+    A site has one name for itself in its ledger. Other clients may have answered a run of the same name there: whoever
+    invites a site chooses that name.
     """
     found: dict[int, tuple[GivenAnswer, ...]] = {}
     rows = ledger.execute(
-        "SELECT round, question, ones FROM answers WHERE run = ? AND question IS NOT NULL ORDER BY sequence", (run,)
+        "SELECT round, question, ones FROM answers WHERE run = ? AND client = ? AND question IS NOT NULL"
+        " ORDER BY sequence",
+        (run, ONLY_CLIENT),
     )
     for number, question, ones in rows:
         found[number] = (*found.get(number, ()), GivenAnswer(Question.from_json(question), ones))
@@ -109,8 +112,9 @@ def given_answers(ledger: Ledger, run: str) -> dict[int, tuple[GivenAnswer, ...]
 
 def lost_through(ledger: Ledger, run: str) -> int:
     """The last round whose answers may be missing because this ledger was restored; 0 where it never was."""
-    (last,) = ledger.execute("SELECT coalesce(max(lost_through), 0) FROM runs WHERE run = ?", (run,)).fetchone()
-    return int(last)
+    own = (run, ONLY_CLIENT)
+    rows = ledger.execute("SELECT coalesce(max(lost_through), 0) FROM runs WHERE run = ? AND client = ?", own)
+    return int(rows.fetchone()[0])
 
 
 def _link(position: Position) -> Link:
@@ -135,7 +139,7 @@ def open_responder(
     """
     agreement = study.clients[client]
     columns = shuffle(source, ledger, missing=study.missing, person_key=person_key)
-    if len(columns) != 1:
+    if list(columns) != [ONLY_CLIENT]:
         raise InputError("a site answers for one client: give one file without a client column.")
     (column,) = columns.values()
     try:
