@@ -344,13 +344,14 @@ def test_metrics_and_health_pages() -> None:
             writer.write(b"\x00\xff\r\n\r\n")
             await reader.read()
             writer.close()
-        async with operations_page("0.0.0.0", 0, metrics, lambda: (True, {})) as port:
+        async with operations_page("0.0.0.0", 0, metrics, lambda: (True, {}), names=["ops.example"]) as port:
             found.append(await asyncio.to_thread(get, port, "/metrics", "elsewhere.example"))
+            found.append(await asyncio.to_thread(get, port, "/metrics", "ops.example"))
             found.append(await asyncio.to_thread(get, port, "/metrics", "192.0.2.1"))
         return found
 
-    page, health, other, sick, foreign, outside, address = asyncio.run(scene())
-    assert (outside[0], address[0]) == (421, 200)  # beyond this machine too
+    page, health, other, sick, foreign, outside, allowed, address = asyncio.run(scene())
+    assert (outside[0], allowed[0], address[0]) == (421, 200, 200)  # beyond this machine too
     assert page[0] == 200
     assert '# TYPE privatile_counted_total counter\nprivatile_counted_total{client="no\\"rth"} 1.0\n' in page[1]
     assert "_created" not in page[1]

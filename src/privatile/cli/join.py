@@ -26,7 +26,14 @@ from privatile.errors import InputError
 @click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask.")
 @click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
 @click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
-@click.option("--ops-host", default="127.0.0.1", show_default=True)
+@click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
+@click.option(
+    "--ops-name",
+    "ops_names",
+    multiple=True,
+    metavar="NAME",
+    help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
+)
 @click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
 @click.option("--verbose", is_flag=True, help="Log every answer.")
 def join(

@@ -15,7 +15,14 @@ from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
     "--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies that a broker cluster keeps."
 )
 @click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
-@click.option("--ops-host", default="127.0.0.1", show_default=True)
+@click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
+@click.option(
+    "--ops-name",
+    "ops_names",
+    multiple=True,
+    metavar="NAME",
+    help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
+)
 @dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
 @click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")

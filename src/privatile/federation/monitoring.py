@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from privatile.errors import require
@@ -158,11 +158,12 @@ async def operations_page(
     metrics: Metrics,
     health: Callable[[], tuple[bool, dict[str, Any]]],
     request_timeout: float = 5.0,
+    names: Collection[str] = (),
 ) -> AsyncIterator[int]:
     """Serve /metrics and /health over plain HTTP on one address; yields the port.
 
-    Only requests to a name of this page are answered (`goes_by`), so that no website can read it by pointing its own
-    name here.
+    Only requests to a name of this page are answered (`goes_by`, and `names`), so that no website can read it by
+    pointing its own name here.
     """
     require("starlette", "federation")
     from starlette.applications import Starlette
@@ -171,8 +172,8 @@ async def operations_page(
     from starlette.routing import Route
 
     async def page(request: Request) -> Response:
-        if not goes_by(request.headers.get("host", ""), host):
-            return PlainTextResponse("this page does not go by that name\n", 421)
+        if not goes_by(request.headers.get("host", ""), host, names):
+            return PlainTextResponse("this page does not go by that name; --ops-name NAME allows one\n", 421)
         if request.url.path == "/metrics":
             return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
         if request.url.path == "/health":

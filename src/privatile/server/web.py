@@ -5,6 +5,7 @@ import ipaddress
 import re
 import socket
 import time
+from collections.abc import Collection
 from typing import Any
 
 from privatile.errors import InputError, require
@@ -34,19 +35,22 @@ def host_name(header: str) -> str:
     return bracketed[1] if bracketed else header.partition(":")[0]
 
 
-def goes_by(header: str, host: str) -> bool:
+def goes_by(header: str, host: str, names: Collection[str] = ()) -> bool:
     """Whether a page that listens on `host` goes by the name in a request's Host header.
 
     No website may read a page by pointing its own name here. So only loopback names are answered on a loopback
-    address; elsewhere also the address that was chosen, this machine's own name, and plain addresses.
+    address; elsewhere also the address that was chosen, this machine's own name, and plain addresses. Everywhere also
+    `names`, which the operator has allowed.
 
     >>> goes_by("localhost:80", "127.0.0.1"), goes_by("evil.example", "127.0.0.1"), goes_by("192.0.2.1", "127.0.0.1")
     (True, False, False)
     >>> goes_by("192.0.2.1:80", "0.0.0.0"), goes_by("ops.example:80", "ops.example"), goes_by("evil.example", "0.0.0.0")
     (True, True, False)
+    >>> goes_by("Ops.example:80", "0.0.0.0", ["ops.example"]), goes_by("ops.example.evil", "0.0.0.0", ["ops.example"])
+    (True, False)
     """
     name = host_name(header).lower()
-    if is_loopback(name):
+    if is_loopback(name) or name in {allowed.lower() for allowed in names}:
         return True
     if is_loopback(host):
         return False

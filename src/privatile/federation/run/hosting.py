@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.monitoring import operations_page
@@ -15,7 +15,11 @@ Say = Callable[[str], None]
 
 @contextlib.asynccontextmanager
 async def hosted(
-    service: CoordinatorService | ClientService, ops_host: str, ops_port: int | None, say: Say
+    service: CoordinatorService | ClientService,
+    ops_host: str,
+    ops_port: int | None,
+    ops_names: Collection[str],
+    say: Say,
 ) -> AsyncIterator[None]:
     """Let SIGTERM and SIGINT stop the service, and serve its operations page where a port is given."""
     loop = asyncio.get_running_loop()
@@ -24,6 +28,6 @@ async def hosted(
     if ops_port is None:
         yield
         return
-    async with operations_page(ops_host, ops_port, service.metrics, service.health) as port:
+    async with operations_page(ops_host, ops_port, service.metrics, service.health, names=ops_names) as port:
         say(f"operations  http://{ops_host}:{port}/metrics and /health")
         yield

@@ -45,6 +45,7 @@ class JoinOptions:
     new_people: bool = False
     ops_host: str = "127.0.0.1"
     ops_port: int | None = None
+    ops_names: tuple[str, ...] = ()
     heartbeat: float = HEARTBEAT
 
 
@@ -54,7 +55,7 @@ def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptio
 
     async def serve() -> str:
         service = prepare_client(invitation, site, rows, options)
-        async with hosted(service, options.ops_host, options.ops_port, say):
+        async with hosted(service, options.ops_host, options.ops_port, options.ops_names, say):
             return await service.run()
 
     return asyncio.run(serve())

@@ -59,6 +59,7 @@ class ServeOptions:
     """Addresses of the organizer's own broker; empty: the embedded one."""
     ops_host: str = "127.0.0.1"
     ops_port: int | None = None
+    ops_names: tuple[str, ...] = ()
     exit_when_paused: bool = False
     linger: float = 3.0
     """Seconds that the embedded broker stays after the end, so that clients hear of it."""
@@ -103,7 +104,7 @@ def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
         )
 
         async def serve() -> str:
-            async with hosted(service, options.ops_host, options.ops_port, say):
+            async with hosted(service, options.ops_host, options.ops_port, options.ops_names, say):
                 end = await service.run()
                 if embedded and end in ("finished", "aborted"):
                     await asyncio.sleep(options.linger)
