@@ -136,7 +136,7 @@ def test_a_coordinator_that_records_both_questions_is_found(cheated: Federation,
     shutil.copy(cheated.directory.store_file, altered)
     record = release(cheated.directory)
     with RunStore.open(altered) as store:
-        rows = [(max(0.0, stored.sent - 20.0), stored.round) for stored in store.rounds()]
+        rows = [(max(0.0, stored.ask.sent - 20.0), stored.round) for stored in store.rounds()]
         store.execute([("UPDATE rounds SET sent = ? WHERE round = ?", row) for row in rows])
         record["body"]["transcript"]["digest"] = transcript_digest(store)
     record["signatures"]["coordinator"] = sign(record["body"], cheated.directory.key())

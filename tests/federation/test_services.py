@@ -305,11 +305,11 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
                 asyncio.gather(federation.client("site0").run(), federation.coordinator(run).run()), PATIENCE
             )
         first = next(iter(run.store.rounds()))
-        asked = run.coordinator.spec.working_scale.to_units(first.query)
-        good = Question(study.run, 1, 0.5, asked, first.lengths[0])
+        asked = first.ask.sent
+        good = Question(study.run, 1, 0.5, asked, first.ask.lengths[0])
         forged = {
             "another query": replace(good, query=asked + 1.0),
-            "another length": replace(good, length=first.lengths[0] + 1),
+            "another length": replace(good, length=first.ask.lengths[0] + 1),
             "another step": replace(good, step=0.5),
             "another run": replace(good, run="elsewhere"),
             "beyond the rounds": replace(good, round=99),

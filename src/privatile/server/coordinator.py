@@ -99,13 +99,13 @@ class Track:
         self.ask = None
 
 
-def _level_questions(
-    run: str, plan: Plan, number: int, sent: float, step: float, lengths: Sequence[int]
-) -> tuple[Question, ...]:
-    """One round of one level: a question per client, in the plan's order; `sent` is the query in units."""
+def _level_questions(run: str, plan: Plan, number: int, ask: Ask) -> tuple[Question, ...]:
+    """One round of one level: a question per client, in the plan's order."""
     return tuple(
-        Question(run, number, plan.level_of(client), sent, length, step / length if plan.mode == "local" else None)
-        for client, length in zip(plan.clients, lengths, strict=True)
+        Question(
+            run, number, plan.level_of(client), ask.sent, length, ask.step / length if plan.mode == "local" else None
+        )
+        for client, length in zip(plan.clients, ask.lengths, strict=True)
     )
 
 
@@ -114,7 +114,7 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
     plans = [store.spec.plan(level_index) for level_index in range(len(store.spec.levels))]
     for stored in store.all_rounds():
         plan = plans[stored.level_index]
-        yield stored, _level_questions(store.run, plan, stored.round, stored.sent, stored.step, stored.lengths)
+        yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
 def new_run_name() -> str:
@@ -183,7 +183,7 @@ class Coordinator:
         return dict(zip((client.name for client in self.spec.clients), asked, strict=True)) if rounds else {}
 
     def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
-        return _level_questions(self.run, track.plan, track.state.round + 1, ask.sent, ask.step, ask.lengths)
+        return _level_questions(self.run, track.plan, track.state.round + 1, ask)
 
     def accept(self, counts: Sequence[Sequence[int | None]], also: Sequence[Statement] = ()) -> None:
         """Take the counts of exactly the rounds that `rounds()` gave, in that order: step, then write, all or nothing.

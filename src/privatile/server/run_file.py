@@ -40,26 +40,6 @@ class StoredRound(NamedTuple):
     ones: tuple[int | None, ...] = ()
     at: float = 0.0
 
-    @property
-    def query(self) -> float:
-        """The question, on the working scale."""
-        return self.ask.query
-
-    @property
-    def sent(self) -> float:
-        """The question as it was sent, in units: another machine's `exp` may differ in the last bit."""
-        return self.ask.sent
-
-    @property
-    def step(self) -> float:
-        """γ of the round."""
-        return self.ask.step
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Records asked of every client."""
-        return self.ask.lengths
-
 
 def _written(level_index: int, number: int, ask: Ask) -> tuple[Any, ...]:
     """The columns of `ASKED`."""
@@ -296,7 +276,7 @@ class RunStore:
         names = [client.name for client in self.spec.clients]
         asked, answered, silent = ([0] * len(names) for _ in range(3))
         for stored in self.all_rounds():
-            for k, (length, ones) in enumerate(zip(stored.lengths, stored.ones, strict=True)):
+            for k, (length, ones) in enumerate(zip(stored.ask.lengths, stored.ones, strict=True)):
                 asked[k] += length
                 answered[k] += length if ones is not None else 0
                 silent[k] += ones is None
