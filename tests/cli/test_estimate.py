@@ -463,3 +463,10 @@ def test_a_town_in_two_unicode_forms_is_asked_whole_and_names_in_another_case_ar
     assert re.search(r"K\u00f6ln +200\b", done.stdout), done.stdout
     assert "'Bonn' and 'bonn' count as 2 clients, each with its own weight" in done.stderr
     assert "K\u00f6ln" not in done.stderr
+
+
+def test_after_spending_again_the_sum_of_all_runs_is_said_beside_the_result(home: Path) -> None:
+    assert "All runs together" not in here(home, *BASE, "--epsilon", 1).stderr
+    again = here(home, *BASE, "--epsilon", 0.5, "--spend-again", "--save", "two.db")
+    assert "the most that one record of this column has spent: ε = 1.5." in again.stderr
+    assert "All runs together" not in again.stdout

@@ -1,7 +1,7 @@
 """Options read from a TOML file."""
 
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -46,9 +46,9 @@ def test_a_client_may_be_named_in_either_unicode_form_and_only_once() -> None:
     nfc, nfd = "K\u00f6ln", "Ko\u0308ln"
     options = Options(q={nfd: 0.5}, epsilon={f" {nfd}": 1.0}, weights={nfd: 1.0}, only=nfd, range=(0, 1))
     assert options.only == nfc
-    assert list(options.q) == list(options.epsilon) == list(options.weights) == [nfc]
+    assert (options.q, options.epsilon, options.weights) == ({nfc: 0.5}, {nfc: 1.0}, {nfc: 1.0})
     options.check_clients([nfc])
     for option in ("q", "epsilon", "weights"):
-        twice = {"epsilon": 1.0, option: {nfc: 0.5, nfd: 0.5}}
+        twice: dict[str, Any] = {"epsilon": 1.0, option: {nfc: 0.5, nfd: 0.5}}
         with pytest.raises(InputError, match=f"{option} names client 'Köln' more than once"):
             Options(range=(0, 1), **twice)

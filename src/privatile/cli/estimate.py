@@ -1,5 +1,6 @@
 """`privatile estimate`: a quantile with its interval from a column."""
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -252,9 +253,30 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
         run.discard()
+        if run.options.spend_again:
+            _say_spent(run)
         if run.options.save is None:
             click.echo(NOT_SAVED, err=True)
         dashboard.linger()
+
+
+def _say_spent(run: "LocalRun") -> None:
+    """What the result does not hold and the ledger knows: what all runs together have cost. On the terminal only."""
+    from privatile.client.ledger.ledger import Ledger
+    from privatile.client.ledger.statement import statement
+
+    if run.ledger.path is None:
+        return
+    with Ledger.open(run.ledger.path, read_only=True) as book:
+        facts = statement(book)
+    names, column = {client.name for client in run.spec.clients}, run.options.value
+    spent = [line.epsilon for line in facts.datasets if line.client in names and line.column == column]
+    whose = "record of this column"
+    if run.options.person is not None:
+        whose, spent = "person", [facts.person_epsilon]
+    most = max(spent, default=0.0)
+    words = f"ε = {most:.4g}" if math.isfinite(most) else "without a limit, or nobody knows how much"
+    click.echo(f"All runs together, by the ledger, the most that one {whose} has spent: {words}.", err=True)
 
 
 def _text(result: "QuantileResult", explain: bool) -> str:
