@@ -241,6 +241,10 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
         page = run_page(read_view(long_run(tmp_path / f"{stop}.db", rounds=800, stop=stop)))
         assert "Unfinished" in page
         assert Reader(page).facts["finished"] is None
+    # The interval that is valid while looking comes first, and the page says why.
+    assert "95% anytime interval <b>" in page
+    assert "The run is unfinished: 300 of at most 800 rounds." in page
+    assert "so far; the 95% interval valid at any time runs from" in page
 
 
 @pytest.mark.slow

@@ -16,7 +16,12 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
     from privatile.federation.record.document import write_record
     from privatile.federation.setup.directory import Directory
 
-    write_record(make(Directory(folder), unfinished=unfinished), output)
+    record = make(Directory(folder), unfinished=unfinished)
+    write_record(record, output)
+    for result in record["body"]["results"]:
+        for caveat in result["caveats"]:
+            if caveat["code"] == "unfinished":
+                click.echo(f"Beware: {caveat['text']}", err=True)
     click.echo(
         f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation, given this file and "
         f"the run's: privatile verify {shlex.quote(str(output))} --transcript "

@@ -51,7 +51,7 @@ def caveat_findings(result: QuantileResult) -> list[Finding]:
 WORRIES = frozenset(
     {
         "range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations", "misfit",
-        "unbounded",
+        "unbounded", "unfinished",
     }
 )  # fmt: skip
 """Caveats under which the interval, or the privacy, may not be what it says."""
@@ -76,6 +76,7 @@ CAVEAT_TITLES = {
     "dither": "Dithered values",
     "file": "About this file only",
     "silent": "Silent clients",
+    "unfinished": "Looked at before its end",
     "central": "Local privacy costs precision",
     "survey-weights": "No survey weights",
 }
@@ -94,8 +95,7 @@ def _complete(view: RunView) -> Finding:
     return Finding(
         "note",
         "Unfinished",
-        f"{view.done:,} of {view.planned:,} planned rounds are done. An interval read off while a run is in progress, "
-        "and acted upon, no longer has its stated confidence.",
+        f"{view.done:,} of {view.planned:,} planned rounds are done.",
     )
 
 

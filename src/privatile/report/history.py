@@ -123,6 +123,11 @@ class LevelHistory:
                     self.snapshots.clear()
         return len(self) - before
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the design asks no more at this level."""
+        return self._track.ask is None
+
     def end(self, store: RunStore) -> None:
         """Check that the level is over, as the file says; refused where its design would have gone on."""
         try:

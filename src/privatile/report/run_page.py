@@ -126,9 +126,10 @@ def _moment(seconds: float) -> str:
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
     result, answer, method = level.result, None, ""
     if result is not None:
-        low, high = result.confidence_interval
+        low, high = result.interval_so_far or result.confidence_interval
         values = {"estimate": result.estimate, "low": low, "high": high}
         answer = {name: result.shown(value, high - low) for name, value in values.items()}
+        answer["name"] = "anytime interval" if result.interval_so_far else "interval"
         method = f"{way_there(level.history.burn_in, result)}{how_read(result)}"
     return {
         "name": short_title(level.level, "").removesuffix(" of "),

@@ -17,6 +17,7 @@ from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelo
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult, in_units
 from privatile.result.summary import summarize
+from privatile.result.unfinished import unfinished
 from privatile.server.run_file import RunStore
 
 POINTS = 4500
@@ -173,6 +174,11 @@ class RunRecord:
         known = [result for result in found if result is not None]
         if len(known) == len(found):
             found = rearranged(known)  # as the run itself reports them: quantiles that cross by chance are put in order
+        if results is None:
+            found = [
+                result if result is None or history.is_over else unfinished(result, history.plan.rounds)
+                for history, result in zip(self.histories, found, strict=True)
+            ]
         levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
         planned = max(history.plan.rounds for history in self.histories)
         return RunView(self.run, self.created, self.finished, self.spec, levels, planned)

@@ -107,6 +107,11 @@ class QuantileResult:
         return max(client.epsilon for client in self.clients)
 
     @property
+    def interval_so_far(self) -> ConfidenceInterval | None:
+        """The anytime interval of a run that is unfinished: the one to read first. None where the run has ended."""
+        return self.anytime if any(caveat.code == "unfinished" for caveat in self.caveats) else None
+
+    @property
     def sentence(self) -> str:
         """The result in one sentence."""
         low, high = self.confidence_interval
@@ -133,6 +138,15 @@ class QuantileResult:
                 f"{self.estimand} was not located: the search had not settled when it ended, near {shown}, so the "
                 f"{percent} interval, {first} to {last}, is not to be relied on."
             )
+        if self.interval_so_far is not None:
+            low, high = self.interval_so_far
+            shown, first, last = (self.shown(value, high - low) for value in (self.estimate, low, high))
+            return (
+                f"{self.estimand} is estimated at {shown} so far; the {percent} interval valid at any time runs "
+                f"from {first} to {last}."
+            )
+        if "unfinished" in known:
+            return f"{self.estimand} is estimated at {shown} so far; no interval is valid before the planned end yet."
         return f"{self.estimand} is estimated at {shown}; the {percent} interval runs from {first} to {last}."
 
     def shown(self, value: float, width: float) -> str:

@@ -24,6 +24,7 @@ from privatile.inference.trajectory import Trajectory
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import narrow_enough, summarize
+from privatile.result.unfinished import unfinished
 from privatile.server.run_file import RunStore, Statement, StoredRound, opening
 
 
@@ -198,12 +199,20 @@ class Coordinator:
 
     def result(self, level_index: int = 0) -> QuantileResult:
         """The result of one level so far."""
+        return self._as_it_stands(level_index, self._summary(level_index))
+
+    def _summary(self, level_index: int) -> QuantileResult:
         track = self.tracks[level_index]
         return summarize(self.spec, track.plan, track.state, track.trajectory, self.run)
 
+    def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
+        track = self.tracks[level_index]
+        return result if track.ask is None else unfinished(result, track.plan.rounds)
+
     def results(self) -> tuple[QuantileResult, ...]:
         """The results of all levels so far; quantiles that cross are put in order."""
-        return rearranged([self.result(index) for index in range(len(self.tracks))])
+        found = rearranged([self._summary(index) for index in range(len(self.tracks))])
+        return tuple(self._as_it_stands(index, result) for index, result in enumerate(found))
 
     def finish(self) -> None:
         """Mark the run as complete; refused while a level has a round left."""

@@ -67,6 +67,11 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     except (InputError, msgspec.ValidationError) as error:
         checks.add("the coordinator has signed it", False, str(error))
     statements = _check_countersignatures(checks, record, study)
+    if transcript is None and body.get("finished") is not True:
+        checks.flagged.append(
+            "the run is unfinished, and the coordinator chose when to release it. Its interval holds at the planned "
+            "end only; valid at such a time is the anytime interval"
+        )
     if transcript is None:
         checks.not_checked += [
             "the estimate against the counts: give the run's file with --transcript",
@@ -184,6 +189,12 @@ def _check_run(
         checks.add("the counts replay", False, str(error))
         return
     _check_results(checks, body, results)
+    checks.flagged += [
+        f"{caveat.text} The coordinator chose when to release it"
+        for result in results
+        for caveat in result.caveats
+        if caveat.code == "unfinished"
+    ]
     checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
     end = (store.finished is not None, coordinator.done)
     checks.add("it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds")))

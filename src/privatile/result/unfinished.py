@@ -1,0 +1,28 @@
+"""The result of a run that has not ended: which of its intervals is valid at a time that somebody chose while looking.
+
+The fixed-time interval holds at the planned end. Whoever may choose when to stop can wait until it says what they like;
+the anytime interval holds at all rounds at once. One rule for pages, release records and `privatile verify`.
+"""
+
+from dataclasses import replace
+
+from privatile.result.caveats import most_important_first
+from privatile.result.result import Caveat, QuantileResult
+
+
+def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
+    """The result with the caveat that its design would have gone on, for at most `planned` rounds."""
+    text = f"The run is unfinished: {result.rounds:,} of at most {planned:,} rounds. "
+    if result.method.startswith("anytime"):
+        text += "Its interval is valid at any time."
+    else:
+        percent = f"{100 * result.confidence_level:g}%"
+        text += (
+            f"The {percent} interval holds at the planned end only, not at a time that somebody chose while looking. "
+        )
+        if result.anytime is None:
+            text += "No interval is valid at such a time yet."
+        else:
+            low, high = (result.shown(end, result.anytime.high - result.anytime.low) for end in result.anytime)
+            text += f"Valid at such a time is the anytime interval, {low} to {high}."
+    return replace(result, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))
