@@ -55,9 +55,9 @@ def test_bad_and_repeated_answers_in_turn_do_not_grow_the_journal(table: Table) 
     """Before: one row for every bad answer, without end, as long as a repeated one came in between."""
     service = table.service
     service._on_answer("site1", table.answer("site1"))
-    bad, good = table.answer("site1", ones=99), table.answer("site1")
-    for _ in range(200):
-        service._on_answer("site1", bad)
+    good = table.answer("site1")
+    for number in range(200):
+        service._on_answer("site1", table.answer("site1", ones=99 + number))  # each is an offence of its own
         service._on_answer("site1", good)
     assert [event.kind for event in table.run.journal.events()] == ["rejected"] * MOST_OFFENCES + ["quarantined"]
     # Even where the organizer trusts it again and again, its bad answers are thinned out.

@@ -70,4 +70,4 @@ def test_a_key_that_has_not_answered_yet_may_countersign(tmp_path: Path) -> None
     # A record made before the key was admitted does not name it, and says so.
     failed = verify_record(federation.countersigned(before, "site0", key)).failed
     assert len(failed) == 1
-    assert "none of those the record names" in failed[0]
+    assert "not the one the record names" in failed[0]

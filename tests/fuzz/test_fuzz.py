@@ -142,7 +142,8 @@ class Samples:
         """A record with a site's statement, as `countersign` makes it from a ledger."""
         key = self.federation.sites["site0"].key()
         rounds = {"not_counted": [3], "not_in_transcript": [], "lost": [5, 6]}
-        statement = {"client": "site0", "record": body_digest(record["body"]), "compared": 17, **rounds}
+        facts = {"client": "site0", "record": body_digest(record["body"]), "compared": 17, **rounds}
+        statement = {"privatile_countersignature": 1, **facts}
         entry = {"signer": key.public.signer, "statement": statement, "signature": sign(statement, key)}
         return record | {"signatures": record["signatures"] | {"clients": {"site0": entry}}}
 
@@ -376,7 +377,7 @@ def test_the_undamaged_samples_are_accepted(samples: Samples) -> None:
         assert read_message(message.pack(samples.key), samples.key.public.signer, LARGEST_ASK) == message
     checked = verify_record(json.loads(samples.record), samples.federation.directory.store_file)
     assert checked.failed == []
-    assert len(checked.flagged) == 2  # what the countersignature says is looked at, too
+    assert len(checked.flagged) == 3  # what the countersignature says is looked at, and compared with the file
 
 
 def test_the_check_notices_a_traceback_a_slow_reading_and_a_record_in_a_message() -> None:
