@@ -21,7 +21,7 @@ def audit(epsilon: float, off: float, command: str | None) -> None:
     Several sites are asked as in a real run, again from copies of their folders, under another study, and in cohorts of
     1 to 100 and large ones. An honest client fails at most once in 1,000 audits. A truth rate wrong by --off is found
     999 times in a thousand (900,000 reports at epsilon 1). At epsilon 1 and --off 0.02 also found, 99 times in 100:
-    noise with 0.75 of its variance or less, 5% of the records of cohorts below 100 telling the truth, 40% of the coins
+    noise with 0.75 of its variance or less, 7% of the records of cohorts below 100 telling the truth, 40% of the coins
     used twice; for other values this was not measured. No audit finds a client that recognises it, or that leaks by
     another way than counts and files.
     """

@@ -32,7 +32,7 @@ from privatile.federation.audit.session import FILE, Session, alone, open_sessio
 from privatile.federation.setup.directory import new_identity
 
 WHAT_IS_FOUND = (
-    "At epsilon 1 and --off 0.02 an audit finds, 99 times in 100: 1.5% of all records telling the truth (5% in cohorts "
+    "At epsilon 1 and --off 0.02 an audit finds, 99 times in 100: 1.5% of all records telling the truth (7% in cohorts "
     "below 100, 2% at one level), noise with 0.75 or 1.2 of its variance, correlation 0.2 from question to question, "
     "40% of the noise repeated in a copy, in another study or at another site. For other values this was not measured."
 )
