@@ -26,7 +26,9 @@ from privatile.federation.record.countersignature import countersign
 from privatile.federation.record.document import SOFTWARE
 from privatile.federation.wire.keys import KeyPair
 from privatile.result.caveats import CENTRAL, SURVEY
+from privatile.server.coordinator import Coordinator
 from privatile.server.program import hash_sources
+from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 
 
@@ -159,6 +161,20 @@ def test_words_of_another_version_are_shown_not_failed(finished: Federation, sof
     added = [text for text in checked.not_checked if "that the record lacks and this program adds" in text]
     assert [text.rpartition("adds: ")[2] for text in added] == [CENTRAL.text, SURVEY.text]
     assert any(record["body"]["results"][0]["estimand"] in text for text in checked.not_checked)
+
+
+@pytest.mark.parametrize(("off", "holds"), [(1e-4, True), (1e-2, False)])
+def test_another_build_may_have_fitted_otherwise_by_less_than_anybody_gains(
+    finished: Federation, off: float, holds: bool
+) -> None:
+    old = as_of_old(release(finished.directory), SOFTWARE)
+    result = old["body"]["results"][0]
+    with RunStore.open(finished.directory.store_file, read_only=True) as store:
+        own = Coordinator(store).result()
+    result["estimate"] += off * own.inference.error_scale * own.scale.slope(own.inference.center)
+    sign_again(finished, old)
+    failed = verify_record(old, finished.directory.store_file).failed
+    assert (not failed) == holds, failed
 
 
 @pytest.mark.parametrize("tampered", ["estimate", "low", "records", "weight"])

@@ -4,7 +4,8 @@
     figures    every other number: estimate, interval, anytime interval, density, diagnostics, ranks of the clients
     words      estimand, method, caveats, explanation
 
-Settings and figures must agree whichever version of privatile made the record. Words must agree only if this program
+Settings and figures must agree whichever version of privatile made the record, figures of another version within
+`OTHER_BUILD`. Words must agree only if this program
 made it: another version may use other words, and only that version can tell its own words from altered ones, so their
 difference is shown and not judged. So is a figure that only one of the two programs knows.
 """
@@ -18,6 +19,9 @@ from privatile.core.scale import LAST_BITS
 SAME = 1e-9
 """Share of its size that a number recomputed on another machine, whose functions round otherwise, may differ by."""
 
+OTHER_BUILD = 1e-3
+"""The same where another build made the record: it may have fitted otherwise. A forger gains nothing from so little."""
+
 WORDS = ("caveats", "estimand", "explanation", "method")
 SETTINGS = ("rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated")
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
@@ -25,8 +29,8 @@ IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")
 """Figures in units of the data: their size is the standard error. A median of 1e-12 may be as wrong as one of 1e12."""
 
 
-def same(recorded: object, recomputed: object, size: float | None = None) -> bool:
-    """Whether two JSON values are the same, their real numbers within `SAME` of `size` and `LAST_BITS` roundings.
+def same(recorded: object, recomputed: object, size: float | None = None, share: float = SAME) -> bool:
+    """Whether two JSON values are the same, their real numbers within `share` of `size` and `LAST_BITS` roundings.
 
     Without a size it is the number itself, and at least 1.
 
@@ -37,16 +41,16 @@ def same(recorded: object, recomputed: object, size: float | None = None) -> boo
     """
     one, two = recorded, recomputed
     if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(same(one[key], two[key], size) for key in two)
+        return one.keys() == two.keys() and all(same(one[key], two[key], size, share) for key in two)
     if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(same(*pair, size) for pair in zip(one, two, strict=True))
+        return len(one) == len(two) and all(same(*pair, size, share) for pair in zip(one, two, strict=True))
     real = {type(one), type(two)} in ({float}, {float, int})
     if real and isinstance(one, int | float) and isinstance(two, int | float):
         # A whole number beyond the largest double is written by nobody but a forger, and has no double to compare.
         if max(abs(one), abs(two)) > LARGEST_REAL:
             return False
         # Written so that NaN is not the same as anything.
-        return abs(one - two) <= SAME * (max(1.0, abs(two)) if size is None else size) + LAST_BITS * math.ulp(two)
+        return abs(one - two) <= share * (max(1.0, abs(two)) if size is None else size) + LAST_BITS * math.ulp(two)
     return type(one) is type(two) and one == two
 
 
@@ -60,8 +64,11 @@ class Differences(NamedTuple):
     """Known to one of the two programs only."""
 
 
-def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: float) -> Differences:
-    """Compare two results as plain JSON: the record's, and the one from here with its standard error."""
+def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: float, share: float = SAME) -> Differences:
+    """Compare two results as plain JSON: the record's, and the one from here with its standard error.
+
+    `share` is how far figures may differ; settings must be the same.
+    """
     fixed = {*SETTINGS, *WORDS, "clients"}
     found = Differences(
         [key for key in SETTINGS if not same(recorded.get(key), recomputed[key])],
@@ -70,21 +77,21 @@ def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: flo
         sorted((recorded.keys() ^ recomputed.keys()) - fixed),
     )
     for key in sorted((recorded.keys() & recomputed.keys()) - fixed):
-        if not _same_figure(key, recorded[key], recomputed[key], error):
+        if not _same_figure(key, recorded[key], recomputed[key], error, share):
             found.figures.append(key)
-    _compare_clients(found, recorded.get("clients"), recomputed["clients"])
+    _compare_clients(found, recorded.get("clients"), recomputed["clients"], share)
     return found
 
 
-def _same_figure(key: str, recorded: object, recomputed: object, error: float) -> bool:
+def _same_figure(key: str, recorded: object, recomputed: object, error: float, share: float) -> bool:
     if key == "density" and isinstance(recorded, dict) and isinstance(recomputed, dict):
         # Per unit of the data: it may be of any size.
         density = recomputed["estimate"]
-        return same(recorded, recomputed) and same(recorded["estimate"], density, abs(density))
-    return same(recorded, recomputed, error if key in IN_UNITS else None)
+        return same(recorded, recomputed, share=share) and same(recorded["estimate"], density, abs(density), share)
+    return same(recorded, recomputed, error if key in IN_UNITS else None, share)
 
 
-def _compare_clients(found: Differences, recorded: object, recomputed: list[dict[str, Any]]) -> None:
+def _compare_clients(found: Differences, recorded: object, recomputed: list[dict[str, Any]], share: float) -> None:
     """Add what differs in the entries of the clients."""
     entries = recorded if isinstance(recorded, list) and all(isinstance(one, dict) for one in recorded) else []
     if len(entries) != len(recomputed):
@@ -94,7 +101,9 @@ def _compare_clients(found: Differences, recorded: object, recomputed: list[dict
     if not all(same(one.get(key), two[key]) for one, two in pairs for key in CLIENT_SETTINGS):
         found.settings.append("clients")
     if not all(
-        same(one[key], two[key]) for one, two in pairs for key in (one.keys() & two.keys()) - {*CLIENT_SETTINGS}
+        same(one[key], two[key], share=share)
+        for one, two in pairs
+        for key in (one.keys() & two.keys()) - {*CLIENT_SETTINGS}
     ):
         found.figures.append("ranks of the clients")
     found.one_sided.extend(sorted({f"{key} of the clients" for one, two in pairs for key in one.keys() ^ two.keys()}))

@@ -15,7 +15,7 @@ from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
-from privatile.federation.record.comparison import SAME, differences
+from privatile.federation.record.comparison import OTHER_BUILD, SAME, differences
 from privatile.federation.record.countersignature import (
     MOST_NAMED,
     Statement,
@@ -310,9 +310,10 @@ def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, 
     # Another machine rounds otherwise; where nothing is known about the error, the range is the measure.
     inference, scale = result.inference, result.scale
     error = min(inference.error_scale * scale.slope(inference.center), scale.high - scale.low)
-    settings, figures, words, one_sided = differences(told, mine, error)
+    share = OTHER_BUILD if maker else SAME
+    settings, figures, words, one_sided = differences(told, mine, error, share)
     why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
-    given = f"the one the counts give, within {SAME:g} standard errors"
+    given = f"the one the counts give, within {share:g} standard errors"
     for name, key in (("estimate", "estimate"), ("interval", "confidence_interval")):
         checks.add(f"the {name}{where} is {given}", key in told and key not in figures, why)
     others = [key for key in figures if key not in ("estimate", "confidence_interval")]
