@@ -69,7 +69,7 @@ def run_federation(folder: Path, directory: Directory) -> float:
                     "join",
                     str(directory.invitation_file(name)),
                     "--site",
-                    str(folder / name, max_epsilon=100.0),
+                    str(folder / name),
                 ),
                 *("--source", str(folder / name / "data.csv"), "--value", "x", "--yes"),
             ],
@@ -96,7 +96,7 @@ def run_federation(folder: Path, directory: Directory) -> float:
 async def echo_client(directory: Directory, folder: Path, name: str, size: int, plain: bool) -> None:
     """One bare client: whatever is asked, a payload of `size` bytes goes back."""
     invitation = read_invitation(directory.invitation_file(name))
-    key = find_site(folder, invitation, folder / name, max_epsilon=100.0).key()
+    key = find_site(folder / name, invitation, directory.invitation_file(name)).key()
     identity = invitation.study.identity
     async with connected(name, invitation.brokers, key, invitation.authority) as connection:
         nc, js = connection.nc, connection.nc.jetstream()

@@ -192,9 +192,9 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 def test_no_ledger_where_one_must_be(tmp_path: Path) -> None:
-    for options in ({"create": False}, {"read_only": True}):
+    for create, read_only in ((False, False), (True, True)):
         with pytest.raises(LedgerError, match="there is no ledger"):
-            Ledger.open(tmp_path / "none.db", **options)
+            Ledger.open(tmp_path / "none.db", create=create, read_only=read_only)
 
 
 def test_reading_only(path: Path) -> None:

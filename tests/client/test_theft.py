@@ -85,7 +85,7 @@ def test_a_thief_of_the_ledger_alone_cannot_tell_binary_values(tmp_path: Path) -
 
 
 def test_a_thief_of_the_ledger_alone_cannot_tell_the_last_salary_when_all_others_are_known(tmp_path: Path) -> None:
-    salaries = np.random.default_rng(4).integers(200, 1200, 5000) * 100.0
+    salaries = np.random.default_rng(4).integers(200, 1200, 5000).astype(np.float64) * 100.0
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         answer(ledger, salaries)
         found = stolen(tmp_path / "ledger.db", tmp_path / "thief")

@@ -14,6 +14,7 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
 from privatile.errors import SiteRefusal
+from privatile.estimator.schedule import Mode
 from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.check import check
 from privatile.federation.setup.directory import Directory
@@ -54,7 +55,7 @@ def test_messages_answered_side_by_side_ask_no_more_records_than_agreed(tmp_path
 
 
 @pytest.mark.parametrize(("mode", "step"), [("cohort", 1e-3), ("local", None)])
-def test_a_question_has_a_step_in_local_mode_only(mode: str, step: float | None) -> None:
+def test_a_question_has_a_step_in_local_mode_only(mode: Mode, step: float | None) -> None:
     study = dataclasses.replace(make(), mode=mode)
     asked = Question(study.run, 1, 0.5, 50.0, 10, step)
     with pytest.raises(SiteRefusal, match=f"the study's mode is {mode}"):

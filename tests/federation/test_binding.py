@@ -417,9 +417,12 @@ def test_a_run_that_its_coordinator_stops_where_it_likes_is_flagged(
     for transcript in (None, dropped[0].directory.store_file):
         assert not any("unfinished" in text for text in verify_record(whole, transcript).flagged)
     # A record that says it had finished, or leaves the caveat out, fails.
-    for change in (lambda body: body.update(finished=True), lambda body: body["results"][0]["caveats"].remove(first)):
+    for change in ("finished", "caveat"):
         altered = copy.deepcopy(record)
-        change(altered["body"])
+        if change == "finished":
+            altered["body"]["finished"] = True
+        else:
+            altered["body"]["results"][0]["caveats"].remove(first)
         altered["signatures"]["coordinator"] = sign(altered["body"], directory.key())
         assert len(verify_record(altered, directory.store_file).failed) == 1
 
@@ -442,7 +445,7 @@ def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federatio
 def test_an_honest_run_is_countersigned_and_nothing_is_flagged(tmp_path: Path) -> None:
     for mode, scale, levels in (("local", "log", (0.25, 0.5)), ("cohort", "logit", (0.5,))):
         agreements = {"north": ClientAgreement(1.0, 0.25, 200), "south": ClientAgreement(1.0, 0.75, 331)}
-        settings = {"mode": mode, "scale": scale, "levels": levels, "range": (1.0, 100.0)}
+        settings: dict[str, Any] = {"mode": mode, "scale": scale, "levels": levels, "range": (1.0, 100.0)}
         federation = Federation(tmp_path / mode, make_study(agreements, 8, **settings))
         play(federation)
         record = release(federation.directory)

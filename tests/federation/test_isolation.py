@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ STREAM_VERBS = (
     *("CREATE", "UPDATE", "INFO", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE", "SNAPSHOT", "RESTORE"),
     *("LEADER.STEPDOWN", "PEER.REMOVE"),
 )
-CONSUMER_VERBS = ("CREATE.{}", "CREATE.{}.c", "DURABLE.CREATE.{}.c", "NAMES.{}", "LIST.{}", "INFO.{}.c", "DELETE.{}.c")
-CONSUMER_VERBS += ("MSG.NEXT.{}.c", "PAUSE.{}.c", "UNPIN.{}.c", "LEADER.STEPDOWN.{}.c", "RESET.{}.c")
+CONSUMER_VERBS = (
+    *("CREATE.{}", "CREATE.{}.c", "DURABLE.CREATE.{}.c", "NAMES.{}", "LIST.{}", "INFO.{}.c", "DELETE.{}.c"),
+    *("MSG.NEXT.{}.c", "PAUSE.{}.c", "UNPIN.{}.c", "LEADER.STEPDOWN.{}.c", "RESET.{}.c"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -242,11 +245,7 @@ def test_a_replaced_question_is_restored_and_hides_no_question(
             await operator.nc.publish(ask, b"rubbish")
             await until(lambda: coordinator.metrics.value("restored_questions") >= 1)
             stream = subjects.ask_stream(federation.study.identity)
-
-            async def kept() -> bytes | None:
-                return await operator.last(stream, ask)
-
-            while await kept() != coordinator._ask:
+            while await operator.last(stream, ask) != coordinator._ask:
                 await asyncio.sleep(0.02)
             monkeypatch.setattr("privatile.federation.coordinator.service.TICK", 3600.0)
             await asyncio.sleep(0.15)  # from here on nothing is restored
@@ -309,7 +308,7 @@ def test_the_table_of_permissions_is_what_the_broker_enforces(federation: Federa
             for name, party in parties.items():
                 refused = {f"publish to {subject.replace('>', 'x')}" for subject, to, _ in rows if not may(name, to)}
                 refused |= {f"subscription to {subject}" for subject, _, of in rows if not may(name, of)}
-                await until(lambda party=party, refused=refused: len(party.complaints) >= len(refused))
+                await until(partial(has_complaints, party, len(refused)))
                 assert complaints(party) == {one.lower() for one in refused}
             expected = {
                 (reader, subject, writer.encode())
@@ -324,6 +323,11 @@ def test_the_table_of_permissions_is_what_the_broker_enforces(federation: Federa
             assert {one for one in got if one[1].startswith("privatile.")} == expected
 
     asyncio.run(scene())
+
+
+def has_complaints(party: Connection, number: int) -> bool:
+    """Whether the broker has refused so many requests of a party."""
+    return len(party.complaints) >= number
 
 
 def complaints(party: Connection) -> set[str]:

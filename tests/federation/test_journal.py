@@ -79,7 +79,7 @@ def test_declared_restores_do_not_grow_the_journal(table: Table) -> None:
         welcomed.append(nonce)
         return greet(client, payload, done, nonce)
 
-    table.service._intake.greet = remember  # type: ignore[method-assign]
+    table.service._intake.greet = remember  # type: ignore[method-assign, assignment]
 
     async def scene() -> None:
         for number in range(200):
