@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.marks import forget_marks
+
 MAY_LEAVE = ("process", "network", "browser", "faults")
 """Markers of tests that may start processes and open connections."""
 
@@ -24,6 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="privatile-keys-")
     os.environ["XDG_CONFIG_HOME"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture(autouse=True)
+def no_marks_of_other_tests() -> None:
+    """A ledger that several tests begin with is copied for each: the copies of earlier ones have gone on."""
+    forget_marks()
 
 
 @pytest.fixture(autouse=True)

@@ -288,7 +288,9 @@ def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> 
         for number in range(11, 16):
             responder.answer(ask(number))
         seen = ledger.position
-    restored = Ledger.open(backup)
+    with pytest.raises(LedgerError, match="has 10 entries, and had 15 before"):
+        Ledger.open(backup)
+    restored = Ledger.open(backup, restored=True)
     with pytest.raises(LedgerError, match="has 10 entries of run 'run', but 15 were seen"):
         site(restored).confirm(seen)
     responder = site(restored)

@@ -26,6 +26,7 @@ from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError
+from tests.marks import forget_marks
 
 N = 30
 KEY = PersonKey(b"k" * 32)
@@ -70,6 +71,7 @@ def backup(tmp_path: Path) -> Path:
         ask(site(ledger, "two"), "two", 2, 3)
         ask(site(ledger, "three"), "three", 1, 10)
         ask(site(ledger, "four", "y"), "four", 1, N)
+    forget_marks()
     return old
 
 
@@ -123,7 +125,7 @@ def test_a_run_that_was_given_up_since_the_backup_gets_nothing_back(tmp_path: Pa
     with Ledger.open(path) as ledger:
         release_run(ledger, "one")
         ask(site(ledger, "two"), "two", 1, N - 2)
-    with Ledger.open(old) as ledger:
+    with Ledger.open(old, restored=True) as ledger:
         (line,) = mark_restored(ledger)
         assert (line.lost, line.kept) == (N - 2, 0)
         one = site(ledger, "one")
@@ -141,7 +143,7 @@ def test_people_whose_records_a_run_had_reserved_may_have_answered_another(tmp_p
     old = copied(path, tmp_path / "backup.db")
     with Ledger.open(path) as ledger:
         ask(site(ledger, "two", "y", people=True), "two", 1, N - 2)  # everybody else, by another column
-    with Ledger.open(old) as ledger:
+    with Ledger.open(old, restored=True) as ledger:
         (line,) = mark_restored(ledger)
         assert line.kept == 0
         one = site(ledger, "one", people=True)

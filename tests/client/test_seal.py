@@ -180,7 +180,7 @@ def test_a_ledger_that_lost_only_another_studys_answers_is_found_too(tmp_path: P
     with Ledger.open(path) as ledger:
         site(ledger, "two").answer(ask(1, run="two"))
         seen = site(ledger).outcome(ask(2)).stored.position
-    with Ledger.open(tmp_path / "backup.db") as restored:
+    with Ledger.open(tmp_path / "backup.db", restored=True) as restored:
         one = site(restored)
         with pytest.raises(LedgerError, match="has 1 entries of run 'run', but 2 were seen"):
             one.confirm(seen)

@@ -105,7 +105,7 @@ def test_the_key_lies_apart_from_the_ledger_and_is_private(tmp_path: Path, monke
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     with Ledger.open(tmp_path / "state" / "ledger.db") as ledger:
         answer(ledger, np.arange(10.0))
-        (key,) = (tmp_path / "config" / "privatile" / "keys").iterdir()
+        (key,) = (tmp_path / "config" / "privatile" / "keys").glob("*.key")
         assert key == ledger.secret.path
         assert key.name == f"ledger-{ledger.secret.fingerprint.hex()}.key"
         assert stat.S_IMODE(key.stat().st_mode) == 0o600

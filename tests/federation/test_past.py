@@ -25,6 +25,7 @@ from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
 from privatile.federation.wire.messages import AnswerMessage, Hello, Link, Welcome, question_digest
 from tests.federation.kit import Federation, make_study
+from tests.marks import forget_marks
 
 PEOPLE = 100
 
@@ -75,6 +76,7 @@ def test_a_site_with_a_new_or_an_older_ledger_does_not_answer(tmp_path: Path) ->
     client.responder.ledger.close()
     for source, entries in ((backup, 2), (tmp_path / "none", 0)):
         restore(ledger_file, source)
+        forget_marks()
         other = one.client("site0")
         with pytest.raises(
             LedgerError, match=f"has {entries} entries of run .* but 4 were seen before.*not the ledger"
@@ -123,7 +125,7 @@ def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(
     client.responder.ledger.close()
     restore(ledger_file, backup)
     if not restored:
-        with Ledger.open(ledger_file) as ledger:
+        with Ledger.open(ledger_file, restored=True) as ledger:
             mark_restored(ledger)
     client = one.client("site0", restored=restored)
     for _ in range(2):  # a second welcome costs nothing
@@ -177,6 +179,7 @@ def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Pa
     client._check_past(greeted(intake, client, 3))  # negative control: its own ledger
     client.responder.ledger.close()
     restore(ledger_file, backup)
+    forget_marks()
     older = one.client("site0")
     with pytest.raises(LedgerError, match=r"has 2 entries of run .* but 3 were seen before"):
         older._check_past(greeted(intake, older, 3))

@@ -22,6 +22,7 @@ from privatile.api.local_run import LocalRun
 from privatile.client.ledger.accounts import Account
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
+from privatile.client.ledger.marks import Mark
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.responder import Responder
 from privatile.errors import LedgerError
@@ -80,7 +81,7 @@ class Histories(RuleBasedStateMachine):
             world.back_up(book, with_log=spend_again)
         elif action.startswith("restore") and world.backups:
             # Into its own place or, as a copy, into that of the other ledger.
-            world.restore(book, which // 2 % len(world.backups))
+            world.restore(book, which // 2 % len(world.backups), with_keys=spend_again)
             if action == "restore and say so":
                 world.declare(book)
         elif action == "begin" or not world.runs:
@@ -226,7 +227,30 @@ def test_a_restore_that_marks_one_study_only_is_found(tmp_path: Path, monkeypatc
     def one_only(ledger: Ledger) -> None:
         with ledger.transaction(), ledger.seal.changing("datasets", "id = 1", ()):
             ledger.execute("UPDATE datasets SET lost = 1 WHERE id = 1")
+        ledger.mark.put(ledger.position)
 
     monkeypatch.setattr(model, "mark_restored", one_only)
     with pytest.raises(Broken, match="has answered again without spend_again"):
         restored_with_two_studies(World(tmp_path))
+
+
+def restored_and_nobody_told(world: World) -> str:
+    """A study is half done, backed up and finished; the backup comes back, and another is begun."""
+    book = world.books[0]
+    first = world.begin("records", book, spend_again=False, max_epsilon=None)
+    world.go_on(first, book, 1, "killed after the count is stored")
+    assert world.back_up(book, with_log=True)
+    assert world.go_on(first, book, 9, "finished") == "finished"
+    world.restore(book, 0)
+    world.give_up(first, book)
+    return world.go_on(world.begin("records", book, spend_again=False, max_epsilon=None), book, 9, "finished")
+
+
+def test_an_older_copy_answers_nobody_though_nobody_told_of_a_restore(tmp_path: Path) -> None:
+    assert "this is an older copy" in restored_and_nobody_told(World(tmp_path))
+
+
+def test_an_older_copy_that_answers_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mark, "check", lambda mark, ledger: None)
+    with pytest.raises(Broken, match="an older copy of a ledger has answered"):
+        restored_and_nobody_told(World(tmp_path))

@@ -31,7 +31,7 @@ from privatile.client.randomizer import Randomizer
 from privatile.client.responder import answer_all
 from privatile.errors import PrivatileError
 from privatile.planning.options import Options
-from privatile.server import run_file
+from privatile.server import run_tables
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 
@@ -96,6 +96,8 @@ class Book:
     """All answers ever written at this path, those that a restore has taken back included."""
     declared: bool = True
     """Whether the ledger has been told of every restore; then it answers for everything."""
+    is_older: bool = False
+    """Whether the mark beside the key shows that this is an older copy: then nobody may answer from it."""
     keeper: sqlite3.Connection | None = None
     """Another process that has the file open, so that its log is not folded in."""
 
@@ -216,8 +218,8 @@ class World:
         self.backups.append((place, book.entries[:count]))
         return True
 
-    def restore(self, book: Book, backup: int) -> None:
-        """Put a backup into the place of a ledger; nobody has told the ledger."""
+    def restore(self, book: Book, backup: int, with_keys: bool = False) -> None:
+        """Put a backup into the place of a ledger, `with_keys` those of that time; nobody has told the ledger."""
         place, entries = self.backups[backup]
         book.keep_open(False)
         for file in book.files():
@@ -229,13 +231,23 @@ class World:
         # What the backup holds was written at another path, perhaps.
         book.everything += [entry for entry in entries if entry not in book.everything]
         book.declared = False
+        self._settle_mark(book, with_keys)
+
+    def _settle_mark(self, book: Book, with_keys: bool) -> None:
+        with closing(sqlite3.connect(book.path)) as look:
+            (key,) = look.execute("SELECT value FROM meta WHERE key = 'key'").fetchone()
+            (count,) = look.execute("SELECT count(*) FROM answers").fetchone()
+        mark = self.folder / "config" / "privatile" / "keys" / f"ledger-{key.hex()}.mark"
+        if with_keys:
+            mark.unlink(missing_ok=True)
+        book.is_older = mark.exists() and int(mark.read_text().split()[0]) > count
 
     def declare(self, book: Book) -> None:
         """Tell the ledger that it was restored."""
         if book.path.exists():
-            with self._at_home(), Ledger.open(book.path) as ledger:
+            with self._at_home(), Ledger.open(book.path, restored=True) as ledger:
                 mark_restored(ledger)
-            book.declared = True
+            book.declared, book.is_older = True, False
 
     # -- what the program does -----------------------------------------------------------------------------------
 
@@ -285,7 +297,7 @@ class World:
             patch.object(local_run, "RunReporter", lambda *parts: None),
             # Whether files are damaged is not the question here, and takes a tenth of the time.
             patch.object(ledger_file, "wrong_column", lambda *parts: None),
-            patch.object(run_file, "wrong_column", lambda *parts: None),
+            patch.object(run_tables, "wrong_column", lambda *parts: None),
         ):
             yield
 
@@ -293,6 +305,8 @@ class World:
         """Add an answer to the list, unless it must not have been given."""
         if not self._pending:
             return  # the stored count of a question that was asked again
+        if book.is_older:
+            raise Broken("an older copy of a ledger has answered")
         subjects = [subject_of(value) for value in self._pending]
         if len(set(subjects)) < len(subjects):
             raise Broken("somebody has answered the same question twice")

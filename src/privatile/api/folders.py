@@ -1,14 +1,13 @@
 """Where files live when no path is given."""
 
-import os
 from pathlib import Path
 
-from privatile.client.ledger.key_files import default_person_key
+from privatile.client.ledger.key_files import default_person_key, user_folder
 
 
 def state_folder() -> Path:
     """The folder of ledgers and unfinished runs: $XDG_STATE_HOME/privatile, or its usual place."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "privatile"
+    return user_folder("XDG_STATE_HOME", ".local/state")
 
 
 def ledger_path() -> Path:

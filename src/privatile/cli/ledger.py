@@ -127,7 +127,7 @@ def restored(ledger: Path | None) -> None:
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.restores import mark_restored
 
-    with Ledger.open(ledger or ledger_path(), create=False) as book:
+    with Ledger.open(ledger or ledger_path(), create=False, restored=True) as book:
         told = mark_restored(book)
         people, _ = book.lifetime_budgets.totals()
     matters = [line for line in told if line.lost or line.kept]

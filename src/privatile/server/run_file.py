@@ -335,6 +335,7 @@ def connect(
         connection.text_factory = lenient_text
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        connection.execute("PRAGMA secure_delete=ON")  # what a finished run no longer says is gone from its file
     except (sqlite3.OperationalError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         can, may = ("read", "read") if read_only else ("written", "write")

@@ -2,6 +2,7 @@
 
     the user's configuration folder ($XDG_CONFIG_HOME/privatile, usually ~/.config/privatile)
         keys/ledger-FINGERPRINT.key    the key of one ledger, which holds the same fingerprint
+        keys/ledger-FINGERPRINT.mark   how far that ledger had come (`marks`)
         keys/ledger-FINGERPRINT.given-up    which runs have given up records (hashes): a restored ledger forgets it
         person.key                     the key under which people are known (`keys`)
 
@@ -12,7 +13,9 @@ ledger that needs it, and is never replaced: with another key every record would
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -22,9 +25,18 @@ KEY_BYTES = 32
 FINGERPRINT_BYTES = 16
 
 
+def user_folder(variable: str, usual: str) -> Path:
+    """The folder of privatile that an XDG variable names, or the usual one below the user's home.
+
+    A relative path is ignored, as the XDG rules say: every working folder would have a ledger of its own.
+    """
+    named = Path(os.environ.get(variable) or "")
+    return (named if named.is_absolute() else Path.home() / usual) / "privatile"
+
+
 def config_folder() -> Path:
     """The user's configuration folder for privatile."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privatile"
+    return user_folder("XDG_CONFIG_HOME", ".config")
 
 
 def key_folder() -> Path:
@@ -40,9 +52,11 @@ def default_person_key() -> Path:
 def create_private(path: Path, fill: Callable[[Path], object]) -> None:
     """Make a file of mode 0600 at `path`, on the disk before this returns; FileExistsError where there is one.
 
-    `fill` writes the content into a draft. The folder is made where it is missing, with mode 0700.
+    `fill` writes the content into a draft. The folder is made where it is missing, and the one that it lies in, with
+    mode 0700.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in (path.parent.parent, path.parent):  # the mode is the last folder's only
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
@@ -52,7 +66,17 @@ def create_private(path: Path, fill: Callable[[Path], object]) -> None:
         os.link(draft, path)
         _flush(path.parent)
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)  # another process may have removed it (`remove_drafts`)
+
+
+def remove_drafts(path: Path) -> None:
+    """Remove other names of this file that `create_private` left where it was killed."""
+    own = path.stat()
+    if own.st_nlink > 1:
+        for draft in path.parent.glob(".*.draft"):
+            with suppress(OSError):
+                if draft.lstat().st_ino == own.st_ino and draft.lstat().st_dev == own.st_dev:
+                    draft.unlink()
 
 
 def _flush(path: Path) -> None:
@@ -92,7 +116,9 @@ class SecretKey:
         try:
             secret = where.read_bytes()
             if len(secret) == KEY_BYTES:
-                where.chmod(0o600)
+                if stat.S_IMODE(where.stat().st_mode) != 0o600:
+                    with suppress(OSError):  # on a read-only mount the key can be read all the same
+                        where.chmod(0o600)
                 return cls(secret, where, saved=True)
             problem = f"must hold {KEY_BYTES} bytes and holds {len(secret)}"
         except OSError as error:

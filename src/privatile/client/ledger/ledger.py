@@ -32,8 +32,9 @@ from typing import Any, Literal, NamedTuple, Self
 from privatile.client.ledger.file_systems import journal_for
 from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, SecretKey, create_private, key_folder
 from privatile.client.ledger.keys import derive
-from privatile.client.ledger.ledger_file import DAMAGED, connect, explain, fresh, is_intact, ledgers_beside
+from privatile.client.ledger.ledger_file import check_pages, connect, explain, fresh, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
+from privatile.client.ledger.marks import Mark
 from privatile.client.ledger.seal import Seal
 from privatile.core.messages import Question
 from privatile.errors import LedgerError
@@ -106,11 +107,13 @@ class Ledger:
         create: bool = True,
         read_only: bool = False,
         keys: str | os.PathLike[str] | None = None,
+        restored: bool = False,
     ) -> "Ledger":
         """The ledger at `path`; where there is none, one that will be made there at the first commit.
 
         `keys` is the folder of its key, which lies apart from it; the user's own unless given (`key_folder`). To read
-        what was spent no key is needed; to answer, and to verify, it is.
+        what was spent no key is needed; to answer, and to verify, it is. An older copy is refused (`marks`) unless it
+        is opened to be marked as `restored`.
         """
         where, folder = Path(path), Path(keys or key_folder())
         if not where.exists() and not where.is_symlink():
@@ -127,6 +130,8 @@ class Ledger:
                 with ledger.transaction():
                     # Refused now, rather than after the data are read, where key and rows do not belong together.
                     ledger.check_rows()
+                    if not restored:
+                        ledger.mark.check(ledger)
             except LedgerError:
                 ledger.close()
                 raise
@@ -151,11 +156,18 @@ class Ledger:
         return Seal(self, self.secret.secret)
 
     @cached_property
+    def mark(self) -> Mark:
+        """How far this ledger had come, kept beside its key."""
+        return Mark(self.secret.path)
+
+    @cached_property
     def _chain_key(self) -> bytes:
         return derive(self.secret.secret, "chain")
 
     def close(self) -> None:
         """Let go of the file."""
+        if "mark" in self.__dict__:
+            self.mark.settle()
         self._connection.close()
 
     def __del__(self) -> None:
@@ -209,6 +221,8 @@ class Ledger:
                     if self.path is not None and not self._on_disk:
                         # Until this succeeds nothing is released: a repeated question ends here again.
                         self._make_file()
+                    if self._on_disk:
+                        self.mark.advance(self.tip)
             except BaseException:
                 if self._depth == 1:
                     self.rollbacks += 1
@@ -345,17 +359,9 @@ class Ledger:
         `verify`; how much there is, is sealed: nobody makes a ledger too large by adding to it.
         """
         if (last := self.tip.sequence) <= LARGEST_LINKED:
-            self._check_pages("answers")
+            check_pages(self._connection, self.path, "answers")
             self.check_links(1, last)
         self.lifetime_budgets.check_again()
-
-    def _check_pages(self, table: str | None = None) -> None:
-        try:
-            intact = is_intact(self._connection, table)
-        except sqlite3.Error as error:
-            raise explain(self.path, error) from None
-        if not intact:
-            raise LedgerError(DAMAGED.format(path=self.path))
 
     def verify(self) -> int:
         """Check everything: pages, chain, seal, what people have spent; the number of entries, or an error.
@@ -365,7 +371,7 @@ class Ledger:
         """
         with self.reading():
             count = self.position.sequence
-            self._check_pages()
+            check_pages(self._connection, self.path)
             self.check_links(1, count)
             Seal(self, self.secret.secret).check(new=not self._on_disk)
             self.lifetime_budgets.verify()

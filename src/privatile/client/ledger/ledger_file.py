@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from privatile.client.ledger.file_systems import journal_for
+from privatile.client.ledger.key_files import remove_drafts
 from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_column
 from privatile.errors import LedgerBusy, LedgerError
 
@@ -90,6 +91,8 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             f"the ledger {path} is empty: it was truncated, or is not a ledger. Restore it from a backup, or name a "
             "path where there is no file to begin a new ledger."
         )
+    if not read_only:
+        _refuse_second_name(path)
     if is_truncated(path):
         raise LedgerError(DAMAGED.format(path=path))
     connection: sqlite3.Connection | None = None
@@ -107,6 +110,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             # Without the log the folder, too, must be on the disk after a commit.
             connection.execute(f"PRAGMA synchronous = {'FULL' if journal == 'WAL' else 'EXTRA'}")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
             # Being refused now beats being refused after the data are read.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
@@ -122,6 +126,21 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if connection is not None:
         connection.close()
     raise problem
+
+
+def _refuse_second_name(path: Path) -> None:
+    """Refuse a file with two names: SQLite's log lies beside one, and by the other name its answers are missing.
+
+    A symbolic link is another path to the same name, and harmless.
+    """
+    remove_drafts(path)
+    names = path.stat().st_nlink
+    if names > 1:
+        raise LedgerError(
+            f"the ledger {path} has {names} names (hard links): answers written by one of them are missing by the "
+            "others, and records could answer twice. Keep the name that has a -wal file beside it, or the one that "
+            "was used, and remove the others (find them with `find / -samefile FILE`); a backup is a copy, not a link."
+        )
 
 
 DAMAGED = (
@@ -176,18 +195,22 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     is_small = path.stat().st_size <= LARGEST_CHECKED
     if version < 1 or not is_as_declared(connection, SCHEMA):
         raise LedgerError(DAMAGED.format(path=path))
-    if not all(is_intact(connection, table) for table in ((None,) if is_small else DECIDING)):
-        raise LedgerError(DAMAGED.format(path=path))
+    for table in (None,) if is_small else DECIDING:
+        check_pages(connection, path, table)
     if is_small and wrong_column(connection, ("meta.value",)):
         raise LedgerError(DAMAGED.format(path=path))
     if connection.execute("SELECT 1 FROM datasets WHERE records < 1 OR cursor < 0 LIMIT 1").fetchone():
         raise LedgerError(DAMAGED.format(path=path))
 
 
-def is_intact(connection: sqlite3.Connection, table: str | None = None) -> bool:
-    """Whether a table, or the whole file, is as SQLite writes it, every index as its table.
+def check_pages(connection: sqlite3.Connection, path: Path | None, table: str | None = None) -> None:
+    """Refuse a file where a table, or anything, is not as SQLite writes it, every index as its table.
 
     What an index does not show is not found, though the table holds it: a data set would look new.
     """
-    which = "1" if table is None else table
-    return bool(connection.execute(f"PRAGMA integrity_check({which})").fetchone() == ("ok",))
+    try:
+        (outcome,) = connection.execute(f"PRAGMA integrity_check({table or 1})").fetchone()
+    except sqlite3.Error as error:
+        raise explain(path, error) from None
+    if outcome != "ok":
+        raise LedgerError(DAMAGED.format(path=path))

@@ -67,4 +67,5 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
             ledger.execute("UPDATE runs SET unproven = 1 WHERE run = coalesce(?, run)", (run,))
         with ledger.seal.changing("meta", "key = 'restored'", ()):
             ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('restored', x'01')")
+    ledger.mark.put(ledger.position)  # this copy is the newest one from now on
     return tuple(told)

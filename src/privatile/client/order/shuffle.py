@@ -133,7 +133,8 @@ class _Shuffle:
 
     def _scatter(self, batch: Batch) -> None:
         self._add_new_clients()
-        values = np.where(np.isnan(batch.values), np.nan, batch.values)  # one kind of NaN: digests compare bytes
+        # One kind of NaN and of zero: digests compare bytes.
+        values = np.where(np.isnan(batch.values), np.nan, batch.values) + 0.0
         codes = np.zeros(len(values), dtype=np.uint64) if batch.codes is None else batch.codes.astype(np.uint64)
         people = None if self.person_key is None else self.person_key.hash(batch.people or [])
         tags = np.empty(len(values), dtype=np.uint64)

@@ -7,6 +7,7 @@ import pwd
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,7 +74,7 @@ def prepare_client(
     reasons = limits.refusals(invitation, options.value)
     if reasons:
         raise SiteRefusal("this site's limits refuse the study:\n- " + "\n- ".join(reasons))
-    ledger = _open_or_make(site.ledger_file, Ledger.open, _write_nothing)
+    ledger = _open_or_make(site.ledger_file, partial(Ledger.open, restored=options.restored), _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     person_key = None
     if options.person is not None:
