@@ -41,6 +41,8 @@ def stay_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
         return
 
     def refuse(*arguments: Any, **options: Any) -> NoReturn:
+        if arguments[1:] and list(arguments[1])[:1] == ["fc-list"]:
+            raise FileNotFoundError("matplotlib, at its first start on a machine: it does without the system's fonts.")
         raise AssertionError(
             "this test starts a process or opens a connection: mark it with pytest.mark.process or network."
         )
