@@ -60,7 +60,7 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call | ast.Subscript | ast.Dict | ast.comprehension) and re.search(
-                r"\b(environb?|getenvb?)\b", ast.unparse(node)
+                r"\b(environb?|getenvb?|user_folder)\b", ast.unparse(node)
             ):
                 found = {
                     text.value

@@ -197,7 +197,7 @@ def test_a_record_from_before_there_were_several_levels(finished: Federation) ->
     (old["body"]["result"],) = old["body"].pop("results")
     sign_again(finished, old)
     assert verify_record(old, finished.directory.store_file).failed == []
-    old["body"]["result"]["estimate"] += 1e-6
+    old["body"]["result"]["estimate"] += 1.0
     sign_again(finished, old)
     assert len(verify_record(old, finished.directory.store_file).failed) == 1
 

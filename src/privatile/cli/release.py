@@ -23,8 +23,7 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
             if caveat["code"] == "unfinished":
                 click.echo(f"Beware: {caveat['text']}", err=True)
     click.echo(
-        f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation, given this file and "
-        f"the run's: privatile verify {shlex.quote(str(output))} --transcript "
-        f"{shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json. A site that joined with "
-        "--site DIR gives the same here."
+        f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation (and the --site DIR "
+        f"that it joined with, if any), given this file and the run's: privatile verify {shlex.quote(str(output))} "
+        f"--transcript {shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json"
     )
