@@ -8,11 +8,12 @@ PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
-  unit-services unit-compute unit-core flower format clean
+  unit-pages unit-federation unit-compute unit-core flower format clean
 
-# Two jobs at a time, whatever is ready: both environments first, then the checks and the parts of the suite.
+# Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
+# the parts of the suite.
 test:
-	$(MAKE) --no-print-directory -j2 --output-sync=target lint unit contract types
+	$(MAKE) --no-print-directory -j3 --output-sync=target lint unit contract types
 
 checks: lint types contract
 
@@ -57,20 +58,24 @@ types: $(VENV)/.test
 contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
-# Parts of about equal length: tests that start processes and wait for them, those that compute, and the others.
-SERVICES := tests/browser tests/dashboard tests/docs tests/faults tests/federation
+# Tests of pages and of services start processes and wait for them; others compute. The longest parts come first.
+PAGES := tests/browser tests/dashboard tests/docs tests/faults
+FEDERATION := tests/federation
 COMPUTE := tests/inference tests/laws tests/paper tests/simulation tests/statistical tests/studies
 
-unit: unit-services unit-compute unit-core flower
+unit: unit-pages unit-compute unit-core unit-federation flower
 
-unit-services: $(VENV)/.test browser
-	PRIVATILE_BROWSER=required $(RUN) -m pytest $(SERVICES)
+unit-pages: $(VENV)/.test browser
+	PRIVATILE_BROWSER=required $(RUN) -m pytest $(PAGES)
+
+unit-federation: $(VENV)/.test
+	$(RUN) -m pytest $(FEDERATION)
 
 unit-compute: $(VENV)/.test
 	$(RUN) -m pytest $(COMPUTE)
 
 unit-core: $(VENV)/.test
-	$(RUN) -m pytest $(addprefix --ignore=,$(SERVICES) $(COMPUTE))
+	$(RUN) -m pytest $(addprefix --ignore=,$(PAGES) $(FEDERATION) $(COMPUTE))
 
 # Debian's chromium, for tests that look at pages as people do.
 browser:
