@@ -320,10 +320,15 @@ class World:
         ]
         seen = {*known, *elsewhere}
         paid = Counter(event.subject for event in set(known))
+        # Records that this run had reserved, and that a later run with spend_again has asked meanwhile: that run paid
+        # for a second answer knowingly, since what is reserved counts as spent.
+        own = next((place for place, event in enumerate(known) if event.run == name), len(known))
+        willing = {_name_of(other) for other in self.runs if other.options.spend_again}
+        again = Counter(event.subject for event in set(known[own:]) if event.run in willing)
         for subject in subjects:
             if any(event.run == name and event.subject == subject for event in seen):
                 raise Broken(f"{subject} has answered the run twice")
-            if paid[subject] and not run.options.spend_again:
+            if paid[subject] - again[subject] and not run.options.spend_again:
                 raise Broken(f"{subject} has answered again without spend_again")
             limit = run.options.max_epsilon
             if limit is not None and (paid[subject] + 1) * EPSILON > limit + ROUNDING:

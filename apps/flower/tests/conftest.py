@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from flwr.supercore.task_identity import TaskIdentity
 
+from known_draws import allow_copies
+
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parents[2]
 
 collect_ignore = ["watch"]
 runpy.run_path(str(TESTS / "watch" / "sitecustomize.py"))
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="privatile-keys-")  # where keys of ledgers are made
+allow_copies()
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # as Flower does before it loads an app
 
 
