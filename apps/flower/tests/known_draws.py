@@ -24,7 +24,7 @@ from privatile_flower.client import MakeCoins
 
 def allow_copies() -> None:
     """Runs here begin with copies of one ledger, so that they ask in the same order: they are older copies of it."""
-    Mark.check = lambda mark, ledger: None  # type: ignore[method-assign]
+    setattr(Mark, "check", lambda mark, ledger: None)  # noqa: B010  mypy refuses the assignment
 
 
 class RoundCoins:
