@@ -37,6 +37,7 @@ from privatile.federation.wire.messages import AskMessage, Link
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
+from tests.marks import forget_marks
 
 pytestmark = pytest.mark.network
 
@@ -127,6 +128,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
 
     run = asyncio.run(federation.run({name: coins(k) for k, name in enumerate(study.clients)}))
     responders = []
+    forget_marks()
     for k, name in enumerate(study.clients):
         responder = open_responder(
             study,
@@ -392,6 +394,7 @@ def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path
             for tail in ("", "-wal", "-shm"):
                 Path(f"{ledger_file}{tail}").unlink(missing_ok=True)
             shutil.copy(backup, ledger_file)
+            forget_marks()
             with pytest.raises(LedgerError, match="restored from a backup"):
                 async with tasks(federation.coordinator(run).run()):
                     await asyncio.wait_for(federation.client("site1").run(), PATIENCE)
@@ -427,6 +430,7 @@ def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
             with Ledger.open(ledger_file) as ledger:
                 ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             shutil.copytree(federation.sites["site1"].path, tmp_path / "clone")
+            forget_marks()
             coordinator = federation.coordinator(run)
             wanted = run.coordinator.done + 3
             async with tasks(federation.client("site1").run(), federation.client("site0").run()) as _:
@@ -460,6 +464,7 @@ def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
                 first = asyncio.ensure_future(one.run())
                 await until(lambda: one.metrics.value("answers") >= 1)  # the same ledger in both
                 shutil.copytree(federation.sites["site1"].path, tmp_path / "twin")
+                forget_marks()
                 original = federation.sites["site1"]
                 federation.sites["site1"] = Site(tmp_path / "twin", "site1")
                 second = asyncio.ensure_future(federation.client("site1").run())
