@@ -54,6 +54,8 @@ def test_where_the_mark_is_older_too_nothing_finds_it(older: Path) -> None:
     """The control: state and keys from one backup."""
     forget_marks()
     answered(older, "two", 1, 2, 3, 4, 5)
+    with Ledger.open(older, read_only=True) as ledger:
+        assert ledger.position.sequence == 10  # five more than the copy had: nothing was refused
 
 
 def test_one_of_two_copies_in_use_is_found(older: Path) -> None:
