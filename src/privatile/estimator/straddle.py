@@ -1,0 +1,228 @@
+"""The default design: search for the quantile, then straddle it. The answers so far in, the next question out.
+
+1. `search`: place the quantile by a belief that sharpens (`search_belief`), until its error is below 8 final standard
+   errors, or 0.8 local spreads if that is less.
+2. the window: all other records, in equal rounds. `low` and `high` questions lie a few standard errors either side of the
+   quantile and `centre` questions at it (`straddle_schedule`). They are placed anew where a block of the schedule begins,
+   from a fit through the window's answers (`window_fit`).
+
+Two rules keep a window from going astray, whatever the distribution:
+
+- a centre that contradicts the answers (`antitonic`) moves between the places that they tell apart, or one reach beyond the
+  last one known, twice as far each time in a row: a search by doubling and halving;
+- a side whose answers are on the wrong side by 2.5 standard errors is placed anew at once, at most `REPLACED` times.
+
+A side whose outermost candidate (`candidates`) is behind what it needs is asked further out. Nothing depends on the confidence
+level that will be reported: the rules use the constants of 95%.
+
+Unit-free throughout: σ is the local spread τ(1 − τ)/f on the working scale, s² = Σp_k²/(4r_k²n_k) the noise that is left in
+a rank when every record has answered. The arrays have a leading axis of runs.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.arrays import Floats, array_namespace
+from privatile.estimator import search_belief
+from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_SEARCH_SHARE, SPREAD_KNOWN
+from privatile.estimator.search_belief import Belief
+from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
+from privatile.estimator.straddle_window import Window, begin_window, learn_answer, place_questions, room_for
+
+Ints = NDArray[np.int64]
+
+SEARCH = 3
+"""Stage of a round that places the quantile; the window's stages are those of `straddle_schedule`."""
+
+STAGES = ("low", "high", "centre", "search")
+
+LOCATED_SPREADS, LOCATED_LEAST, LOCATED_ERRORS = 0.8, 0.03, 8.0
+"""The search ends when its error is below 0.8 local spreads and below 8 final standard errors, or 0.03 spreads."""
+
+
+class Straddling(NamedTuple):
+    """The state of the policy, one row per run: all that the next question depends on."""
+
+    belief: Belief
+    window: Window
+    stage: Ints
+    done: Ints
+    """Rounds done."""
+    searched: Ints
+    spent: Floats
+    """Share of the records spent on the search."""
+    gave_up: NDArray[np.bool_]
+    """Whether the search ended before it had located the quantile."""
+    query: Floats
+    """The next question, on the working scale."""
+    share: Floats
+    """Share of every client's records it asks; NaN in the window, whose rounds are equal."""
+
+    @property
+    def placement(self) -> Ints:
+        """How often the window's questions have been placed: 0 in the search. A run's file keeps it for every round."""
+        return self.window.placed
+
+
+@dataclass(frozen=True)
+class StraddlePolicy:
+    """The rules for a level, a range, a number of rounds and the noise s² of `pooled_noise`.
+
+    `nudge` moves every threshold by a hair: the questions of nudged policies are the alternatives that another machine
+    may have asked where a decision was on its boundary.
+    """
+
+    level: float
+    low: float
+    high: float
+    rounds: int
+    noise: float
+    nudge: float = 0.0
+
+    @property
+    def information(self) -> float:
+        """(τ(1 − τ))²/s²."""
+        return (self.level * (1.0 - self.level)) ** 2 / self.noise
+
+    @property
+    def located(self) -> float:
+        """Error of the search, in spreads, at which the window begins.
+
+        >>> [round(StraddlePolicy(0.5, -9, 9, 200, 0.0625 / i).located, 3) for i in (60, 6_000, 600_000)]
+        [0.8, 0.103, 0.03]
+        """
+        return min(LOCATED_SPREADS, max(LOCATED_LEAST, LOCATED_ERRORS / math.sqrt(self.information)))
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Smallest and largest share of the records in one round of the search.
+
+        Noise of 0.4 in a rank (6s²) decides between far below and far above; few rounds need longer ones.
+        """
+        least = max(6.0 * self.noise, 0.0005)
+        return least, max(least, 0.003, 0.6 / self.rounds)
+
+    def begin(self, runs: int = 1, xp: Any = np) -> Straddling:
+        """Before the first round; `xp` is the library of the arrays."""
+        whole, none = xp.zeros(runs, dtype=xp.int64), xp.full(runs, math.nan)
+        state = Straddling(
+            search_belief.begin(self.level, self.low, self.high, runs, xp),
+            begin_window(self.level, runs, room_for(self.rounds), xp),
+            xp.full(runs, SEARCH, dtype=xp.int64),
+            whole,
+            whole,
+            xp.zeros(runs),
+            xp.zeros(runs, dtype=xp.bool_),
+            none,
+            none,
+        )
+        return self._ask(state)
+
+    def learn(self, state: Straddling, residuals: Floats, variances: Floats) -> Straddling:
+        """Answers to the questions asked: y = Σp_k·y_k − (1 − τ) and their variances; then the next questions.
+
+        An infinite variance says that the round gave no answer. What was asked is `state.query`: a run that is
+        replayed from its file has the file's question there.
+        """
+        xp = array_namespace(residuals)
+        searching = state.stage == SEARCH
+        belief, window = state.belief, state.window
+        active = xp.flatnonzero(searching)
+        if len(active):
+            answers = (state.query[active], residuals[active], variances[active])
+            belief = belief.put(active, search_belief.learn(belief.take(active), *answers))
+        inside = xp.flatnonzero(~searching)
+        if len(inside):
+            answers = (state.query[inside], residuals[inside], variances[inside])
+            newer = learn_answer(window.take(inside), state.stage[inside], *answers, self.noise, self.nudge)
+            window = window.put(inside, newer)
+        return self._ask(
+            state._replace(
+                belief=belief,
+                window=window,
+                done=state.done + 1,
+                searched=state.searched + searching,
+                spent=state.spent + xp.where(searching, state.share, 0.0),
+            )
+        )
+
+    def _ask(self, state: Straddling) -> Straddling:
+        """Decide stage, question and share of the next round."""
+        xp = array_namespace(state.query)
+        seeking = xp.flatnonzero(state.stage == SEARCH)
+        if len(seeking):
+            state = self._search(state, seeking)
+        inside = xp.flatnonzero((state.stage != SEARCH) & (state.done < self.rounds))
+        return self._straddle(state, inside) if len(inside) else state
+
+    def _search(self, state: Straddling, runs: Ints) -> Straddling:
+        """The next question of the search, or the beginning of the window where the quantile is located."""
+        xp = array_namespace(state.query)
+        belief = state.belief.take(runs)
+        known = search_belief.summarize(belief)
+        found = known.error < (self.located + self.nudge) * known.spread
+        found &= known.spread_error < SPREAD_KNOWN + self.nudge
+        out = state.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds
+        out |= state.spent[runs] >= LARGEST_SEARCH_SHARE
+        ends = found | out
+        least, most = self.shares
+        query, doubt = search_belief.best_question(belief, self.noise / most)
+        share = xp.clip(1.2 * self.noise / xp.maximum(doubt, 1e-12), least, most)
+        state = state._replace(
+            stage=_put(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
+            gave_up=_put(state.gave_up, runs, ends & ~found),
+            query=_put(state.query, runs, xp.clip(query, self.low, self.high)),
+            share=_put(state.share, runs, xp.where(ends, math.nan, share)),
+        )
+        chosen = xp.flatnonzero(ends)
+        if not len(chosen):
+            return state
+        starting = runs[chosen]
+        window = state.window.take(starting).starting(
+            self.level,
+            origin=known.quantile[chosen],
+            spread=known.spread[chosen],
+            error=xp.minimum(known.error / known.spread, 3.0)[chosen],
+            first=state.spent[starting],
+            rounds=self.rounds - state.done[starting],
+        )
+        return state._replace(window=state.window.put(starting, window))
+
+    def _straddle(self, state: Straddling, runs: Ints) -> Straddling:
+        """The next question of the window; where a block begins or a side must move, all are placed anew."""
+        xp = array_namespace(state.query)
+        window = state.window.take(runs)
+        now = clock(window.first, window.rounds, window.asked)
+        moving = xp.flatnonzero((block_at(now) != window.block) | window.astray)
+        if len(moving):
+            placed = place_questions(window.take(moving), now[moving], self.level, self.noise, self.nudge)
+            window = window.put(moving, placed.inside(self.low, self.high))
+        stage = side_of(window.asked)
+        query = xp.where(
+            stage == CENTRE, window.center, xp.where(stage == LOW, window.sides[:, LOW], window.sides[:, HIGH])
+        )
+        return state._replace(
+            window=state.window.put(runs, window),
+            stage=_put(state.stage, runs, stage),
+            query=_put(state.query, runs, query),
+        )
+
+    def lengths(self, state: Straddling, records: Ints, left: Ints) -> Ints:
+        """Records to ask of every client (runs × clients), at least one, leaving one for every later round."""
+        xp = array_namespace(left)
+        rest = (self.rounds - state.done)[:, None]
+        even = left // xp.maximum(rest, 1)
+        share = xp.where(xp.isnan(state.share), 0.0, state.share)[:, None]
+        short = xp.clip(xp.rint(share * records).astype(xp.int64), 1, xp.maximum(left - (rest - 1), 1))
+        lengths: Ints = xp.where((state.stage != SEARCH)[:, None], even, short)
+        return lengths
+
+
+def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
+    changed = values.copy()
+    changed[runs] = newer
+    return changed

@@ -1,0 +1,320 @@
+"""The window of the straddling design: what it has learned, where its questions go, what its tests have gathered.
+
+Positions are on the working scale; slopes and bends are unit-free (`window_fit`). Distances of questions are in final
+standard errors se = s·σ₀/F.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.arrays import Floats, array_namespace
+from privatile.estimator.antitonic import CERTAIN, sign_change
+from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
+from privatile.estimator.straddle_schedule import (
+    BLOCKS,
+    CENTRE,
+    CLOSEST,
+    CUTS,
+    HIGH,
+    LOW,
+    SIDE_SHARE,
+    TESTED,
+    block_at,
+    clock,
+    distances,
+    information_gap,
+    last_of_its_side,
+    shares_left,
+)
+from privatile.estimator.window_fit import Ridge, begin_fit, offset_of, solve_fit
+from privatile.estimator.window_fit import add_answer as add_to_fit
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+REPLACED = 12
+"""How often the questions may be placed anew inside a block because a side's answers are on the wrong side."""
+
+REACH = 0.45
+"""Questions lie at most this many local spreads from the centre (unless they are pushed): further out a parabola no
+longer describes a distribution."""
+
+WANTED = 1.985 + 1.2
+"""A candidate is behind where S + √(B·what its side can still gather) is less: the 95% critical value and a margin of 1.2
+standard deviations."""
+
+ACCEPTED = 2.5
+"""A candidate whose largest S has reached this needs no further help."""
+
+PUSH, GROWTH = 2.5, 1.3
+"""A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far."""
+
+
+class Window(NamedTuple):
+    """The window of every run."""
+
+    origin: Floats
+    spread: Floats
+    """Q₀ and σ₀: what the search believed."""
+    first: Floats
+    """v₀: share of the records that the search took."""
+    rounds: Ints
+    asked: Ints
+    """Rounds of the window, and those done."""
+    matrix: Floats
+    vector: Floats
+    """The normal equations of the fit."""
+    slope: Floats
+    """F̂ where the questions were last placed."""
+    center: Floats
+    sides: Floats
+    """The questions now: centre, and runs × (low, high)."""
+    signals: Floats
+    """Runs × 2: standard errors that the tests' weights expect of a side's answers."""
+    block: Ints
+    """Block of the schedule in which they were placed; −1 before the first."""
+    placed: Ints
+    replaced: Ints
+    """Placements so far, and those inside a block."""
+    behind: Ints
+    """Runs × 2: for how many placements in a row the side's outermost candidate has been behind."""
+    beyond: Ints
+    """For how many placements in a row the centre had to go beyond everything asked."""
+    fresh: Flags
+    """Runs × 2: the side has not been asked since its question moved."""
+    astray: Flags
+    """Whether a side's answers contradict its place."""
+    side_sums: Floats
+    side_precisions: Floats
+    """Runs × 2: Σp·y and Σp of a side since its question moved."""
+    places: Floats
+    sums: Floats
+    precisions: Floats
+    """Runs × room: every question of the window with Σp·y and Σp of its answers."""
+    tests: Candidates
+
+    def take(self, runs: Ints) -> "Window":
+        """Some of the runs."""
+        return Window(*(values[runs] for values in self[:-1]), self.tests.take(runs))
+
+    def put(self, runs: Ints, newer: "Window") -> "Window":
+        """The same with some runs replaced."""
+        if len(runs) == len(self.origin):
+            return newer
+        copies = [values.copy() for values in self[:-1]]
+        for values, news in zip(copies, newer[:-1], strict=True):
+            values[runs] = news
+        return Window(*copies, self.tests.put(runs, newer.tests))
+
+    def starting(
+        self, level: float, *, origin: Floats, spread: Floats, error: Floats, first: Floats, rounds: Ints
+    ) -> "Window":
+        """The same before its first question, around what the search found; `error` is in spreads."""
+        xp = array_namespace(origin)
+        fit = begin_fit(level, error)
+        slope = xp.full_like(origin, level * (1.0 - level))
+        return self._replace(
+            **{"origin": origin, "spread": spread, "first": first, "rounds": rounds},
+            **{"matrix": fit.matrix, "vector": fit.vector, "slope": slope, "center": origin},
+        )
+
+    def inside(self, low: float, high: float) -> "Window":
+        """The same with its questions inside the range."""
+        xp = array_namespace(self.center)
+        return self._replace(center=xp.clip(self.center, low, high), sides=xp.clip(self.sides, low, high))
+
+    @property
+    def fit(self) -> Ridge:
+        """The normal equations."""
+        return Ridge(self.matrix, self.vector)
+
+
+def room_for(rounds: int) -> int:
+    """Placements that a window may need, and one more."""
+    return min(BLOCKS + REPLACED, rounds) + 1
+
+
+def begin_window(level: float, runs: int, room: int, xp: Any = np) -> "Window":
+    """Nothing asked yet, nothing known."""
+    zeros, none, whole = xp.zeros(runs), xp.full(runs, math.nan), xp.zeros(runs, dtype=xp.int64)
+    fit = begin_fit(level, xp.ones(runs))
+    pairs, flags = xp.zeros((runs, 2)), xp.zeros((runs, 2), dtype=xp.bool_)
+    slots = xp.zeros((runs, 3 * room))
+    return Window(
+        *(none, none, zeros, whole, whole, fit.matrix, fit.vector, none, none),
+        *(pairs, pairs, whole - 1, whole, whole, xp.zeros((runs, 2), dtype=xp.int64), whole),
+        *(flags, xp.zeros(runs, dtype=xp.bool_), pairs, pairs, slots, slots, slots),
+        no_candidates(runs, room, xp),
+    )
+
+
+def learn_answer(
+    window: "Window", stage: Ints, query: Floats, residual: Floats, variance: Floats, noise: float, nudge: float = 0.0
+) -> "Window":
+    """One answer per run to the window's question; an infinite variance is none."""
+    xp = array_namespace(query)
+    rows = xp.arange(len(query))
+    came = xp.isfinite(variance)
+    precision = xp.where(came, 1.0 / xp.where(came, variance, 1.0), 0.0)
+    signal = precision * xp.where(came, residual, 0.0)
+    fit = add_to_fit(window.fit, (query - window.origin) / window.spread, residual, precision)
+    slot = 3 * (window.placed - 1) + stage
+    places, sums, precisions = window.places.copy(), window.sums.copy(), window.precisions.copy()
+    places[rows, slot] = query
+    sums[rows, slot] += signal
+    precisions[rows, slot] += precision
+    window = window._replace(
+        matrix=fit.matrix, vector=fit.vector, places=places, sums=sums, precisions=precisions
+    )
+    chosen = xp.flatnonzero((stage != CENTRE) & came)
+    if len(chosen):
+        part = _test_answer(
+            window.take(chosen), stage[chosen], query[chosen], residual[chosen], precision[chosen], noise, nudge
+        )
+        window = window.put(chosen, part)
+    return window._replace(asked=window.asked + 1)
+
+
+def _test_answer(
+    window: "Window", side: Ints, query: Floats, residual: Floats, precision: Floats, noise: float, nudge: float
+) -> "Window":
+    """An answer of a side: its candidates' tests, and whether it contradicts its place."""
+    xp = array_namespace(query)
+    rows = xp.arange(len(query))
+    outward = xp.where(side == LOW, 1.0, -1.0)
+    place = outward * query
+    now = clock(window.first, window.rounds, window.asked)
+    side_sums, side_precisions = window.side_sums.copy(), window.side_precisions.copy()
+    side_sums[rows, side] += outward * residual * precision
+    side_precisions[rows, side] += precision
+    score = side_sums[rows, side] / xp.sqrt(side_precisions[rows, side])
+    astray = window.astray | ((score < -CERTAIN + nudge) & (window.replaced < REPLACED))
+    tests, fresh = window.tests, window.fresh.copy()
+    tested = now >= TESTED - 1e-9
+    new = xp.flatnonzero(fresh[rows, side] & tested)
+    if len(new):
+        some = add_candidate(tests.take(new), side[new], place[new])
+        rates = some.rates.copy()
+        at = xp.arange(len(new))
+        rates[at, side[new]] = weight_rates(window.take(new), some, side[new], place[new], now[new], noise)
+        tests = tests.put(new, some._replace(rates=rates))
+        fresh[new, side[new]] = False
+    share = xp.where(tested, precision * noise, 0.0)
+    last = last_of_its_side(window.asked, window.rounds)
+    tests = add_answer(tests, side, place, share, outward * residual * xp.sqrt(precision), last)
+    return window._replace(
+        tests=tests, fresh=fresh, astray=astray, side_sums=side_sums, side_precisions=side_precisions
+    )
+
+
+def weight_rates(
+    window: "Window", tests: "Candidates", side: Ints, place: Floats, now: Floats, noise: float
+) -> Floats:
+    """a² per share of information for every candidate of the side (runs × room), from here to the next placement.
+
+    A candidate divides its budget between the rounds at hand and those to come in proportion to the squared signal
+    expected of each: (x − 1/√v)² per share, and for a later block times the chance that its question will lie at or
+    above the candidate.
+    """
+    xp = array_namespace(place)
+    rows = xp.arange(len(place))
+    have = tests.places[rows, side]
+    outward = xp.where(side == LOW, 1.0, -1.0)
+    error = math.sqrt(noise) * window.spread / window.slope
+    distance = xp.where(xp.isinf(have), 0.0, (outward * window.center)[:, None] - have) / error[:, None]
+    left, reach = shares_left(now), distances(now)
+    starts = xp.maximum(xp.array((0.0, *CUTS)), now[:, None])
+    block = block_at(now)
+    later = xp.arange(BLOCKS) > block[:, None]
+    expected = xp.where(later, SIDE_SHARE * left * (reach - information_gap(starts, xp)) ** 2, 0.0)
+    moves = xp.sqrt(xp.maximum(1.0 / xp.maximum(now, 1e-3)[:, None] - 1.0 / xp.maximum(starts, 1e-3), 0.01))
+    reached = _normal_cdf((distance[:, :, None] - reach[:, None, :]) / moves[:, None, :])
+    to_come = (expected[:, None, :] * reached).sum(axis=2)
+    power = window.signals[rows, side] ** 2
+    here = xp.maximum(SIDE_SHARE * left[rows, block], (1.0 - window.first) / window.rounds)
+    counts = have <= place[:, None]
+    rates: Floats = xp.where(
+        counts, tests.budgets[rows, side] * power[:, None] / ((power * here)[:, None] + to_come), 0.0
+    )
+    return rates
+
+
+def _normal_cdf(z: Floats) -> Floats:
+    """Φ within 0.0003: a plan needs no more, and the exact one would import scipy into every run."""
+    xp = array_namespace(z)
+    share: Floats = 0.5 * (1.0 + xp.tanh(math.sqrt(2.0 / math.pi) * (z + 0.044715 * z**3)))
+    return share
+
+
+def place_questions(window: "Window", now: Floats, level: float, noise: float, nudge: float = 0.0) -> "Window":
+    """New questions from all answers of the window."""
+    xp = array_namespace(now)
+    rows = xp.arange(len(now))
+    root = solve_fit(window.fit, level)
+    first = window.placed == 0
+    slope = xp.where(first, root.slope, xp.clip(root.slope, window.slope / 2.0, window.slope * 2.0))
+    center = window.origin + window.spread * root.center
+    low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN + nudge)
+    center, beyond = _plausible(window, center, low, high, first)
+    block = block_at(now)
+    reach = distances(now)
+    basis = reach[rows, block]
+    score, budget, peak = window.tests.outermost
+    started = window.tests.counts > 0
+    can_gather = SIDE_SHARE * (shares_left(now) * reach**2).sum(axis=1)
+    here = SIDE_SHARE * xp.maximum(shares_left(now)[rows, block], 1e-6)
+    largest = REACH * level * (1.0 - level) / math.sqrt(noise)
+    error = math.sqrt(noise) / slope
+    behind, sides, signals = window.behind.copy(), window.sides.copy(), window.signals.copy()
+    for side in (LOW, HIGH):
+        at_risk = started[:, side] & (budget[:, side] > 1e-6) & (peak[:, side] < ACCEPTED + nudge)
+        hoped = score[:, side] + xp.sqrt(xp.maximum(budget[:, side], 0.0) * can_gather)
+        lags = at_risk & (hoped < WANTED + nudge)
+        needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
+        wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
+        push = xp.where(lags, GROWTH ** behind[:, side], 1.0)
+        x = xp.where(lags, xp.minimum(xp.maximum(basis * push, wanted), PUSH * push * basis), basis)
+        behind[:, side] = xp.where(lags, behind[:, side] + 1, 0)
+        limit = xp.maximum(largest * push, CLOSEST)
+        sign = -1.0 if side == LOW else 1.0
+        offset = offset_of(xp.minimum(x, limit) * error, slope, root.bend, sign)
+        question = center + sign * window.spread * offset
+        if side == LOW:
+            sides[:, side] = xp.where(lags & xp.isfinite(low), xp.minimum(question, low), question)
+        else:
+            sides[:, side] = xp.where(lags & xp.isfinite(high), xp.maximum(question, high), question)
+        # Weights expect the distance before any push: pushing adds signal and spends no more of the budget.
+        signals[:, side] = xp.maximum(xp.minimum(basis, limit) - information_gap(now, xp), 0.5)
+    return window._replace(
+        **{"slope": slope, "center": center, "sides": sides, "signals": signals, "block": block},
+        **{"placed": window.placed + 1, "behind": behind, "beyond": beyond},
+        replaced=window.replaced + (window.block == block),
+        fresh=xp.ones_like(window.fresh),
+        astray=xp.zeros_like(window.astray),
+        side_sums=xp.zeros_like(window.side_sums),
+        side_precisions=xp.zeros_like(window.side_precisions),
+    )
+
+
+def _plausible(
+    window: "Window", center: Floats, low: Floats, high: Floats, first: Flags
+) -> tuple[Floats, Ints]:
+    """The fit's centre where the answers allow it: between the last place known to be below and the first above.
+
+    Where one of the two is not known yet, at most one reach beyond what was asked, twice as far each time in a row.
+    """
+    xp = array_namespace(center)
+    reach = window.sides[:, HIGH] - window.sides[:, LOW]
+    near = xp.clip(center, window.sides[:, LOW] - reach, window.sides[:, HIGH] + reach)
+    known = low < high
+    below, above = known & (near < low), known & (near > high)
+    both = xp.isfinite(low) & xp.isfinite(high)
+    step = reach * 2.0**window.beyond
+    middle = 0.5 * (xp.where(both, low, 0.0) + xp.where(both, high, 0.0))
+    moved = xp.where(below, low + step, xp.where(above, high - step, near))
+    moved = xp.where((below | above) & both, middle, moved)
+    lone = (below | above) & ~both & ~first
+    return xp.where(first, center, moved), xp.where(lone, window.beyond + 1, 0)

@@ -1,0 +1,123 @@
+"""The any-shape interval: valid for every distribution, with gaps, heaps and atoms, and at every look.
+
+Each side has candidate ends with running tests (`estimator.candidates`): S, the budget B that is left, and M, the largest S
+so far. For a fixed quantile Q the smallest candidate at or above Q carries one martingale whose clock 1 − B never passes 1
+and whose drift is at most 0, whatever the distribution and whichever questions came. By reflection, one side errs with
+
+    P(S reaches Z₂, or ends at Z₁ or above with B = 0) ≤ Φ̄(Z₁) + Φ̄(2Z₂ − Z₁)
+
+Both parts are fixed shares of the side's error a = α/2: Φ̄(Z₁) = 0.95·a and Φ̄(2Z₂ − Z₁) = 0.05·a. So the critical values of
+all levels are nested (95%: Z₁ = 1.981, Z₂ = 2.502), and one p-value per candidate answers for every level.
+
+The end of a side is found from outside: from the outermost candidate inwards, the last one before the first that is not
+accepted. The innermost accepted candidate instead would choose the best of many tests and is not valid.
+
+`exact=True` needs no normal law: a round's answer is a mean of bits, so it is sub-Gaussian with its own variance bound
+1/p, and exp(λS − λ²(1 − B)/2) is a supermartingale. With λ = √(2·log(1/a)) a candidate is accepted where M ≥ λ, or now
+S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privatile.core.arrays import Floats, array_namespace, special_functions
+from privatile.estimator.candidates import Candidates
+from privatile.laws.normal import one_sided_z
+
+EARLY = 0.05
+"""Share of a side's error that is spent on acceptance before the budget is used up."""
+
+
+def critical_values(alpha: float) -> tuple[float, float]:
+    """Z₁ and Z₂ of one side whose error is `alpha`.
+
+    >>> [round(value, 3) for value in critical_values(0.025)], [round(value, 2) for value in critical_values(0.005)]
+    ([1.981, 2.502], [2.59, 3.04])
+    """
+    final = one_sided_z((1.0 - EARLY) * alpha)
+    return final, 0.5 * (final + one_sided_z(EARLY * alpha))
+
+
+def accepted_at(tests: Candidates, alpha: float, *, exact: bool = False) -> Any:
+    """Runs × 2 × room: which candidates are accepted where one side's error is `alpha`."""
+    if exact:
+        xp = array_namespace(tests.scores)
+        least = math.sqrt(-2.0 * math.log(alpha))
+        return xp.maximum(tests.peaks, tests.scores / (1.0 - 0.5 * tests.budgets)) >= least
+    final, early = critical_values(alpha)
+    return (tests.peaks >= early) | ((tests.scores >= final) & (tests.budgets == 0.0))
+
+
+def ends_of(tests: Candidates, confidence_level: float, *, exact: bool = False) -> tuple[Floats, Floats]:
+    """Both ends of every run: the hull from outside; ∓∞ on a side without an accepted outermost candidate.
+
+    >>> from privatile.estimator.candidates import no_candidates
+    >>> tests = no_candidates(1, 4)
+    >>> places, scores, budgets = tests.places.copy(), tests.scores.copy(), tests.budgets.copy()
+    >>> places[0, 0, :3], scores[0, 0, :3], budgets[0, 0, :3] = (1.0, 2.0, 3.0), (2.2, 1.1, 2.4), 0.0
+    >>> done = tests._replace(places=places, scores=scores, budgets=budgets)
+    >>> [float(end[0]) for end in ends_of(done, 0.95)]  # 2.0 is not accepted, so 3.0 does not count
+    [1.0, inf]
+    """
+    xp = array_namespace(tests.scores)
+    order = xp.argsort(tests.places, axis=2)
+    places = xp.take_along_axis(tests.places, order, axis=2)
+    accepted = xp.take_along_axis(accepted_at(tests, 0.5 * (1.0 - confidence_level), exact=exact), order, axis=2)
+    # Copies of one place stand together: the end is the last of an unbroken row of accepted ones.
+    unbroken = xp.cumsum(~accepted, axis=2) == 0
+    ends = xp.where(unbroken & xp.isfinite(places), places, -xp.inf).max(axis=2)
+    return ends[:, 0], -ends[:, 1]
+
+
+def candidate_p_values(tests: Candidates, *, exact: bool = False) -> Floats:
+    """Runs × 2 × room: the smallest one-sided error at which each candidate is accepted; 1 where none is."""
+    xp = array_namespace(tests.scores)
+    if exact:
+        reached = xp.maximum(xp.maximum(tests.peaks, tests.scores / (1.0 - 0.5 * tests.budgets)), 0.0)
+        values: Floats = xp.exp(-0.5 * reached * reached)
+        return values
+    special = special_functions(tests.scores)
+    final = xp.where(tests.budgets == 0.0, special.ndtr(-tests.scores) / (1.0 - EARLY), 1.0)
+    low, high = xp.full(tests.peaks.shape, math.log(1e-300)), xp.zeros(tests.peaks.shape)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        alpha = xp.exp(middle)
+        early = -0.5 * (special.ndtri((1.0 - EARLY) * alpha) + special.ndtri(EARLY * alpha))
+        met = tests.peaks >= early
+        low, high = xp.where(met, low, middle), xp.where(met, middle, high)
+    smallest: Floats = xp.minimum(xp.minimum(final, xp.where(tests.peaks > -xp.inf, xp.exp(high), 1.0)), 1.0)
+    return smallest
+
+
+@dataclass(frozen=True, eq=False)
+class AnyShape:
+    """The any-shape interval of one run, from its tests: ends and p-values at every confidence level."""
+
+    tests: Candidates
+    """Of one run: the first axis has length 1."""
+    exact: bool = False
+
+    def ends(self, confidence_level: float) -> tuple[float, float]:
+        """Both ends; infinite on a side that is not bounded."""
+        low, high = ends_of(self.tests, confidence_level, exact=self.exact)
+        return float(low[0]), float(high[0])
+
+    def p_value(self, value: float) -> float:
+        """The largest α whose interval still holds `value`: twice the p-value of the side that excludes it.
+
+        On that side it is the largest p-value from the outermost candidate to the first one beyond the value.
+        """
+        each = candidate_p_values(self.tests, exact=self.exact)[0]
+        sides = [_excluding(self.tests.places[0, k], each[k], sign * value) for k, sign in enumerate((1.0, -1.0))]
+        return min(1.0, 2.0 * min(sides))
+
+
+def _excluding(places: Floats, p_values: Floats, value: float) -> float:
+    """The p-value at which the hull from outside passes `value`; 1 where no candidate lies beyond it."""
+    order = np.argsort(places)
+    ordered = places[order]
+    beyond = np.flatnonzero((ordered > value) & np.isfinite(ordered))
+    return float(p_values[order][: beyond[0] + 1].max()) if len(beyond) else 1.0
