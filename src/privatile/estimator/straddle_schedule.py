@@ -24,10 +24,12 @@ CUTS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.0625, 0.08, 0.1, 0.125, 0.156, 0.195, 0.
 ENDS = (*CUTS, 1.0)
 BLOCKS = len(ENDS)
 
-ERRORS = 3.5
+import os
+ERRORS = float(os.environ.get('ERRS','3.5'))
 """Distance in standard errors of the centre at that time, …"""
 
-CLOSEST = 4.5
+import os
+CLOSEST = float(os.environ.get('CLOSE','4.5'))
 """… at least this many final ones: a candidate there gathers 4.5·√0.4 = 2.8 standard errors from one side's records,
 …"""
 
@@ -37,7 +39,8 @@ FARTHEST = 17.0
 TESTED = 0.04
 """Rounds before this time place the questions only; the tests take the rest."""
 
-CENTRE_EVERY = 5
+import os
+CENTRE_EVERY = int(os.environ.get('CEN','5'))
 """Every fifth round asks the centre: without it an atom between the two questions is not seen."""
 
 SIDE_SHARE = 0.5 * (CENTRE_EVERY - 1) / CENTRE_EVERY

@@ -49,7 +49,9 @@ standard deviations."""
 ACCEPTED = 2.5
 """A candidate whose largest S has reached this needs no further help."""
 
-PUSH, GROWTH = 2.5, 1.3
+import os
+PUSH, GROWTH = 2.5, float(os.environ.get('GROW','1.3'))
+FASTER, PATIENCE = float(os.environ.get('FAST','2')), int(os.environ.get('PAT','3'))
 """A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far."""
 
 
@@ -275,7 +277,7 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
         lags = at_risk & (hoped < WANTED + nudge)
         needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
         wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
-        push = xp.where(lags, GROWTH ** behind[:, side], 1.0)
+        push = xp.where(lags, GROWTH ** behind[:, side] * FASTER ** xp.maximum(behind[:, side] - PATIENCE, 0), 1.0)
         x = xp.where(lags, xp.minimum(xp.maximum(basis * push, wanted), PUSH * push * basis), basis)
         behind[:, side] = xp.where(lags, behind[:, side] + 1, 0)
         limit = xp.maximum(largest * push, CLOSEST)
