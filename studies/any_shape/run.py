@@ -31,7 +31,7 @@ def main() -> None:
         make = {"smooth": smooth_cells, "hard": hard_cells, "info": information_cells}
         cells = real_cells(chosen.data, sizes or (20_000, 204_309)) if name == "real" else make[name](sizes)
         for cell in cells:
-            if chosen.only and chosen.only not in cell.name:
+            if chosen.only and not any(each.replace('_', ' ') in cell.name for each in chosen.only.split(',')):
                 continue
             start = time.time()
             unit = None if name in ("smooth", "info") else 1.0

@@ -12,6 +12,9 @@ from typing import Any
 
 from privatile.core.arrays import Floats, array_namespace
 
+ALIKE = 1e-12
+"""Places closer than this share of the largest are one place."""
+
 CERTAIN = 2.5
 """Standard errors of a stretch's pooled answer that tell its side."""
 
@@ -33,6 +36,8 @@ def sign_change(places: Floats, sums: Floats, precisions: Floats, z: float = CER
     filled = precisions > 0.0
     used = max(int(filled.sum(axis=1).max()), 1)
     places, sums, precisions, filled = places[:, :used], sums[:, :used], precisions[:, :used], filled[:, :used]
+    sums, precisions = _merged(xp, places, sums, precisions, filled)
+    filled &= precisions > 0.0
     level = _falling_fit(xp, sums, precisions)
     same = level[:, :, None] == level[:, None, :]
     weight = xp.where(same, precisions[:, None, :], 0.0).sum(axis=2)
@@ -40,6 +45,18 @@ def sign_change(places: Floats, sums: Floats, precisions: Floats, z: float = CER
     low = xp.where(filled & (score >= z), places, -xp.inf).max(axis=1)
     high = xp.where(filled & (score <= -z), places, xp.inf).min(axis=1)
     return low, high
+
+
+def _merged(xp: Any, places: Floats, sums: Floats, precisions: Floats, filled: Any) -> tuple[Floats, Floats]:
+    """Answers to one question asked at several times go to its first place; `ALIKE` forgives the last bits of a place."""
+    known = xp.where(filled, places, 0.0)
+    close = ALIKE * (xp.abs(known).max(axis=1) + 1e-300)
+    gap = xp.abs(known[:, :, None] - known[:, None, :])
+    same = (gap <= close[:, None, None]) & filled[:, :, None] & filled[:, None, :]
+    first = xp.argmax(same, axis=2) == xp.arange(known.shape[1])
+    merged = (xp.where(same, values[:, None, :], 0.0).sum(axis=2) for values in (sums, precisions))
+    total, mass = (xp.where(first & filled, values, 0.0) for values in merged)
+    return total, mass
 
 
 def _falling_fit(xp: Any, sums: Floats, precisions: Floats) -> Floats:

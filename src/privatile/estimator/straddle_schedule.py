@@ -4,9 +4,9 @@ The clock v is the share of the information that the records can give, all stage
 at the end. Distances are in final standard errors, se = s/f. An error of the centre at time v is about 1/√v of them, so
 early questions lie far out and late ones near:
 
-    x(v) = 7/(√a + √b), the mean of 3.5/√v over a block from a to b; at least 4.5 and at most 17
+    x(v) = 8/(√a + √b), the mean of 4/√v over a block from a to b; at least 4.5 and at most 17
 
-Every fifth round asks the centre, the others low and high in turn.
+Every eighth round asks the centre, the others low and high in turn.
 """
 
 from typing import Any
@@ -18,19 +18,20 @@ from privatile.core.arrays import Floats, array_namespace
 
 Ints = NDArray[np.int64]
 
-CUTS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.0625, 0.08, 0.1, 0.125, 0.156, 0.195, 0.244, 0.305, 0.38, 0.477, 0.6, 0.74, 0.87)
+CUTS = (
+    *(0.01, 0.02, 0.03, 0.04, 0.05, 0.0625, 0.08, 0.1, 0.125, 0.156),
+    *(0.195, 0.244, 0.305, 0.38, 0.477, 0.57, 0.66, 0.76, 0.87),
+)
 """Shares v at which the questions are placed anew: about a quarter more information each time, finer at the end."""
 
 ENDS = (*CUTS, 1.0)
 BLOCKS = len(ENDS)
 
-import os
-ERRORS = float(os.environ.get('ERRS','3.5'))
+ERRORS = 4.0
 """Distance in standard errors of the centre at that time, …"""
 
-import os
-CLOSEST = float(os.environ.get('CLOSE','4.5'))
-"""… at least this many final ones: a candidate there gathers 4.5·√0.4 = 2.8 standard errors from one side's records,
+CLOSEST = 4.5
+"""… at least this many final ones: a candidate there gathers 4.5·√0.44 = 3.0 standard errors from one side's records,
 …"""
 
 FARTHEST = 17.0
@@ -39,9 +40,8 @@ FARTHEST = 17.0
 TESTED = 0.04
 """Rounds before this time place the questions only; the tests take the rest."""
 
-import os
-CENTRE_EVERY = int(os.environ.get('CEN','5'))
-"""Every fifth round asks the centre: without it an atom between the two questions is not seen."""
+CENTRE_EVERY = 8
+"""Every eighth round asks the centre: without it an atom between the two questions is not seen."""
 
 SIDE_SHARE = 0.5 * (CENTRE_EVERY - 1) / CENTRE_EVERY
 """Share of the window's information that each side gets."""
@@ -64,7 +64,7 @@ def block_at(v: Floats) -> Ints:
     """The block that time v belongs to, counted from 0.
 
     >>> block_at(np.array([0.0, 0.01, 0.5, 0.99])).tolist()
-    [0, 1, 15, 18]
+    [0, 1, 15, 19]
     """
     xp = array_namespace(v)
     # A round that begins within rounding of a cut belongs to the block after it.
@@ -87,8 +87,8 @@ def shares_left(v: Floats) -> Floats:
 def distances(v: Floats) -> Floats:
     """Runs × blocks: the distance x of each block for a window that stands at time v.
 
-    >>> distances(np.array([0.05])).round(2)[0, [0, 5, 15, 18]].tolist()
-    [17.0, 14.78, 4.78, 4.5]
+    >>> distances(np.array([0.05])).round(2)[0, [0, 5, 15, 19]].tolist()
+    [17.0, 16.89, 5.53, 4.5]
     """
     xp = array_namespace(v)
     begins, ends = xp.array((0.0, *CUTS)), xp.array(ENDS)
@@ -101,8 +101,8 @@ def distances(v: Floats) -> Floats:
 def side_of(done: Ints) -> Ints:
     """What the window's round after `done` others asks: low, high or centre.
 
-    >>> side_of(np.arange(7)).tolist()
-    [0, 1, 0, 1, 2, 0, 1]
+    >>> side_of(np.arange(10)).tolist()
+    [0, 1, 0, 1, 0, 1, 0, 2, 1, 0]
     """
     xp = array_namespace(done)
     asked = done - done // CENTRE_EVERY
@@ -114,7 +114,7 @@ def last_of_its_side(done: Ints, rounds: Ints) -> NDArray[np.bool_]:
     """Whether no later round of the window asks the side that the round after `done` others asks.
 
     >>> last_of_its_side(np.arange(8), np.full(8, 8)).tolist()
-    [False, False, False, False, True, False, True, True]
+    [False, False, False, False, False, True, True, True]
     """
     side = side_of(done)
     gone = done < 0

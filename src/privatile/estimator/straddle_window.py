@@ -38,7 +38,7 @@ Flags = NDArray[np.bool_]
 REPLACED = 12
 """How often the questions may be placed anew inside a block because a side's answers are on the wrong side."""
 
-REACH = 0.45
+REACH = 0.55
 """Questions lie at most this many local spreads from the centre (unless they are pushed): further out a parabola no
 longer describes a distribution."""
 
@@ -49,10 +49,15 @@ standard deviations."""
 ACCEPTED = 2.5
 """A candidate whose largest S has reached this needs no further help."""
 
-import os
-PUSH, GROWTH = 2.5, float(os.environ.get('GROW','1.3'))
-FASTER, PATIENCE = float(os.environ.get('FAST','2')), int(os.environ.get('PAT','3'))
-"""A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far."""
+PUSH, GROWTH = 2.5, 1.3
+"""A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far, …"""
+
+FASTER, PATIENCE = 2.0, 3
+"""… and from the fourth one on doubles that each time: the distribution is then flat beyond anything the search saw."""
+
+
+AGAIN = 1.0
+"""Spreads within which answers enter a fit that begins anew, and its prior error."""
 
 
 class Window(NamedTuple):
@@ -260,7 +265,7 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
     slope = xp.where(first, root.slope, xp.clip(root.slope, window.slope / 2.0, window.slope * 2.0))
     center = window.origin + window.spread * root.center
     low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN + nudge)
-    center, beyond = _plausible(window, center, low, high, first)
+    center, beyond, moved = _plausible(window, center, low, high, first)
     block = block_at(now)
     reach = distances(now)
     basis = reach[rows, block]
@@ -277,9 +282,10 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
         lags = at_risk & (hoped < WANTED + nudge)
         needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
         wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
-        push = xp.where(lags, GROWTH ** behind[:, side] * FASTER ** xp.maximum(behind[:, side] - PATIENCE, 0), 1.0)
+        row = behind[:, side]
+        push = xp.where(lags, GROWTH**row * FASTER ** xp.maximum(row - PATIENCE, 0), 1.0)
         x = xp.where(lags, xp.minimum(xp.maximum(basis * push, wanted), PUSH * push * basis), basis)
-        behind[:, side] = xp.where(lags, behind[:, side] + 1, 0)
+        behind[:, side] = xp.where(lags, row + 1, 0)
         limit = xp.maximum(largest * push, CLOSEST)
         sign = -1.0 if side == LOW else 1.0
         offset = offset_of(xp.minimum(x, limit) * error, slope, root.bend, sign)
@@ -290,6 +296,9 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
             sides[:, side] = xp.where(lags & xp.isfinite(high), xp.maximum(question, high), question)
         # Weights expect the distance before any push: pushing adds signal and spends no more of the budget.
         signals[:, side] = xp.maximum(xp.minimum(basis, limit) - information_gap(now, xp), 0.5)
+    again = xp.flatnonzero(moved)
+    if len(again):
+        window = window.put(again, _refitted(window.take(again), center[again], level))
     return window._replace(
         **{"slope": slope, "center": center, "sides": sides, "signals": signals, "block": block},
         **{"placed": window.placed + 1, "behind": behind, "beyond": beyond},
@@ -301,9 +310,26 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
     )
 
 
+def _refitted(window: "Window", center: Floats, level: float) -> "Window":
+    """The fit begun anew around a centre that the old one did not find, from the answers within `AGAIN` spreads of it.
+
+    A parabola around a place far away says nothing here.
+    """
+    xp = array_namespace(center)
+    offsets = (window.places - center[:, None]) / window.spread[:, None]
+    near = (xp.abs(offsets) <= AGAIN) & (window.precisions > 0.0)
+    offsets = xp.where(near, offsets, 0.0)
+    rows = xp.stack([xp.ones_like(offsets), -offsets, -offsets * offsets], axis=2)
+    fit = begin_fit(level, xp.full_like(center, AGAIN))
+    weights = xp.where(near, window.precisions, 0.0)
+    matrix = fit.matrix + xp.einsum("rs,rsi,rsj->rij", weights, rows, rows)
+    vector = fit.vector + xp.einsum("rs,rsi->ri", xp.where(near, window.sums, 0.0), rows)
+    return window._replace(origin=center, matrix=matrix, vector=vector)
+
+
 def _plausible(
     window: "Window", center: Floats, low: Floats, high: Floats, first: Flags
-) -> tuple[Floats, Ints]:
+) -> tuple[Floats, Ints, Flags]:
     """The fit's centre where the answers allow it: between the last place known to be below and the first above.
 
     Where one of the two is not known yet, at most one reach beyond what was asked, twice as far each time in a row.
@@ -318,5 +344,6 @@ def _plausible(
     middle = 0.5 * (xp.where(both, low, 0.0) + xp.where(both, high, 0.0))
     moved = xp.where(below, low + step, xp.where(above, high - step, near))
     moved = xp.where((below | above) & both, middle, moved)
-    lone = (below | above) & ~both & ~first
-    return xp.where(first, center, moved), xp.where(lone, window.beyond + 1, 0)
+    contradicted = (below | above) & ~first
+    lone = contradicted & ~both
+    return xp.where(first, center, moved), xp.where(lone, window.beyond + 1, 0), contradicted

@@ -7,7 +7,7 @@ and whose drift is at most 0, whatever the distribution and whichever questions 
     P(S reaches Z₂, or ends at Z₁ or above with B = 0) ≤ Φ̄(Z₁) + Φ̄(2Z₂ − Z₁)
 
 Both parts are fixed shares of the side's error a = α/2: Φ̄(Z₁) = 0.95·a and Φ̄(2Z₂ − Z₁) = 0.05·a. So the critical values of
-all levels are nested (95%: Z₁ = 1.981, Z₂ = 2.502), and one p-value per candidate answers for every level.
+all levels are nested (95%: Z₁ = 1.982, Z₂ = 2.503), and one p-value per candidate answers for every level.
 
 The end of a side is found from outside: from the outermost candidate inwards, the last one before the first that is not
 accepted. The innermost accepted candidate instead would choose the best of many tests and is not valid.
@@ -35,7 +35,7 @@ def critical_values(alpha: float) -> tuple[float, float]:
     """Z₁ and Z₂ of one side whose error is `alpha`.
 
     >>> [round(value, 3) for value in critical_values(0.025)], [round(value, 2) for value in critical_values(0.005)]
-    ([1.981, 2.502], [2.59, 3.04])
+    ([1.982, 2.503], [2.59, 3.04])
     """
     final = one_sided_z((1.0 - EARLY) * alpha)
     return final, 0.5 * (final + one_sided_z(EARLY * alpha))

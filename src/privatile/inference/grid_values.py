@@ -1,0 +1,80 @@
+"""Values declared to be multiples of a step: an interval becomes a short set of grid values.
+
+The declaration says that every value is origin + k·step. Then the quantile is such a value too, and F is constant between
+two of them. A low end c with F(c) < τ excludes every grid value up to c, so the first one above c is left; a high end c
+with F(c) ≥ τ leaves the last one at or below c. The set is exactly as certain as the interval, given the declaration:
+where values lie between the grid's, the quantile may be one of them and the set can miss it. So the interval stands beside
+the set. Nothing of this is inferred from records.
+"""
+
+import math
+from dataclasses import dataclass
+
+from privatile.errors import InputError
+
+SLACK = 1e-9
+"""Of a step: an end this close to a grid value is that value."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The declared values origin + k·step.
+
+    >>> Grid(1.0).values(43.8, 45.3), Grid(1000.0).values(47_930.0, 50_390.0)
+    ((44.0, 45.0), (48000.0, 49000.0, 50000.0))
+    """
+
+    step: float
+    origin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.step < math.inf or not math.isfinite(self.origin):
+            raise InputError(
+                f"the step of declared values must be a positive number; got step {self.step!r} from {self.origin!r}. "
+                "Write --values whole, or --values step=1000."
+            )
+
+    def ends(self, low: float, high: float) -> tuple[float, float]:
+        """The first and the last grid value that the interval leaves; an infinite end stays infinite.
+
+        `low` is a question that lies below the quantile, `high` one that lies at or above it. Where no grid value lies
+        between them, the declaration is contradicted: the ends are then the neighbours outside.
+
+        >>> Grid(1.0).ends(43.0, 45.0)  # "the quantile is above 43" leaves 44
+        (44.0, 45.0)
+        >>> Grid(1.0).ends(43.2, 43.7)
+        (43.0, 44.0)
+        """
+        first = (math.floor((low - self.origin) / self.step + SLACK) + 1) if math.isfinite(low) else -math.inf
+        last = math.floor((high - self.origin) / self.step + SLACK) if math.isfinite(high) else math.inf
+        if first > last:
+            first, last = last, first
+        return self._value(first), self._value(last)
+
+    def contradicted(self, low: float, high: float) -> bool:
+        """Whether no grid value lies between the ends: then not all values can be on the grid.
+
+        >>> Grid(1.0).contradicted(43.2, 43.7), Grid(1.0).contradicted(43.2, 44.0)
+        (True, False)
+        """
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return False
+        return math.floor((low - self.origin) / self.step + SLACK) + 1 > math.floor(
+            (high - self.origin) / self.step + SLACK
+        )
+
+    def count(self, low: float, high: float) -> float:
+        """How many grid values the interval leaves; ∞ where an end is not bounded."""
+        first, last = self.ends(low, high)
+        return math.inf if math.isinf(first) or math.isinf(last) else round((last - first) / self.step) + 1
+
+    def values(self, low: float, high: float, most: int = 1000) -> tuple[float, ...]:
+        """The grid values that the interval leaves; refused where there are more than `most`, or no end."""
+        number = self.count(low, high)
+        if number > most:
+            raise InputError(f"the interval leaves {number:g} grid values, more than {most}: show its ends instead.")
+        first, _ = self.ends(low, high)
+        return tuple(self._value(round((first - self.origin) / self.step) + k) for k in range(int(number)))
+
+    def _value(self, index: float) -> float:
+        return index if math.isinf(index) else self.origin + index * self.step

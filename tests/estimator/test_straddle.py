@@ -1,0 +1,181 @@
+"""The straddling design: where it asks, how it recovers, and that it can be read back from what was asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.any_shape.laws import Steps
+from studies.any_shape.simulation import policy_of, straddle
+
+from privatile.errors import ProtocolError
+from privatile.estimator.antitonic import sign_change
+from privatile.estimator.search_belief import best_question
+from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy
+from privatile.estimator.straddle_replay import AskedQuestion, begin_replay, follow, question_of
+from privatile.estimator.straddle_schedule import CENTRE_EVERY, ENDS, block_at, distances, shares_left
+from privatile.estimator.window_fit import Root, solve_fit
+from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.populations import Normal
+
+RATE = math.tanh(0.5)
+NORMAL = AutoCell((Normal(),), (RATE,), (20_000,), 0.5)
+
+
+def pooled(places: list[float], answers: list[float], weights: list[float]) -> tuple[list[float], list[float]]:
+    """Pool adjacent violators, the plain way: levels and weights of every place."""
+    stretches: list[list[float]] = []
+    for answer, weight in zip(answers, weights, strict=True):
+        stretches.append([answer * weight, weight, 1])
+        while len(stretches) > 1 and stretches[-1][0] / stretches[-1][1] >= stretches[-2][0] / stretches[-2][1]:
+            last = stretches.pop()
+            stretches[-1] = [one + other for one, other in zip(stretches[-1], last, strict=True)]
+    levels = [total / weight for total, weight, count in stretches for _ in range(int(count))]
+    masses = [weight for _, weight, count in stretches for _ in range(int(count))]
+    return levels, masses
+
+
+def test_the_sign_change_is_that_of_pooled_adjacent_violators() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        count = int(rng.integers(1, 12))
+        places = np.sort(rng.normal(size=count))
+        weights = rng.uniform(0.5, 20.0, count)
+        answers = -places + rng.normal(size=count)
+        levels, masses = pooled(places.tolist(), answers.tolist(), weights.tolist())
+        scores = np.array(levels) * np.sqrt(masses)
+        order = rng.permutation(count)
+        low, high = sign_change(places[order][None], (answers * weights)[order][None], weights[order][None], 1.5)
+        assert low[0] == max(places[scores >= 1.5], default=-math.inf)
+        assert high[0] == min(places[scores <= -1.5], default=math.inf)
+
+
+def test_blocks_cover_the_clock_and_distances_fall() -> None:
+    times = np.linspace(0.0, 0.999, 400)
+    assert np.allclose(shares_left(times).sum(axis=1), 1.0 - times)
+    block = block_at(times)
+    assert bool(np.all(np.diff(block) >= 0)) and block[-1] == len(ENDS) - 1
+    here = distances(times)[np.arange(400), block]
+    assert bool(np.all(np.diff(here[times > 0.06]) <= 1e-9))
+
+
+def test_questions_straddle_the_quantile_and_ask_its_centre() -> None:
+    runs = straddle(NORMAL, 60, np.random.default_rng(2))
+    late = np.arange(200) >= 120
+    share_below = {
+        stage: float((runs.queries < NORMAL.truth)[(runs.stages == number) & late].mean())
+        for number, stage in enumerate(STAGES[:3])
+    }
+    # At 4.5 standard errors and more from a centre known within 1.3, a side is wrong in fewer than 1% of the rounds.
+    assert share_below["low"] > 0.99 and share_below["high"] < 0.01 and 0.2 < share_below["centre"] < 0.8
+    window = runs.stages != SEARCH
+    centres = (runs.stages == STAGES.index("centre")).sum(axis=1) / window.sum(axis=1)
+    assert bool(np.all(np.abs(centres - 1.0 / CENTRE_EVERY) < 0.02))
+
+
+def test_every_record_is_asked_and_none_twice() -> None:
+    policy = policy_of(NORMAL)
+    state, left = policy.begin(), np.array([[20_000]])
+    for _ in range(200):
+        lengths = policy.lengths(state, np.array([20_000]), left)
+        assert int(lengths.min()) >= 1
+        left = left - lengths
+        state = policy.learn(state, np.array([0.01]), np.array([1.0 / (4.0 * RATE**2 * float(lengths[0, 0]))]))
+    assert left[0, 0] == 0
+
+
+@pytest.mark.parametrize("away", [-300.0, 300.0])
+def test_a_search_that_ended_in_the_wrong_place_is_repaired(away: float) -> None:
+    """The window begins 300 standard errors from the quantile: doubling and halving bring it back."""
+    policy = policy_of(NORMAL)
+    rng = np.random.default_rng(3)
+    state, left, moved = policy.begin(40), np.full((40, 1), 20_000), np.zeros(40, dtype=bool)
+    for _ in range(200):
+        lengths = policy.lengths(state, np.array([20_000]), left)
+        left = left - lengths
+        fresh = (state.stage != SEARCH) & ~moved
+        if fresh.any():
+            wrong = np.where(fresh, away * NORMAL.bound, 0.0)
+            window = state.window
+            window = window._replace(
+                origin=window.origin + wrong, center=window.center + wrong, sides=window.sides + wrong[:, None]
+            )
+            query = np.where(fresh, state.query + wrong, state.query)
+            state, moved = state._replace(window=window, query=query), moved | fresh
+        share = rng.binomial(lengths[:, 0], 0.5 * (1 - RATE) + RATE * (1 - Normal().cdf(state.query))) / lengths[:, 0]
+        answers = (share - 0.5 * (1 - RATE)) / RATE - 0.5
+        state = policy.learn(state, answers, 1.0 / (4.0 * RATE**2 * lengths[:, 0]))
+    off = np.abs(state.window.center - NORMAL.truth) / NORMAL.bound
+    assert float(np.median(off)) < 3.0 and float((off < 12.0).mean()) >= 0.9
+
+
+def test_a_run_is_read_back_from_what_was_asked_on_a_machine_that_rounds_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reading machine differs in the last digits of its fits and of its search; the tests come out the same."""
+    cell = AutoCell((Steps((0.0, 1.0, 2.0), (0.3, 0.4, 0.3)),), (RATE,), (4_000,), 0.5, low=-1.0, high=4.0)
+    policy = policy_of(cell)
+    runs = straddle(cell, 1, np.random.default_rng(5))
+    state, stored = policy.begin(), []
+    for m in range(200):
+        stored.append(question_of(state))
+        state = policy.learn(state, runs.residuals[:, m], runs.noise[:, m])
+    original = runs.state.window.tests
+    rng = np.random.default_rng(4)
+
+    def other_bits(values: Any) -> Any:
+        return values * (1.0 + 1e-13 * rng.normal(size=values.shape))
+
+    def fit(*given: Any) -> Root:
+        return Root(*(other_bits(value) for value in solve_fit(*given)))
+
+    def question(*given: Any) -> tuple[Any, Any]:
+        query, doubt = best_question(*given)
+        return other_bits(query), other_bits(doubt)
+
+    monkeypatch.setattr("privatile.estimator.straddle_window.solve_fit", fit)
+    monkeypatch.setattr("privatile.estimator.search_belief.best_question", question)
+    state = begin_replay(policy, stored[0])
+    for m in range(199):
+        state = follow(policy, state, runs.residuals[0, m], runs.noise[0, m], stored[m + 1])
+    state = policy.learn(state, runs.residuals[:, -1], runs.noise[:, -1])
+    assert np.allclose(state.window.tests.scores, original.scores, rtol=1e-9, atol=1e-9)
+    assert np.allclose(state.window.tests.budgets, original.budgets, rtol=1e-9, atol=1e-9)
+
+    forged = replace_query(stored, 100, 0.01 * math.sqrt(policy.noise) * float(state.window.spread[0]) / 0.25)
+    again = begin_replay(policy, forged[0])
+    with pytest.raises(ProtocolError, match="round 101 asked a question"):
+        for m in range(199):
+            again = follow(policy, again, runs.residuals[0, m], runs.noise[0, m], forged[m + 1])
+
+
+def replace_query(stored: list[AskedQuestion], index: int, by: float) -> list[AskedQuestion]:
+    moved = stored[index]._replace(query=stored[index].query + by)
+    return [*stored[:index], moved, *stored[index + 1 :]]
+
+
+def test_no_question_depends_on_anything_but_the_answers() -> None:
+    policy = StraddlePolicy(0.5, -9.0, 9.0, 60, 0.001)
+    one, other = policy.begin(), policy.begin(3)
+    for m in range(60):
+        assert np.all(one.query[0] == other.query)
+        answer = 0.1 * math.sin(m)
+        one = policy.learn(one, np.array([answer]), np.array([0.05]))
+        other = policy.learn(other, np.full(3, answer), np.full(3, 0.05))
+    assert replace(policy, nudge=0.0) == policy
+
+
+def test_rounds_without_an_answer_change_nothing_but_the_clock() -> None:
+    policy = policy_of(NORMAL)
+    runs = straddle(NORMAL, 1, np.random.default_rng(6))
+    before = runs.state
+    state = policy.begin()
+    for m in range(120):
+        state = policy.learn(state, runs.residuals[:, m], runs.noise[:, m])
+    silent = policy.learn(state, np.array([math.nan]), np.array([math.inf]))
+    assert np.array_equal(silent.window.tests.scores, state.window.tests.scores)
+    assert np.array_equal(silent.window.vector, state.window.vector)
+    assert int(silent.window.asked[0]) == int(state.window.asked[0]) + 1 <= int(before.window.asked[0])
