@@ -51,6 +51,9 @@ def _merged(xp: Any, places: Floats, sums: Floats, precisions: Floats, filled: A
     """Answers to one question asked at several times go to its first place; `ALIKE` forgives the last bits of a place."""
     known = xp.where(filled, places, 0.0)
     close = ALIKE * (xp.abs(known).max(axis=1) + 1e-300)
+    neighbours = (xp.abs(known[:, 1:] - known[:, :-1]) <= close[:, None]) & filled[:, 1:]
+    if not neighbours.any():
+        return sums, precisions
     gap = xp.abs(known[:, :, None] - known[:, None, :])
     same = (gap <= close[:, None, None]) & filled[:, :, None] & filled[:, None, :]
     first = xp.argmax(same, axis=2) == xp.arange(known.shape[1])

@@ -265,7 +265,7 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
     slope = xp.where(first, root.slope, xp.clip(root.slope, window.slope / 2.0, window.slope * 2.0))
     center = window.origin + window.spread * root.center
     low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN + nudge)
-    center, beyond, moved = _plausible(window, center, low, high, first)
+    center, beyond, moved = plausible_center(window.sides, window.beyond, center, low, high, first)
     block = block_at(now)
     reach = distances(now)
     basis = reach[rows, block]
@@ -298,7 +298,10 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
         signals[:, side] = xp.maximum(xp.minimum(basis, limit) - information_gap(now, xp), 0.5)
     again = xp.flatnonzero(moved)
     if len(again):
-        window = window.put(again, _refitted(window.take(again), center[again], level))
+        some = window.take(again)
+        fit = refit(some.places, some.sums, some.precisions, center[again], some.spread, level)
+        renewed = some._replace(origin=center[again], matrix=fit.matrix, vector=fit.vector)
+        window = window.put(again, renewed)
     return window._replace(
         **{"slope": slope, "center": center, "sides": sides, "signals": signals, "block": block},
         **{"placed": window.placed + 1, "behind": behind, "beyond": beyond},
@@ -310,40 +313,48 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
     )
 
 
-def _refitted(window: "Window", center: Floats, level: float) -> "Window":
+def refit(places: Floats, sums: Floats, precisions: Floats, center: Floats, spread: Floats, level: float) -> Ridge:
     """The fit begun anew around a centre that the old one did not find, from the answers within `AGAIN` spreads of it.
 
     A parabola around a place far away says nothing here.
     """
     xp = array_namespace(center)
-    offsets = (window.places - center[:, None]) / window.spread[:, None]
-    near = (xp.abs(offsets) <= AGAIN) & (window.precisions > 0.0)
+    offsets = (places - center[:, None]) / spread[:, None]
+    near = (xp.abs(offsets) <= AGAIN) & (precisions > 0.0)
     offsets = xp.where(near, offsets, 0.0)
     rows = xp.stack([xp.ones_like(offsets), -offsets, -offsets * offsets], axis=2)
     fit = begin_fit(level, xp.full_like(center, AGAIN))
-    weights = xp.where(near, window.precisions, 0.0)
-    matrix = fit.matrix + xp.einsum("rs,rsi,rsj->rij", weights, rows, rows)
-    vector = fit.vector + xp.einsum("rs,rsi->ri", xp.where(near, window.sums, 0.0), rows)
-    return window._replace(origin=center, matrix=matrix, vector=vector)
+    weights = xp.where(near, precisions, 0.0)
+    return Ridge(
+        fit.matrix + xp.einsum("rs,rsi,rsj->rij", weights, rows, rows),
+        fit.vector + xp.einsum("rs,rsi->ri", xp.where(near, sums, 0.0), rows),
+    )
 
 
-def _plausible(
-    window: "Window", center: Floats, low: Floats, high: Floats, first: Flags
+def plausible_center(
+    sides: Floats, beyond: Ints, center: Floats, low: Floats, high: Floats, first: Flags
 ) -> tuple[Floats, Ints, Flags]:
     """The fit's centre where the answers allow it: between the last place known to be below and the first above.
 
-    Where one of the two is not known yet, at most one reach beyond what was asked, twice as far each time in a row.
+    `sides` are the last questions, `low` and `high` those places (∓∞: none). Where one of them is not known yet, the centre
+    goes one reach beyond what was asked, twice as far each time in a row (`beyond`). Returns the centre, that count, and where
+    the answers contradicted the fit. At the first placement nothing has been asked.
+
+    >>> sides, one = np.array([[-1.0, 1.0]]), np.ones(1)
+    >>> never = np.array([False])
+    >>> plausible_center(sides, np.array([1]), 0.5 * one, one, np.inf * one, never)  # all that was asked lies below
+    (array([5.]), array([2]), array([ True]))
     """
     xp = array_namespace(center)
-    reach = window.sides[:, HIGH] - window.sides[:, LOW]
-    near = xp.clip(center, window.sides[:, LOW] - reach, window.sides[:, HIGH] + reach)
+    reach = sides[:, HIGH] - sides[:, LOW]
+    near = xp.clip(center, sides[:, LOW] - reach, sides[:, HIGH] + reach)
     known = low < high
     below, above = known & (near < low), known & (near > high)
     both = xp.isfinite(low) & xp.isfinite(high)
-    step = reach * 2.0**window.beyond
+    step = reach * 2.0**beyond
     middle = 0.5 * (xp.where(both, low, 0.0) + xp.where(both, high, 0.0))
     moved = xp.where(below, low + step, xp.where(above, high - step, near))
     moved = xp.where((below | above) & both, middle, moved)
     contradicted = (below | above) & ~first
     lone = contradicted & ~both
-    return xp.where(first, center, moved), xp.where(lone, window.beyond + 1, 0), contradicted
+    return xp.where(first, center, moved), xp.where(lone, beyond + 1, 0), contradicted
