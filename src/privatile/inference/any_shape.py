@@ -14,7 +14,8 @@ accepted. The innermost accepted candidate instead would choose the best of many
 
 `exact=True` needs no normal law: a round's answer is a mean of bits, so it is sub-Gaussian with its own variance bound
 1/p, and exp(λS − λ²(1 − B)/2) is a supermartingale. With λ = √(2·log(1/a)) a candidate is accepted where M ≥ λ, or now
-S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide.
+S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide. Runs without a known end have bets in the place of
+budgets (`estimator.open_candidates`), which are valid in the same exact sense.
 """
 
 import math
@@ -25,6 +26,7 @@ import numpy as np
 
 from privatile.core.arrays import Floats, array_namespace, special_functions
 from privatile.estimator.candidates import Candidates
+from privatile.estimator.open_candidates import OpenCandidates
 from privatile.laws.normal import one_sided_z
 
 EARLY = 0.05
@@ -62,13 +64,21 @@ def ends_of(tests: Candidates, confidence_level: float, *, exact: bool = False) 
     >>> [float(end[0]) for end in ends_of(done, 0.95)]  # 2.0 is not accepted, so 3.0 does not count
     [1.0, inf]
     """
-    xp = array_namespace(tests.scores)
-    order = xp.argsort(tests.places, axis=2)
-    places = xp.take_along_axis(tests.places, order, axis=2)
-    accepted = xp.take_along_axis(accepted_at(tests, 0.5 * (1.0 - confidence_level), exact=exact), order, axis=2)
-    # Copies of one place stand together: the end is the last of an unbroken row of accepted ones.
-    unbroken = xp.cumsum(~accepted, axis=2) == 0
-    ends = xp.where(unbroken & xp.isfinite(places), places, -xp.inf).max(axis=2)
+    return hull_from_outside(tests.places, accepted_at(tests, 0.5 * (1.0 - confidence_level), exact=exact))
+
+
+def open_ends_of(bets: OpenCandidates, confidence_level: float) -> tuple[Floats, Floats]:
+    """Both ends of every run without a known end: a candidate is accepted once its bet has reached 1/a (Ville)."""
+    return hull_from_outside(bets.places, bets.peaks >= -math.log(0.5 * (1.0 - confidence_level)))
+
+
+def hull_from_outside(places: Floats, accepted: Any) -> tuple[Floats, Floats]:
+    """From the outermost candidate inwards, the last of an unbroken row of accepted ones: runs × 2 × room in."""
+    xp = array_namespace(places)
+    order = xp.argsort(places, axis=2)
+    ordered = xp.take_along_axis(places, order, axis=2)
+    unbroken = xp.cumsum(~xp.take_along_axis(accepted, order, axis=2), axis=2) == 0
+    ends = xp.where(unbroken & xp.isfinite(ordered), ordered, -xp.inf).max(axis=2)
     return ends[:, 0], -ends[:, 1]
 
 
@@ -96,13 +106,17 @@ def candidate_p_values(tests: Candidates, *, exact: bool = False) -> Floats:
 class AnyShape:
     """The any-shape interval of one run, from its tests: ends and p-values at every confidence level."""
 
-    tests: Candidates
-    """Of one run: the first axis has length 1."""
+    tests: Candidates | OpenCandidates
+    """Of one run: the first axis has length 1. Without a known end they are bets."""
     exact: bool = False
+    """By Ville's inequality instead of the normal law; bets always are."""
 
     def ends(self, confidence_level: float) -> tuple[float, float]:
         """Both ends; infinite on a side that is not bounded."""
-        low, high = ends_of(self.tests, confidence_level, exact=self.exact)
+        if isinstance(self.tests, OpenCandidates):
+            low, high = open_ends_of(self.tests, confidence_level)
+        else:
+            low, high = ends_of(self.tests, confidence_level, exact=self.exact)
         return float(low[0]), float(high[0])
 
     def p_value(self, value: float) -> float:
@@ -110,7 +124,10 @@ class AnyShape:
 
         On that side it is the largest p-value from the outermost candidate to the first one beyond the value.
         """
-        each = candidate_p_values(self.tests, exact=self.exact)[0]
+        if isinstance(self.tests, OpenCandidates):
+            each = np.exp(-self.tests.peaks[0])
+        else:
+            each = candidate_p_values(self.tests, exact=self.exact)[0]
         sides = [_excluding(self.tests.places[0, k], each[k], sign * value) for k, sign in enumerate((1.0, -1.0))]
         return min(1.0, 2.0 * min(sides))
 

@@ -1,0 +1,277 @@
+"""The straddling design where nobody knows how many people will answer: no horizon, valid at every look.
+
+The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead of a share of
+a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are placed anew whenever the
+information has grown by a quarter; every eighth round asks the centre. The tests are bets (`open_candidates`). How many
+records a round asks is not decided here: whoever comes, answers the present question.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.arrays import Floats, array_namespace
+from privatile.estimator import search_belief
+from privatile.estimator.antitonic import CERTAIN, sign_change
+from privatile.estimator.open_candidates import OpenCandidates, add_bet, add_open_answer, no_bets
+from privatile.estimator.question_policy import SPREAD_KNOWN
+from privatile.estimator.search_belief import Belief
+from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, side_of
+from privatile.estimator.straddle_window import plausible_center, refit
+from privatile.estimator.window_fit import Ridge, add_answer, begin_fit, offset_of, solve_fit
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+SEARCH = 3
+"""Stage of a round that places the quantile; the others are those of `straddle_schedule`."""
+
+DISTANCE = 4.5
+"""Standard errors at the time of placement; 5.0 of those at the next one."""
+
+GROWN = 1.25
+"""Information after which the questions are placed anew, as a multiple of that at the last placement."""
+
+LOCATED = 0.3
+"""The search ends when its error is below this many spreads, …"""
+
+ENOUGH = 200.0
+"""… or when (τ(1 − τ))²·t has reached this."""
+
+ROOM = 64
+"""Candidates of a side and placements in memory. Each placement is a quarter more information: 48 of them are a factor of
+45,000. Older places are overwritten; they are far out and hold little."""
+
+BEHIND = 4.0
+"""A side whose outermost candidate is not accepted at 95% though the information has grown this many times is asked
+further out, …"""
+
+PUSH = 1.3
+"""… by this factor more at every placement in a row."""
+
+ACCEPTED = math.log(40.0)
+
+
+class OpenEnd(NamedTuple):
+    """The state of the policy, one row per run."""
+
+    belief: Belief
+    stage: Ints
+    done: Ints
+    """Rounds done, and those of the window."""
+    asked: Ints
+    information: Floats
+    """t: Σp of all answers."""
+    origin: Floats
+    spread: Floats
+    matrix: Floats
+    vector: Floats
+    """Q₀, σ₀ and the normal equations of the fit."""
+    slope: Floats
+    center: Floats
+    sides: Floats
+    """F̂ and the questions now: centre, and runs × (low, high)."""
+    placed: Ints
+    placed_at: Floats
+    """Placements so far, and the information at the last one."""
+    beyond: Ints
+    behind: Ints
+    fresh: Flags
+    astray: Flags
+    side_sums: Floats
+    side_precisions: Floats
+    places: Floats
+    sums: Floats
+    precisions: Floats
+    tests: OpenCandidates
+    query: Floats
+    """The next question, on the working scale."""
+
+    def take(self, runs: Ints) -> "OpenEnd":
+        """Some of the runs, for what happens in the window: the belief stays whole."""
+        plain = {name: getattr(self, name)[runs] for name in self._fields if name not in _NESTED}
+        return self._replace(**plain, tests=self.tests.take(runs))
+
+    def put(self, runs: Ints, newer: "OpenEnd") -> "OpenEnd":
+        """The same with some runs replaced; the belief stays."""
+        if len(runs) == len(self.query):
+            return newer._replace(belief=self.belief)
+        changed: dict[str, Any] = {"tests": self.tests.put(runs, newer.tests)}
+        for name in self._fields:
+            if name not in _NESTED:
+                changed[name] = _put(getattr(self, name), runs, getattr(newer, name))
+        return self._replace(**changed)
+
+
+_NESTED = ("belief", "tests")
+
+
+@dataclass(frozen=True)
+class OpenEndPolicy:
+    """The rules for a level and a range."""
+
+    level: float
+    low: float
+    high: float
+
+    def begin(self, runs: int = 1, xp: Any = np) -> OpenEnd:
+        """Before the first round; `xp` is the library of the arrays."""
+        zeros, none, whole = xp.zeros(runs), xp.full(runs, math.nan), xp.zeros(runs, dtype=xp.int64)
+        pairs, flags = xp.zeros((runs, 2)), xp.zeros(runs, dtype=xp.bool_)
+        fit, slots = begin_fit(self.level, xp.ones(runs)), xp.zeros((runs, 3 * ROOM))
+        state = OpenEnd(
+            search_belief.begin(self.level, self.low, self.high, runs, xp),
+            *(xp.full(runs, SEARCH, dtype=xp.int64), whole, whole, zeros),
+            *(none, none, fit.matrix, fit.vector, none, none, pairs),
+            *(whole, zeros, whole, xp.zeros((runs, 2), dtype=xp.int64)),
+            *(xp.zeros((runs, 2), dtype=xp.bool_), flags, pairs, pairs, slots, slots, slots),
+            no_bets(runs, ROOM, xp),
+            none,
+        )
+        return self._search(state, xp.arange(runs))
+
+    def learn(self, state: OpenEnd, residuals: Floats, variances: Floats) -> OpenEnd:
+        """Answers to the questions asked: y and their variances (∞: no answer); then the next questions."""
+        xp = array_namespace(residuals)
+        came = xp.isfinite(variances)
+        precision = xp.where(came, 1.0 / xp.where(came, variances, 1.0), 0.0)
+        seeking, inside = xp.flatnonzero(state.stage == SEARCH), xp.flatnonzero(state.stage != SEARCH)
+        belief = state.belief
+        if len(seeking):
+            answers = (state.query[seeking], residuals[seeking], variances[seeking])
+            belief = belief.put(seeking, search_belief.learn(belief.take(seeking), *answers))
+        state = state._replace(belief=belief, done=state.done + 1, information=state.information + precision)
+        if len(inside):
+            some = _learn_inside(state.take(inside), residuals[inside], precision[inside])
+            state = state.put(inside, some)
+        if len(seeking):
+            state = self._search(state, seeking)
+        inside = xp.flatnonzero(state.stage != SEARCH)
+        return state.put(inside, self._straddle(state.take(inside))) if len(inside) else state
+
+    def _search(self, state: OpenEnd, runs: Ints) -> OpenEnd:
+        """The next question of the search, or the beginning of the window."""
+        xp = array_namespace(state.query)
+        belief = state.belief.take(runs)
+        known = search_belief.summarize(belief)
+        found = (known.error < LOCATED * known.spread) & (known.spread_error < SPREAD_KNOWN)
+        gathered = (self.level * (1.0 - self.level)) ** 2 * state.information[runs]
+        ends = found | (gathered >= ENOUGH)
+        typical = state.done[runs].max() / xp.maximum(state.information[runs].max(), 1.0)
+        query, _ = search_belief.best_question(belief, float(typical) if int(state.done[0]) else 0.05)
+        fit = begin_fit(self.level, xp.minimum(known.error / known.spread, 3.0))
+        scale = self.level * (1.0 - self.level)
+        return state._replace(
+            stage=_put(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
+            query=_put(state.query, runs, xp.clip(query, self.low, self.high)),
+            origin=_put(state.origin, runs, known.quantile),
+            center=_put(state.center, runs, known.quantile),
+            spread=_put(state.spread, runs, known.spread),
+            slope=_put(state.slope, runs, xp.full_like(known.spread, scale)),
+            matrix=_put(state.matrix, runs, fit.matrix),
+            vector=_put(state.vector, runs, fit.vector),
+        )
+
+    def _straddle(self, state: OpenEnd) -> OpenEnd:
+        """The next question of the window; all are placed anew where the information has grown or a side is astray."""
+        xp = array_namespace(state.query)
+        grown = state.information >= GROWN * state.placed_at
+        moving = xp.flatnonzero((state.placed == 0) | (grown & (state.asked > 0)) | state.astray)
+        if len(moving):
+            state = state.put(moving, self._placed(state.take(moving)))
+        stage = side_of(state.asked)
+        sides = xp.where(stage == LOW, state.sides[:, LOW], state.sides[:, HIGH])
+        return state._replace(stage=stage, query=xp.where(stage == CENTRE, state.center, sides))
+
+    def _placed(self, state: OpenEnd) -> OpenEnd:
+        """New questions from all answers of the window."""
+        xp = array_namespace(state.query)
+        root = solve_fit(Ridge(state.matrix, state.vector), self.level)
+        first = state.placed == 0
+        slope = xp.where(first, root.slope, xp.clip(root.slope, state.slope / 2.0, state.slope * 2.0))
+        low, high = sign_change(state.places, state.sums, state.precisions, CERTAIN)
+        center = state.origin + state.spread * root.center
+        center, beyond, moved = plausible_center(state.sides, state.beyond, center, low, high, first)
+        peak, start = state.tests.outermost
+        late = (start > 0.0) & (peak < ACCEPTED) & (state.information[:, None] > BEHIND * start)
+        behind = xp.where(late, state.behind + 1, 0)
+        distance = DISTANCE / (xp.sqrt(state.information) * slope)
+        sides = state.sides.copy()
+        for side, sign in ((LOW, -1.0), (HIGH, 1.0)):
+            offset = offset_of(distance * PUSH ** behind[:, side], slope, root.bend, sign)
+            sides[:, side] = xp.clip(center + sign * state.spread * offset, self.low, self.high)
+        fit = refit(state.places, state.sums, state.precisions, center, state.spread, self.level)
+        return state._replace(
+            **{"slope": slope, "center": xp.clip(center, self.low, self.high), "sides": sides, "beyond": beyond},
+            **{"placed": state.placed + 1, "placed_at": state.information, "behind": behind},
+            origin=xp.where(moved, center, state.origin),
+            matrix=xp.where(moved[:, None, None], fit.matrix, state.matrix),
+            vector=xp.where(moved[:, None], fit.vector, state.vector),
+            fresh=xp.ones_like(state.fresh),
+            astray=xp.zeros_like(state.astray),
+            side_sums=xp.zeros_like(state.side_sums),
+            side_precisions=xp.zeros_like(state.side_precisions),
+            **_room_for_placement(state),
+        )
+
+
+def _room_for_placement(state: OpenEnd) -> dict[str, Floats]:
+    """The three places of the next placement, emptied of what an older one left there."""
+    xp = array_namespace(state.query)
+    rows = xp.arange(len(state.query))[:, None]
+    slots = 3 * (state.placed % ROOM)[:, None] + xp.arange(3)
+    emptied = {}
+    for name in ("sums", "precisions"):
+        values = getattr(state, name).copy()
+        values[rows, slots] = 0.0
+        emptied[name] = values
+    return emptied
+
+
+def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats) -> OpenEnd:
+    """One answer per run to the window's question."""
+    xp = array_namespace(residual)
+    rows = xp.arange(len(residual))
+    came = precision > 0.0
+    signal = xp.where(came, residual, 0.0) * precision
+    offset = (state.query - state.origin) / state.spread
+    fit = add_answer(Ridge(state.matrix, state.vector), offset, residual, precision)
+    slot = 3 * ((state.placed - 1) % ROOM) + state.stage
+    places, sums, precisions = state.places.copy(), state.sums.copy(), state.precisions.copy()
+    places[rows, slot] = state.query
+    sums[rows, slot] += signal
+    precisions[rows, slot] += precision
+    tests, fresh, astray = state.tests, state.fresh.copy(), state.astray
+    side_sums, side_precisions = state.side_sums.copy(), state.side_precisions.copy()
+    chosen = xp.flatnonzero((state.stage != CENTRE) & came)
+    if len(chosen):
+        side = state.stage[chosen]
+        outward = xp.where(side == LOW, 1.0, -1.0)
+        place = outward * state.query[chosen]
+        side_sums[chosen, side] += outward * signal[chosen]
+        side_precisions[chosen, side] += precision[chosen]
+        score = side_sums[chosen, side] / xp.sqrt(side_precisions[chosen, side])
+        astray = _put(astray, chosen, astray[chosen] | (score < -CERTAIN))
+        new = chosen[fresh[chosen, side]]
+        if len(new):
+            begun = add_bet(tests.take(new), state.stage[new], place[fresh[chosen, side]], state.information[new])
+            tests = tests.put(new, begun)
+            fresh[new, state.stage[new]] = False
+        heard = add_open_answer(tests.take(chosen), side, place, outward * residual[chosen], precision[chosen])
+        tests = tests.put(chosen, heard)
+    return state._replace(
+        **{"matrix": fit.matrix, "vector": fit.vector, "places": places, "sums": sums, "precisions": precisions},
+        **{"tests": tests, "fresh": fresh, "astray": astray, "asked": state.asked + 1},
+        **{"side_sums": side_sums, "side_precisions": side_precisions},
+    )
+
+
+def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
+    changed = values.copy()
+    changed[runs] = newer
+    return changed
+
+
