@@ -84,6 +84,14 @@ def information_cells(informations: tuple[int, ...], levels: tuple[float, ...] =
     ]
 
 
+def ten_clients(informations: tuple[int, ...]) -> list[AutoCell]:
+    """Ten clients, alike and different."""
+    return [
+        make_cell(name, 10, 0.5, level, info)
+        for info in informations for level in (0.3, 0.5, 0.8) for name in ("normal", "log-normal", "hete-l", "hete-d")
+    ]
+
+
 def hard_cells(sizes: tuple[int, ...]) -> list[AutoCell]:
     return [
         AutoCell((law,), (RATE,), (n,), level, low=low, high=high, name=f"{name} n={n}")

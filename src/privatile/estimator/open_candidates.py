@@ -8,8 +8,8 @@ drift θ, half-normal with precision ρ: with X = Σp·y and T = Σp,
 
 Under the hypothesis E is a supermartingale that starts at 1, also for finite samples: a round's answer is sub-Gaussian with its
 own variance bound 1/p. So P(E ever reaches 1/a) ≤ a (Ville), at every look and without an end. Φ(z) is replaced by
-its bound 1 − ½·exp(−z²/2) from below, and a negative X counts as 0. ρ is a tenth of the information at the candidate's
-start: the bet is best when its side has gathered about three to ten times ρ.
+its bound 1 − ½·exp(−z²/2) from below, and a negative X counts as 0. ρ is a twentieth of the information at the
+candidate's start: the bet is best when its side has gathered about three to ten times ρ.
 """
 
 import math
@@ -22,7 +22,7 @@ from privatile.core.arrays import Floats, array_namespace
 
 Ints = NDArray[np.int64]
 
-PRECISION = 0.1
+PRECISION = 0.05
 """ρ as a share of the information at the candidate's start."""
 
 SETTLED = math.log(1e9)
@@ -129,7 +129,7 @@ def add_open_answer(
 ) -> "OpenCandidates":
     """One answer per run on its side: ±y with its precision, 0 for none.
 
-    >>> tests = add_bet(no_bets(1, 4), np.array([0]), np.array([2.0]), np.array([10.0]))
+    >>> tests = add_bet(no_bets(1, 4), np.array([0]), np.array([2.0]), np.array([20.0]))
     >>> tests = add_open_answer(tests, np.array([0]), np.array([2.0]), np.array([2.0]), np.array([4.0]))
     >>> round(float(tests.peaks[0, 0, 0]), 3)
     6.288

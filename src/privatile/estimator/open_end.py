@@ -29,8 +29,8 @@ Flags = NDArray[np.bool_]
 SEARCH = 3
 """Stage of a round that places the quantile; the others are those of `straddle_schedule`."""
 
-DISTANCE = 4.5
-"""Standard errors at the time of placement; 5.0 of those at the next one."""
+DISTANCE = 4.0
+"""Standard errors at the time of placement; 4.5 of those at the next one."""
 
 GROWN = 1.25
 """Information after which the questions are placed anew, as a multiple of that at the last placement."""
