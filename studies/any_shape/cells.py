@@ -18,9 +18,15 @@ from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture
 RATE = RandomizedResponse.from_epsilon(1.0).truth_rate
 
 SMOOTH = {
-    "normal": Normal(), "log-normal": LogNormal(), "t3": StudentT(degrees=3.0), "laplace": Laplace(), "cauchy": Cauchy(),
-    "uniform": Uniform(-1.0, 1.0), "two humps": Mixture((Normal(-1.0, 1.0), Normal(1.0, 0.5))),
-    "unequal humps": Mixture((Normal(), Normal(3.0, 0.5)), (0.7, 0.3)), "pareto": Pareto(1.5),
+    "normal": Normal(),
+    "log-normal": LogNormal(),
+    "t3": StudentT(degrees=3.0),
+    "laplace": Laplace(),
+    "cauchy": Cauchy(),
+    "uniform": Uniform(-1.0, 1.0),
+    "two humps": Mixture((Normal(-1.0, 1.0), Normal(1.0, 0.5))),
+    "unequal humps": Mixture((Normal(), Normal(3.0, 0.5)), (0.7, 0.3)),
+    "pareto": Pareto(1.5),
 }
 HARD: dict[str, tuple[Population, float, tuple[float, float]]] = {
     "trough shallow": (Mixture((Normal(-1.5), Normal(1.5))), 0.5, (-10, 10)),
@@ -55,7 +61,9 @@ def smooth_cells(sizes: tuple[int, ...], levels: tuple[float, ...] = (0.5, 0.8))
     """One client at ε = 1."""
     return [
         AutoCell((law,), (RATE,), (n,), level, name=f"{name} τ={level:g} n={n}")
-        for n in sizes for level in levels for name, law in SMOOTH.items()
+        for n in sizes
+        for level in levels
+        for name, law in SMOOTH.items()
     ]
 
 
@@ -74,13 +82,22 @@ def make_cell(family: str, clients: int, rate: float, level: float, information:
     unit = float(rank_noise(1.0 / clients, rate, 1.0)) * clients
     records = math.ceil(information * unit / (level * (1.0 - level)) ** 2 * (1 - 1e-12))
     name = f"{family} K={clients} r={rate:g} τ={level:g} I={information:g}"
-    return AutoCell(clients_of(family, clients), (rate,) * clients, (records,) * clients, level, low=-10.0, high=20.0, name=name)
+    return AutoCell(
+        clients_of(family, clients), (rate,) * clients, (records,) * clients, level, low=-10.0, high=20.0, name=name
+    )
 
 
-def information_cells(informations: tuple[int, ...], levels: tuple[float, ...] = (0.3, 0.5, 0.8), clients: int = 1, truth_rate: float = 0.5) -> list[AutoCell]:
+def information_cells(
+    informations: tuple[int, ...],
+    levels: tuple[float, ...] = (0.3, 0.5, 0.8),
+    clients: int = 1,
+    truth_rate: float = 0.5,
+) -> list[AutoCell]:
     return [
         make_cell(name, clients, truth_rate, level, info)
-        for info in informations for level in levels for name in (*SMOOTH, *(("hete-l", "hete-d") if clients > 1 else ()))
+        for info in informations
+        for level in levels
+        for name in (*SMOOTH, *(("hete-l", "hete-d") if clients > 1 else ()))
     ]
 
 
@@ -88,21 +105,27 @@ def ten_clients(informations: tuple[int, ...]) -> list[AutoCell]:
     """Ten clients, alike and different."""
     return [
         make_cell(name, 10, 0.5, level, info)
-        for info in informations for level in (0.3, 0.5, 0.8) for name in ("normal", "log-normal", "hete-l", "hete-d")
+        for info in informations
+        for level in (0.3, 0.5, 0.8)
+        for name in ("normal", "log-normal", "hete-l", "hete-d")
     ]
 
 
 def hard_cells(sizes: tuple[int, ...]) -> list[AutoCell]:
     return [
         AutoCell((law,), (RATE,), (n,), level, low=low, high=high, name=f"{name} n={n}")
-        for n in sizes for name, (law, level, (low, high)) in HARD.items()
+        for n in sizes
+        for name, (law, level, (low, high)) in HARD.items()
     ]
 
 
 def columns(path: Path) -> dict[str, list[float]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    return {name: [float(row[column]) for row in rows if row[column] not in ("", "NA")] for name, (column, _) in DATA.items()}
+    return {
+        name: [float(row[column]) for row in rows if row[column] not in ("", "NA")]
+        for name, (column, _) in DATA.items()
+    }
 
 
 def real_cells(path: Path, sizes: tuple[int, ...] = (20_000, 204_309)) -> list[AutoCell]:
@@ -112,6 +135,7 @@ def real_cells(path: Path, sizes: tuple[int, ...] = (20_000, 204_309)) -> list[A
         low, high = DATA[name][1]
         cells += [
             AutoCell((law,), (RATE,), (n,), level, low=low, high=high, name=f"{name} τ={level:g} n={n}")
-            for n in sizes for level in (0.25, 0.5, 0.9)
+            for n in sizes
+            for level in (0.25, 0.5, 0.9)
         ]
     return cells

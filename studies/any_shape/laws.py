@@ -18,7 +18,10 @@ class Steps(Population):
     smooth = False
 
     def _cdf(self, z: Floats) -> Any:
-        return sum(array_namespace(z).where(z >= value, share, 0.0) for value, share in zip(self.values, self.shares, strict=True))
+        return sum(
+            array_namespace(z).where(z >= value, share, 0.0)
+            for value, share in zip(self.values, self.shares, strict=True)
+        )
 
     def _density(self, z: Floats) -> Any:
         return np.ones_like(z)

@@ -45,15 +45,34 @@ def on_host(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value
 
 
-def measure(cell: AutoCell, runs: int, seed: int, xp: Any = np, unit: float | None = None, block: int = 5000) -> Measured:
+def measure(
+    cell: AutoCell, runs: int, seed: int, xp: Any = np, unit: float | None = None, block: int = 5000
+) -> Measured:
     parts = []
     for k, first in enumerate(range(0, runs, block)):
         found = straddle(cell, min(block, runs - first), xp.random.default_rng(seed + k), xp)
         low, high = ends_of(found.state.window.tests, 0.95)
         w = found.state
         fit = fit_smooth(found.queries, found.residuals, found.noise * found.share[:, None], cell.level, w.window)
-        parts.append([on_host(v) for v in (low, high, fit.center, fit.error, fit.slope_error, w.window.placed, w.window.replaced, w.searched, w.spent)])
-    low, high, center, error, rho, placed, replaced, searched, spent = (np.concatenate(column) for column in zip(*parts))
+        parts.append(
+            [
+                on_host(v)
+                for v in (
+                    low,
+                    high,
+                    fit.center,
+                    fit.error,
+                    fit.slope_error,
+                    w.window.placed,
+                    w.window.replaced,
+                    w.searched,
+                    w.spent,
+                )
+            ]
+        )
+    low, high, center, error, rho, placed, replaced, searched, spent = (
+        np.concatenate(column) for column in zip(*parts)
+    )
     truth = cell.truth
     # P(X ≤ q) near the truth: a low end at the quantile itself is an error of the test, but the closed interval holds it.
     count = np.where(np.isfinite(high - low), np.floor(high) - np.floor(low), np.inf)
@@ -66,10 +85,17 @@ def measure(cell: AutoCell, runs: int, seed: int, xp: Any = np, unit: float | No
     smooth = np.abs(center - truth) <= reach
     bound = math.sqrt(2 / math.pi) * (cell.bound if unit is None else unit / 3.92)
     return Measured(
-        cell.name, cell.information, runs, float(covers.mean()), float(bounded.mean()),
+        cell.name,
+        cell.information,
+        runs,
+        float(covers.mean()),
+        float(bounded.mean()),
         *(float(np.quantile(width, p)) if bounded.any() else math.nan for p in (0.5, 0.9)),
-        float(smooth.mean()), float(np.median(2 * reach)) / wald, float(np.abs(center - truth).mean()) / bound,
-        float(np.median(low)), float(np.median(high)),
+        float(smooth.mean()),
+        float(np.median(2 * reach)) / wald,
+        float(np.abs(center - truth).mean()) / bound,
+        float(np.median(low)),
+        float(np.median(high)),
         *(float(v.mean()) for v in (placed, replaced, searched, spent)),
         float(withdrawn(center, low, high).mean()),
         *(float((count <= most).mean()) for most in (2, 5)),

@@ -33,7 +33,7 @@ def main() -> None:
         cells = real_cells(chosen.data, sizes or (20_000, 204_309)) if name == "real" else make[name](sizes)
         first, every = (int(each) for each in chosen.part.split("/"))
         for cell in cells[first::every]:
-            if chosen.only and not any(each.replace('_', ' ') in cell.name for each in chosen.only.split(',')):
+            if chosen.only and not any(each.replace("_", " ") in cell.name for each in chosen.only.split(",")):
                 continue
             start = time.time()
             unit = None if name in ("smooth", "info", "ten") else 1.0

@@ -11,6 +11,7 @@ from studies.any_shape.simulation import straddle
 
 from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
+from privatile.estimator.run_rows import take_rows
 from privatile.inference.any_shape import AnyShape, accepted_at, candidate_p_values, critical_values, ends_of
 from privatile.laws.normal import one_sided_z
 from privatile.simulation.auto_simulation import AutoCell
@@ -102,7 +103,7 @@ def test_critical_values_are_nested_and_spend_the_error(level: float) -> None:
 def test_interval_and_p_value_never_disagree(exact: bool) -> None:
     tests = adaptive_tests(jump, seed=4, rounds=12)
     for run in range(40):
-        found = AnyShape(tests.take(np.array([run])), exact)
+        found = AnyShape(take_rows(tests, np.array([run])), exact)
         ends = [found.ends(level) for level in (0.5, 0.8, 0.95, 0.99)]
         assert all(wide[0] <= narrow[0] for narrow, wide in zip(ends, ends[1:], strict=False))
         for value in np.linspace(-1.5, 1.5, 13):
@@ -112,7 +113,7 @@ def test_interval_and_p_value_never_disagree(exact: bool) -> None:
 
 
 def test_p_values_of_candidates_are_the_levels_at_which_they_are_accepted() -> None:
-    tests = adaptive_tests(flat, seed=5, rounds=8).take(np.arange(50))
+    tests = take_rows(adaptive_tests(flat, seed=5, rounds=8), np.arange(50))
     values = candidate_p_values(tests)
     for alpha in (0.2, 0.025, 0.001):
         inside = np.isfinite(tests.places)

@@ -73,7 +73,7 @@ def _falling_fit(xp: Any, sums: Floats, precisions: Floats) -> Floats:
     means = (total[:, None, 1:] - total[:, :-1, None]) / xp.where(mass > 0.0, mass, 1.0)
     places = xp.arange(count)
     means = xp.where((places[:, None] <= places[None, :]) & (mass > 0.0), means, -xp.inf)
-    levels = xp.empty((runs, count))
+    levels: Floats = xp.empty((runs, count))
     highest = xp.full((runs, count), -xp.inf)
     for i in range(count - 1, -1, -1):
         highest = xp.maximum(highest, means[:, :, i])

@@ -39,19 +39,6 @@ class Candidates(NamedTuple):
     counts: Ints
     """Runs × 2: how many there are."""
 
-    def take(self, runs: Ints) -> "Candidates":
-        """Some of the runs."""
-        return Candidates(*(values[runs] for values in self))
-
-    def put(self, runs: Ints, newer: "Candidates") -> "Candidates":
-        """The same with some runs replaced."""
-        if len(runs) == len(self.counts):
-            return newer
-        copies = [values.copy() for values in self]
-        for values, news in zip(copies, newer, strict=True):
-            values[runs] = news
-        return Candidates(*copies)
-
     @property
     def outermost(self) -> tuple[Floats, Floats, Floats]:
         """S, B and M of the outermost candidate of every side (runs × 2); without one (0, 1, −∞)."""
@@ -92,13 +79,14 @@ def add_candidate(tests: "Candidates", side: Ints, place: Floats) -> "Candidates
     above = xp.argmin(higher, axis=1)
     none = xp.isinf(higher[rows, above])
     slot = tests.counts[rows, side]
-    places, scores, budgets, peaks, rates, counts = (values.copy() for values in tests)
+    places, scores, budgets, peaks = (values.copy() for values in tests[:4])
+    counts = tests.counts.copy()
     places[rows, side, slot] = place
     scores[rows, side, slot] = xp.where(none, 0.0, tests.scores[rows, side, above])
     budgets[rows, side, slot] = xp.where(none, 1.0, tests.budgets[rows, side, above])
     peaks[rows, side, slot] = xp.where(none, -xp.inf, tests.peaks[rows, side, above])
     counts[rows, side] = slot + 1
-    return Candidates(places, scores, budgets, peaks, rates, counts)
+    return Candidates(places, scores, budgets, peaks, tests.rates, counts)
 
 
 def add_answer(

@@ -45,19 +45,6 @@ class OpenCandidates(NamedTuple):
     starts: Floats
     """Information of the run when the candidate was made."""
 
-    def take(self, runs: Ints) -> "OpenCandidates":
-        """Some of the runs."""
-        return OpenCandidates(*(values[runs] for values in self))
-
-    def put(self, runs: Ints, newer: "OpenCandidates") -> "OpenCandidates":
-        """The same with some runs replaced."""
-        if len(runs) == len(self.places):
-            return newer
-        copies = [values.copy() for values in self]
-        for values, news in zip(copies, newer, strict=True):
-            values[runs] = news
-        return OpenCandidates(*copies)
-
     @property
     def outermost(self) -> tuple[Floats, Floats]:
         """Largest log E and start of the outermost candidate of every side (runs × 2); without one (0, 0)."""

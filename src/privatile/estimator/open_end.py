@@ -18,6 +18,7 @@ from privatile.estimator import search_belief
 from privatile.estimator.antitonic import CERTAIN, sign_change
 from privatile.estimator.open_candidates import OpenCandidates, add_bet, add_open_answer, no_bets
 from privatile.estimator.question_policy import SPREAD_KNOWN
+from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, side_of
 from privatile.estimator.straddle_window import plausible_center, refit
@@ -90,23 +91,9 @@ class OpenEnd(NamedTuple):
     query: Floats
     """The next question, on the working scale."""
 
-    def take(self, runs: Ints) -> "OpenEnd":
-        """Some of the runs, for what happens in the window: the belief stays whole."""
-        plain = {name: getattr(self, name)[runs] for name in self._fields if name not in _NESTED}
-        return self._replace(**plain, tests=self.tests.take(runs))
 
-    def put(self, runs: Ints, newer: "OpenEnd") -> "OpenEnd":
-        """The same with some runs replaced; the belief stays."""
-        if len(runs) == len(self.query):
-            return newer._replace(belief=self.belief)
-        changed: dict[str, Any] = {"tests": self.tests.put(runs, newer.tests)}
-        for name in self._fields:
-            if name not in _NESTED:
-                changed[name] = _put(getattr(self, name), runs, getattr(newer, name))
-        return self._replace(**changed)
-
-
-_NESTED = ("belief", "tests")
+_WHOLE = ("belief",)
+"""What a part of the runs in the window leaves alone."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +132,14 @@ class OpenEndPolicy:
             belief = belief.put(seeking, search_belief.learn(belief.take(seeking), *answers))
         state = state._replace(belief=belief, done=state.done + 1, information=state.information + precision)
         if len(inside):
-            some = _learn_inside(state.take(inside), residuals[inside], precision[inside])
-            state = state.put(inside, some)
+            some = _learn_inside(take_rows(state, inside, _WHOLE), residuals[inside], precision[inside])
+            state = put_rows(state, inside, some, _WHOLE)
         if len(seeking):
             state = self._search(state, seeking)
         inside = xp.flatnonzero(state.stage != SEARCH)
-        return state.put(inside, self._straddle(state.take(inside))) if len(inside) else state
+        if not len(inside):
+            return state
+        return put_rows(state, inside, self._straddle(take_rows(state, inside, _WHOLE)), _WHOLE)
 
     def _search(self, state: OpenEnd, runs: Ints) -> OpenEnd:
         """The next question of the search, or the beginning of the window."""
@@ -181,7 +170,7 @@ class OpenEndPolicy:
         grown = state.information >= GROWN * state.placed_at
         moving = xp.flatnonzero((state.placed == 0) | (grown & (state.asked > 0)) | state.astray)
         if len(moving):
-            state = state.put(moving, self._placed(state.take(moving)))
+            state = put_rows(state, moving, self._placed(take_rows(state, moving, _WHOLE)), _WHOLE)
         stage = side_of(state.asked)
         sides = xp.where(stage == LOW, state.sides[:, LOW], state.sides[:, HIGH])
         return state._replace(stage=stage, query=xp.where(stage == CENTRE, state.center, sides))
@@ -205,8 +194,13 @@ class OpenEndPolicy:
             sides[:, side] = xp.clip(center + sign * state.spread * offset, self.low, self.high)
         fit = refit(state.places, state.sums, state.precisions, center, state.spread, self.level)
         return state._replace(
-            **{"slope": slope, "center": xp.clip(center, self.low, self.high), "sides": sides, "beyond": beyond},
-            **{"placed": state.placed + 1, "placed_at": state.information, "behind": behind},
+            slope=slope,
+            center=xp.clip(center, self.low, self.high),
+            sides=sides,
+            beyond=beyond,
+            placed=state.placed + 1,
+            placed_at=state.information,
+            behind=behind,
             origin=xp.where(moved, center, state.origin),
             matrix=xp.where(moved[:, None, None], fit.matrix, state.matrix),
             vector=xp.where(moved[:, None], fit.vector, state.vector),
@@ -214,21 +208,19 @@ class OpenEndPolicy:
             astray=xp.zeros_like(state.astray),
             side_sums=xp.zeros_like(state.side_sums),
             side_precisions=xp.zeros_like(state.side_precisions),
-            **_room_for_placement(state),
+            sums=_emptied(state, state.sums),
+            precisions=_emptied(state, state.precisions),
         )
 
 
-def _room_for_placement(state: OpenEnd) -> dict[str, Floats]:
+def _emptied(state: OpenEnd, values: Floats) -> Floats:
     """The three places of the next placement, emptied of what an older one left there."""
-    xp = array_namespace(state.query)
-    rows = xp.arange(len(state.query))[:, None]
+    xp = array_namespace(values)
+    rows = xp.arange(len(values))[:, None]
     slots = 3 * (state.placed % ROOM)[:, None] + xp.arange(3)
-    emptied = {}
-    for name in ("sums", "precisions"):
-        values = getattr(state, name).copy()
-        values[rows, slots] = 0.0
-        emptied[name] = values
-    return emptied
+    changed = values.copy()
+    changed[rows, slots] = 0.0
+    return changed
 
 
 def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats) -> OpenEnd:
@@ -257,15 +249,23 @@ def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats) -> OpenEn
         astray = _put(astray, chosen, astray[chosen] | (score < -CERTAIN))
         new = chosen[fresh[chosen, side]]
         if len(new):
-            begun = add_bet(tests.take(new), state.stage[new], place[fresh[chosen, side]], state.information[new])
-            tests = tests.put(new, begun)
+            begun = add_bet(take_rows(tests, new), state.stage[new], place[fresh[chosen, side]], state.information[new])
+            tests = put_rows(tests, new, begun)
             fresh[new, state.stage[new]] = False
-        heard = add_open_answer(tests.take(chosen), side, place, outward * residual[chosen], precision[chosen])
-        tests = tests.put(chosen, heard)
+        heard = add_open_answer(take_rows(tests, chosen), side, place, outward * residual[chosen], precision[chosen])
+        tests = put_rows(tests, chosen, heard)
     return state._replace(
-        **{"matrix": fit.matrix, "vector": fit.vector, "places": places, "sums": sums, "precisions": precisions},
-        **{"tests": tests, "fresh": fresh, "astray": astray, "asked": state.asked + 1},
-        **{"side_sums": side_sums, "side_precisions": side_precisions},
+        matrix=fit.matrix,
+        vector=fit.vector,
+        places=places,
+        sums=sums,
+        precisions=precisions,
+        tests=tests,
+        fresh=fresh,
+        astray=astray,
+        asked=state.asked + 1,
+        side_sums=side_sums,
+        side_precisions=side_precisions,
     )
 
 
@@ -273,5 +273,3 @@ def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
     changed = values.copy()
     changed[runs] = newer
     return changed
-
-

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator import search_belief
 from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_SEARCH_SHARE, SPREAD_KNOWN
+from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
 from privatile.estimator.straddle_window import Window, begin_window, learn_answer, place_questions, room_for
@@ -138,8 +139,8 @@ class StraddlePolicy:
         inside = xp.flatnonzero(~searching)
         if len(inside):
             answers = (state.query[inside], residuals[inside], variances[inside])
-            newer = learn_answer(window.take(inside), state.stage[inside], *answers, self.noise, self.nudge)
-            window = window.put(inside, newer)
+            newer = learn_answer(take_rows(window, inside), state.stage[inside], *answers, self.noise, self.nudge)
+            window = put_rows(window, inside, newer)
         return self._ask(
             state._replace(
                 belief=belief,
@@ -182,7 +183,7 @@ class StraddlePolicy:
         if not len(chosen):
             return state
         starting = runs[chosen]
-        window = state.window.take(starting).starting(
+        window = take_rows(state.window, starting).starting(
             self.level,
             origin=known.quantile[chosen],
             spread=known.spread[chosen],
@@ -190,23 +191,23 @@ class StraddlePolicy:
             first=state.spent[starting],
             rounds=self.rounds - state.done[starting],
         )
-        return state._replace(window=state.window.put(starting, window))
+        return state._replace(window=put_rows(state.window, starting, window))
 
     def _straddle(self, state: Straddling, runs: Ints) -> Straddling:
         """The next question of the window; where a block begins or a side must move, all are placed anew."""
         xp = array_namespace(state.query)
-        window = state.window.take(runs)
+        window = take_rows(state.window, runs)
         now = clock(window.first, window.rounds, window.asked)
         moving = xp.flatnonzero((block_at(now) != window.block) | window.astray)
         if len(moving):
-            placed = place_questions(window.take(moving), now[moving], self.level, self.noise, self.nudge)
-            window = window.put(moving, placed.inside(self.low, self.high))
+            placed = place_questions(take_rows(window, moving), now[moving], self.level, self.noise, self.nudge)
+            window = put_rows(window, moving, placed.inside(self.low, self.high))
         stage = side_of(window.asked)
         query = xp.where(
             stage == CENTRE, window.center, xp.where(stage == LOW, window.sides[:, LOW], window.sides[:, HIGH])
         )
         return state._replace(
-            window=state.window.put(runs, window),
+            window=put_rows(state.window, runs, window),
             stage=_put(state.stage, runs, stage),
             query=_put(state.query, runs, query),
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.antitonic import CERTAIN, sign_change
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
+from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.straddle_schedule import (
     BLOCKS,
     CENTRE,
@@ -103,19 +104,6 @@ class Window(NamedTuple):
     """Runs × room: every question of the window with Σp·y and Σp of its answers."""
     tests: Candidates
 
-    def take(self, runs: Ints) -> "Window":
-        """Some of the runs."""
-        return Window(*(values[runs] for values in self[:-1]), self.tests.take(runs))
-
-    def put(self, runs: Ints, newer: "Window") -> "Window":
-        """The same with some runs replaced."""
-        if len(runs) == len(self.origin):
-            return newer
-        copies = [values.copy() for values in self[:-1]]
-        for values, news in zip(copies, newer[:-1], strict=True):
-            values[runs] = news
-        return Window(*copies, self.tests.put(runs, newer.tests))
-
     def starting(
         self, level: float, *, origin: Floats, spread: Floats, error: Floats, first: Floats, rounds: Ints
     ) -> "Window":
@@ -124,8 +112,14 @@ class Window(NamedTuple):
         fit = begin_fit(level, error)
         slope = xp.full_like(origin, level * (1.0 - level))
         return self._replace(
-            **{"origin": origin, "spread": spread, "first": first, "rounds": rounds},
-            **{"matrix": fit.matrix, "vector": fit.vector, "slope": slope, "center": origin},
+            origin=origin,
+            spread=spread,
+            first=first,
+            rounds=rounds,
+            matrix=fit.matrix,
+            vector=fit.vector,
+            slope=slope,
+            center=origin,
         )
 
     def inside(self, low: float, high: float) -> "Window":
@@ -173,15 +167,13 @@ def learn_answer(
     places[rows, slot] = query
     sums[rows, slot] += signal
     precisions[rows, slot] += precision
-    window = window._replace(
-        matrix=fit.matrix, vector=fit.vector, places=places, sums=sums, precisions=precisions
-    )
+    window = window._replace(matrix=fit.matrix, vector=fit.vector, places=places, sums=sums, precisions=precisions)
     chosen = xp.flatnonzero((stage != CENTRE) & came)
     if len(chosen):
         part = _test_answer(
-            window.take(chosen), stage[chosen], query[chosen], residual[chosen], precision[chosen], noise, nudge
+            take_rows(window, chosen), stage[chosen], query[chosen], residual[chosen], precision[chosen], noise, nudge
         )
-        window = window.put(chosen, part)
+        window = put_rows(window, chosen, part)
     return window._replace(asked=window.asked + 1)
 
 
@@ -203,11 +195,11 @@ def _test_answer(
     tested = now >= TESTED - 1e-9
     new = xp.flatnonzero(fresh[rows, side] & tested)
     if len(new):
-        some = add_candidate(tests.take(new), side[new], place[new])
+        some = add_candidate(take_rows(tests, new), side[new], place[new])
         rates = some.rates.copy()
         at = xp.arange(len(new))
-        rates[at, side[new]] = weight_rates(window.take(new), some, side[new], place[new], now[new], noise)
-        tests = tests.put(new, some._replace(rates=rates))
+        rates[at, side[new]] = weight_rates(take_rows(window, new), some, side[new], place[new], now[new], noise)
+        tests = put_rows(tests, new, some._replace(rates=rates))
         fresh[new, side[new]] = False
     share = xp.where(tested, precision * noise, 0.0)
     last = last_of_its_side(window.asked, window.rounds)
@@ -217,9 +209,7 @@ def _test_answer(
     )
 
 
-def weight_rates(
-    window: "Window", tests: "Candidates", side: Ints, place: Floats, now: Floats, noise: float
-) -> Floats:
+def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Floats, now: Floats, noise: float) -> Floats:
     """a² per share of information for every candidate of the side (runs × room), from here to the next placement.
 
     A candidate divides its budget between the rounds at hand and those to come in proportion to the squared signal
@@ -298,13 +288,19 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
         signals[:, side] = xp.maximum(xp.minimum(basis, limit) - information_gap(now, xp), 0.5)
     again = xp.flatnonzero(moved)
     if len(again):
-        some = window.take(again)
+        some = take_rows(window, again)
         fit = refit(some.places, some.sums, some.precisions, center[again], some.spread, level)
         renewed = some._replace(origin=center[again], matrix=fit.matrix, vector=fit.vector)
-        window = window.put(again, renewed)
+        window = put_rows(window, again, renewed)
     return window._replace(
-        **{"slope": slope, "center": center, "sides": sides, "signals": signals, "block": block},
-        **{"placed": window.placed + 1, "behind": behind, "beyond": beyond},
+        slope=slope,
+        center=center,
+        sides=sides,
+        signals=signals,
+        block=block,
+        placed=window.placed + 1,
+        behind=behind,
+        beyond=beyond,
         replaced=window.replaced + (window.block == block),
         fresh=xp.ones_like(window.fresh),
         astray=xp.zeros_like(window.astray),

@@ -14,6 +14,9 @@ The reading is withdrawn where it contradicts the any-shape interval of the same
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.antitonic import sign_change
 from privatile.estimator.straddle_window import Window
@@ -57,9 +60,7 @@ class LowInformationLaw:
         return math.erfc(z / math.sqrt(2.0))
 
 
-def fit_smooth(
-    queries: Floats, residuals: Floats, variances: Floats, level: float, window: Window
-) -> CurveFit:
+def fit_smooth(queries: Floats, residuals: Floats, variances: Floats, level: float, window: Window) -> CurveFit:
     """The curve through the answers of every run (runs × rounds; an infinite variance leaves a round out).
 
     `window` gives the first guesses. A centre outside the places where the answers change sign is replaced by the
@@ -82,7 +83,7 @@ def fit_smooth(
     return fit._replace(center=xp.where(stray, start, fit.center))
 
 
-def withdrawn(center: Floats, low: Floats, high: Floats) -> Floats:
+def withdrawn(center: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
     """Whether the any-shape interval contradicts a smooth centre: it lies outside."""
-    outside: Floats = (center < low) | (center > high)
+    outside: NDArray[np.bool_] = (center < low) | (center > high)
     return outside

@@ -1,0 +1,50 @@
+"""Some of the runs of a state whose arrays have a leading axis of runs: taken out, and put back."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+State = TypeVar("State", bound=tuple[Any, ...])
+
+
+def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
+    """The rows of some runs, in every array of a named tuple and of those inside it; fields of `keep` stay whole.
+
+    >>> from typing import NamedTuple
+    >>> class Pair(NamedTuple):
+    ...     left: NDArray[np.float64]
+    ...     right: NDArray[np.float64]
+    >>> pair = Pair(np.arange(4.0), np.arange(4.0) ** 2)
+    >>> take_rows(pair, np.array([1, 3]))
+    Pair(left=array([1., 3.]), right=array([1., 9.]))
+    >>> put_rows(pair, np.array([1, 3]), Pair(np.zeros(2), np.ones(2)))
+    Pair(left=array([0., 0., 2., 0.]), right=array([0., 1., 4., 1.]))
+    """
+    names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
+    parts = (
+        value if name in keep else take_rows(value, runs) if isinstance(value, tuple) else value[runs]
+        for name, value in zip(names, state, strict=True)
+    )
+    taken: State = type(state)(*parts)
+    return taken
+
+
+def put_rows(state: State, runs: Ints, newer: State, keep: tuple[str, ...] = ()) -> State:
+    """The state with the rows of some runs replaced by those of `newer`; fields of `keep` stay as they are."""
+    names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
+    parts = (
+        value if name in keep else put_rows(value, runs, news) if isinstance(value, tuple) else _put(value, runs, news)
+        for name, value, news in zip(names, state, newer, strict=True)
+    )
+    changed: State = type(state)(*parts)
+    return changed
+
+
+def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
+    if len(runs) == len(values):
+        return newer  # all of them: runs are always in order
+    changed = values.copy()
+    changed[runs] = newer
+    return changed
