@@ -4,8 +4,8 @@
 
     μ_i = min over a ≤ i of max over b ≥ i of the mean answer from a to b
 
-and is constant on stretches. A stretch whose pooled answer is z ≥ 2.5 standard errors above zero lies below the quantile, one
-at z ≤ −2.5 above it. This places questions; it is no test. Every array has a leading axis of runs.
+and is constant on stretches. A stretch whose pooled answer is z ≥ 2.5 standard errors above zero lies below the
+quantile, one at z ≤ −2.5 above it. This places questions; it is no test. Every array has a leading axis of runs.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ def sign_change(places: Floats, sums: Floats, precisions: Floats, z: float = CER
 
 
 def _merged(xp: Any, places: Floats, sums: Floats, precisions: Floats, filled: Any) -> tuple[Floats, Floats]:
-    """Answers to one question asked at several times go to its first place; `ALIKE` forgives the last bits of a place."""
+    """Answers to one question asked at several times go to its first place; `ALIKE` forgives a place's last bits."""
     known = xp.where(filled, places, 0.0)
     close = ALIKE * (xp.abs(known).max(axis=1) + 1e-300)
     neighbours = (xp.abs(known[:, 1:] - known[:, :-1]) <= close[:, None]) & filled[:, 1:]

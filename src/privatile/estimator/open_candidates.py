@@ -1,15 +1,15 @@
 """Candidate ends where the number of records is not known: a running bet instead of a budget.
 
-As in `candidates`, a candidate c of the low side stands for F(c) ≥ τ, every low answer asked at q ≥ c counts, and a new
-candidate copies the next one above it. Without a last round there is no budget to divide. Each candidate bets on a positive
-drift θ, half-normal with precision ρ: with X = Σp·y and T = Σp,
+As in `candidates`, a candidate c of the low side stands for F(c) ≥ τ, every low answer asked at q ≥ c counts, and a
+new candidate copies the next one above it. Without a last round there is no budget to divide. Each candidate bets on
+a positive drift θ, half-normal with precision ρ: with X = Σp·y and T = Σp,
 
     E = ∫ exp(θX − θ²T/2)·2φ_ρ(θ) dθ = 2·√(ρ/(ρ + T))·exp(z²/2)·Φ(z),  z = X/√(T + ρ)
 
-Under the hypothesis E is a supermartingale that starts at 1, also for finite samples: a round's answer is sub-Gaussian with its
-own variance bound 1/p. So P(E ever reaches 1/a) ≤ a (Ville), at every look and without an end. Φ(z) is replaced by
-its bound 1 − ½·exp(−z²/2) from below, and a negative X counts as 0. ρ is a twentieth of the information at the
-candidate's start: the bet is best when its side has gathered about three to ten times ρ.
+Under the hypothesis E is a supermartingale that starts at 1, also for finite samples: a round's answer is
+sub-Gaussian with its own variance bound 1/p. So P(E ever reaches 1/a) ≤ a (Ville), at every look and without an end.
+Φ(z) is replaced by its bound 1 − ½·exp(−z²/2) from below, and a negative X counts as 0. ρ is a twentieth of the
+information at the candidate's start: the bet is best when its side has gathered about three to ten times ρ.
 """
 
 import math
@@ -79,8 +79,8 @@ def log_bet(sums: Floats, totals: Floats, precisions: Floats) -> Floats:
 def add_bet(tests: "OpenCandidates", side: Ints, place: Floats, information: Floats) -> "OpenCandidates":
     """One new candidate per run on its side; it copies the next above it, or begins at E = 1.
 
-    Where the room is full, the outermost candidate makes way if its bet is settled; else nothing is added, which is valid as
-    well.
+    Where the room is full, the outermost candidate makes way if its bet is settled; else nothing is added, which is
+    valid as well.
     """
     xp = array_namespace(place)
     rows = xp.arange(len(place))

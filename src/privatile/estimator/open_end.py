@@ -1,9 +1,9 @@
 """The straddling design where nobody knows how many people will answer: no horizon, valid at every look.
 
-The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead of a share of
-a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are placed anew whenever the
-information has grown by a quarter; every eighth round asks the centre. The tests are bets (`open_candidates`). How many
-records a round asks is not decided here: whoever comes, answers the present question.
+The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead
+of a share of a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are
+placed anew whenever the information has grown by a quarter; every eighth round asks the centre. The tests are bets
+(`open_candidates`). How many records a round asks is not decided here: whoever comes, answers the present question.
 """
 
 import math
@@ -43,8 +43,8 @@ ENOUGH = 200.0
 """… or when (τ(1 − τ))²·t has reached this."""
 
 ROOM = 64
-"""Candidates of a side and placements in memory. Each placement is a quarter more information: 48 of them are a factor of
-45,000. Older places are overwritten; they are far out and hold little."""
+"""Candidates of a side and placements in memory. Each placement is a quarter more information: 48 of them are a
+factor of 45,000. Older places are overwritten; they are far out and hold little."""
 
 BEHIND = 4.0
 """A side whose outermost candidate is not accepted at 95% though the information has grown this many times is asked

@@ -2,21 +2,21 @@
 
 1. `search`: place the quantile by a belief that sharpens (`search_belief`), until its error is below 8 final standard
    errors, or 0.8 local spreads if that is less.
-2. the window: all other records, in equal rounds. `low` and `high` questions lie a few standard errors either side of the
-   quantile and `centre` questions at it (`straddle_schedule`). They are placed anew where a block of the schedule begins,
-   from a fit through the window's answers (`window_fit`).
+2. the window: all other records, in equal rounds. `low` and `high` questions lie a few standard errors either side of
+   the quantile and `centre` questions at it (`straddle_schedule`). They are placed anew where a block of the schedule
+   begins, from a fit through the window's answers (`window_fit`).
 
 Two rules keep a window from going astray, whatever the distribution:
 
-- a centre that contradicts the answers (`antitonic`) moves between the places that they tell apart, or one reach beyond the
-  last one known, twice as far each time in a row: a search by doubling and halving;
+- a centre that contradicts the answers (`antitonic`) moves between the places that they tell apart, or one reach
+  beyond the last one known, twice as far each time in a row: a search by doubling and halving;
 - a side whose answers are on the wrong side by 2.5 standard errors is placed anew at once, at most `REPLACED` times.
 
-A side whose outermost candidate (`candidates`) is behind what it needs is asked further out. Nothing depends on the confidence
-level that will be reported: the rules use the constants of 95%.
+A side whose outermost candidate (`candidates`) is behind what it needs is asked further out. Nothing depends on the
+confidence level that will be reported: the rules use the constants of 95%.
 
-Unit-free throughout: σ is the local spread τ(1 − τ)/f on the working scale, s² = Σp_k²/(4r_k²n_k) the noise that is left in
-a rank when every record has answered. The arrays have a leading axis of runs.
+Unit-free throughout: σ is the local spread τ(1 − τ)/f on the working scale, s² = Σp_k²/(4r_k²n_k) the noise that is
+left in a rank when every record has answered. The arrays have a leading axis of runs.
 """
 
 import math

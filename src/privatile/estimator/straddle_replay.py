@@ -1,13 +1,13 @@
 """A straddling run read back from its file: what was asked is data, the rest follows from it.
 
-A stored round of this design holds, beside the counts: the question, the stage (`low`, `high`, `centre` or `search`) and the
-placement, how often the window's questions had been placed when it was asked (0 in the search). From these and the counts
-the tests, their weights and the fit follow; no hidden state is needed.
+A stored round of this design holds, beside the counts: the question, the stage (`low`, `high`, `centre` or `search`)
+and the placement, how often the window's questions had been placed when it was asked (0 in the search). From these
+and the counts the tests, their weights and the fit follow; no hidden state is needed.
 
-Machines differ in the last bits of their arithmetic. So a stored question is taken as it is where it agrees with the design's own
-within `TOLERANCE` standard errors. Where a decision was on its boundary (the search is over, a side is astray, a candidate is
-behind), the design with thresholds moved by a hair gives the other branch, and a question that agrees with it is
-accepted as well. Any other question was not asked by this design.
+Machines differ in the last bits of their arithmetic. So a stored question is taken as it is where it agrees with the
+design's own within `TOLERANCE` standard errors. Where a decision was on its boundary (the search is over, a side is
+astray, a candidate is behind), the design with thresholds moved by a hair gives the other branch, and a question that
+agrees with it is accepted as well. Any other question was not asked by this design.
 """
 
 from collections.abc import Iterable
@@ -89,6 +89,7 @@ def _matched(policy: StraddlePolicy, states: Iterable[Straddling], asked: "Asked
         if agree(policy, state, asked):
             return taken(state, asked)
     raise ProtocolError(
-        f"round {number} asked a question that this design does not ask after the answers before it (stage {asked.stage}, "
-        f"placement {asked.placement}). The file was changed, or written by another version: restore it from a backup."
+        f"round {number} asked a question that this design does not ask after the answers before it (stage "
+        f"{asked.stage}, placement {asked.placement}). The file was changed, or written by another version: restore "
+        "it from a backup."
     )

@@ -44,8 +44,8 @@ REACH = 0.55
 longer describes a distribution."""
 
 WANTED = 1.985 + 1.2
-"""A candidate is behind where S + √(B·what its side can still gather) is less: the 95% critical value and a margin of 1.2
-standard deviations."""
+"""A candidate is behind where S + √(B·what its side can still gather) is less: the 95% critical value and a margin of
+1.2 standard deviations."""
 
 ACCEPTED = 2.5
 """A candidate whose largest S has reached this needs no further help."""
@@ -332,9 +332,9 @@ def plausible_center(
 ) -> tuple[Floats, Ints, Flags]:
     """The fit's centre where the answers allow it: between the last place known to be below and the first above.
 
-    `sides` are the last questions, `low` and `high` those places (∓∞: none). Where one of them is not known yet, the centre
-    goes one reach beyond what was asked, twice as far each time in a row (`beyond`). Returns the centre, that count, and where
-    the answers contradicted the fit. At the first placement nothing has been asked.
+    `sides` are the last questions, `low` and `high` those places (∓∞: none). Where one of them is not known yet, the
+    centre goes one reach beyond what was asked, twice as far each time in a row (`beyond`). Returns the centre, that
+    count, and where the answers contradicted the fit. At the first placement nothing has been asked.
 
     >>> sides, one = np.array([[-1.0, 1.0]]), np.ones(1)
     >>> never = np.array([False])

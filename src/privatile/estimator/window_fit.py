@@ -4,9 +4,9 @@ Unit-free: d = (q − Q₀)/σ₀, with Q₀ and the spread σ₀ = τ(1 − τ)
 
     y = A − F·d − H·d² + noise
 
-with priors A ~ N(0, (κe₀)²), F ~ N(κ, (0.8κ)²), H ~ N(κ(½ − τ), (0.3κ)²), where κ = τ(1 − τ) and e₀ is the search's error
-in spreads. The bend's prior mean is a logistic curve's. The root of the fit places the next questions; no interval is taken
-from it. Every array has a leading axis of runs.
+with priors A ~ N(0, (κe₀)²), F ~ N(κ, (0.8κ)²), H ~ N(κ(½ − τ), (0.3κ)²), where κ = τ(1 − τ) and e₀ is the search's
+error in spreads. The bend's prior mean is a logistic curve's. The root of the fit places the next questions; no
+interval is taken from it. Every array has a leading axis of runs.
 """
 
 from typing import NamedTuple

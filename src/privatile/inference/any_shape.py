@@ -1,13 +1,14 @@
 """The any-shape interval: valid for every distribution, with gaps, heaps and atoms, and at every look.
 
-Each side has candidate ends with running tests (`estimator.candidates`): S, the budget B that is left, and M, the largest S
-so far. For a fixed quantile Q the smallest candidate at or above Q carries one martingale whose clock 1 − B never passes 1
-and whose drift is at most 0, whatever the distribution and whichever questions came. By reflection, one side errs with
+Each side has candidate ends with running tests (`estimator.candidates`): S, the budget B that is left, and M, the
+largest S so far. For a fixed quantile Q the smallest candidate at or above Q carries one martingale whose clock 1 − B
+never passes 1 and whose drift is at most 0, whatever the distribution and whichever questions came. By reflection,
+one side errs with
 
     P(S reaches Z₂, or ends at Z₁ or above with B = 0) ≤ Φ̄(Z₁) + Φ̄(2Z₂ − Z₁)
 
-Both parts are fixed shares of the side's error a = α/2: Φ̄(Z₁) = 0.95·a and Φ̄(2Z₂ − Z₁) = 0.05·a. So the critical values of
-all levels are nested (95%: Z₁ = 1.982, Z₂ = 2.503), and one p-value per candidate answers for every level.
+Both parts are fixed shares of the side's error a = α/2: Φ̄(Z₁) = 0.95·a and Φ̄(2Z₂ − Z₁) = 0.05·a. So the critical
+values of all levels are nested (95%: Z₁ = 1.982, Z₂ = 2.503), and one p-value per candidate answers for every level.
 
 The end of a side is found from outside: from the outermost candidate inwards, the last one before the first that is not
 accepted. The innermost accepted candidate instead would choose the best of many tests and is not valid.

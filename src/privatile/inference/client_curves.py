@@ -1,13 +1,14 @@
 """Silent clients: one straight line per client over the rounds it answered; no answer is ever used twice.
 
-Client k answers y_k = F_k(Q*) − F_k(q) + noise, up to a constant that sums to zero over the clients, with weight w = 4r_k²E per round. Near the quantile its answers follow a line
-with mean (q̄_k, ȳ_k) and slope −b_k, so the mixture's drift at q is Σp_k(ȳ_k − b_k(q − q̄_k)), and its root is
+Client k answers y_k = F_k(Q*) − F_k(q) + noise, up to a constant that sums to zero over the clients, with weight w =
+4r_k²E per round. Near the quantile its answers follow a line with mean (q̄_k, ȳ_k) and slope −b_k, so the mixture's
+drift at q is Σp_k(ȳ_k − b_k(q − q̄_k)), and its root is
 
     Q̂ = (Σp_kȳ_k + Σp_k b_k q̄_k)/f,  f = Σp_k b_k
     Var(Q̂)·f² = Σp_k²/W_k + Σp_k²(q̄_k − Q̂)²/S_k,  ρ² = Σ(p_k²/S_k)/f²
 
-with W_k = Σw and S_k = Σw(q − q̄_k)². Weights p_k never change, so the estimand does not. A client that answered one question
-only has no slope of its own and is given the common one. Silence must not depend on the answers' coins.
+with W_k = Σw and S_k = Σw(q − q̄_k)². Weights p_k never change, so the estimand does not. A client that answered one
+question only has no slope of its own and is given the common one. Silence must not depend on the answers' coins.
 
 Curvature is removed beforehand: the caller subtracts the bend of the pooled curve from the answers.
 """
@@ -50,8 +51,8 @@ def fit_client_lines(queries: Floats, residuals: Floats, precisions: Floats, wei
     if not bool(np.all(total > 0.0)):
         silent = np.flatnonzero(total == 0.0)
         raise InputError(
-            f"client number {int(silent[0]) + 1} has not answered near the quantile: its rank there is not known. Wait for "
-            "its answers, or leave it out (a new estimand)."
+            f"client number {int(silent[0]) + 1} has not answered near the quantile: its rank there is not known. "
+            "Wait for its answers, or leave it out (a new estimand)."
         )
     asked = (precisions * queries[:, None]).sum(axis=0) / total
     means = (precisions * residuals).sum(axis=0) / total

@@ -1,10 +1,10 @@
 """Values declared to be multiples of a step: an interval becomes a short set of grid values.
 
-The declaration says that every value is origin + k·step. Then the quantile is such a value too, and F is constant between
-two of them. A low end c with F(c) < τ excludes every grid value up to c, so the first one above c is left; a high end c
-with F(c) ≥ τ leaves the last one at or below c. The set is exactly as certain as the interval, given the declaration:
-where values lie between the grid's, the quantile may be one of them and the set can miss it. So the interval stands beside
-the set. Nothing of this is inferred from records.
+The declaration says that every value is origin + k·step. Then the quantile is such a value too, and F is constant
+between two of them. A low end c with F(c) < τ excludes every grid value up to c, so the first one above c is left; a
+high end c with F(c) ≥ τ leaves the last one at or below c. The set is exactly as certain as the interval, given the
+declaration: where values lie between the grid's, the quantile may be one of them and the set can miss it. So the
+interval stands beside the set. Nothing of this is inferred from records.
 """
 
 import math

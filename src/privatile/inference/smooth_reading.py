@@ -5,8 +5,8 @@
 
     z·(1 + 0.5/√I),  I the information (τ(1 − τ))²/s²
 
-which allows for what the normal law misses at low information: coverage is then .94 to .97 from I = 150 on in the smooth
-laws of the study, without it .92. From I = 60,000 on the factor is below 1.002.
+which allows for what the normal law misses at low information: coverage is then .94 to .97 from I = 150 on in the
+smooth laws of the study, without it .92. From I = 60,000 on the factor is below 1.002.
 
 The reading is withdrawn where it contradicts the any-shape interval of the same answers: a centre outside of it.
 """
