@@ -10,7 +10,8 @@ drift at q is Σp_k(ȳ_k − b_k(q − q̄_k)), and its root is
 with W_k = Σw and S_k = Σw(q − q̄_k)². Weights p_k never change, so the estimand does not. A client that answered one
 question only has no slope of its own and is given the common one. Silence must not depend on the answers' coins.
 
-Curvature is removed beforehand: the caller subtracts the bend of the pooled curve from the answers.
+The rounds of all clients together show how the curve bends (`curve.fit_curve`, from complete rounds and pools); `client_lines`
+takes that bend off every answer first, so that lines suffice, and adds to the error what the bend leaves unknown.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
+from privatile.inference.curve import NEAR, NEAR_ERRORS, NEAR_LEAST, CurveFit
 
 
 class ClientLines(NamedTuple):
@@ -32,6 +34,27 @@ class ClientLines(NamedTuple):
     """f."""
     slope_error: float
     """ρ: relative standard error of f."""
+
+
+def client_lines(
+    queries: Floats, residuals: Floats, precisions: Floats, weights: Floats, level: float, fit: CurveFit
+) -> "ClientLines":
+    """The lines of all clients through the answers near the quantile, the bend of the pooled curve taken off.
+
+    `fit` is that curve, of one run; the other arguments are those of `fit_client_lines`.
+    """
+    scale = level * (1.0 - level)
+    steep = float(fit.slope) / scale
+    x = steep * (queries - float(fit.center))
+    errors = NEAR_ERRORS / (scale * float(np.sqrt(1.0 / (weights**2 / precisions.sum(axis=0)).sum())))
+    near = np.abs(x) <= min(NEAR, max(NEAR_LEAST, errors))
+    clipped = np.clip(x, -2.0, 2.0)
+    logits = np.log(level / (1.0 - level)) + clipped + float(fit.bend) * clipped**2
+    bent = 1.0 / (1.0 + np.exp(-logits)) - level - scale * clipped
+    kept = np.where(near[:, None], precisions, 0.0)
+    lines = fit_client_lines(queries, residuals + bent[:, None], kept, weights)
+    known = max(1.0 - float(fit.bend_share), 0.1)
+    return lines._replace(error=lines.error / known**0.5)
 
 
 def fit_client_lines(queries: Floats, residuals: Floats, precisions: Floats, weights: Floats) -> "ClientLines":

@@ -1,0 +1,74 @@
+"""Runs of the straddling design whose clients fall silent in spells, one by one; no answer is used twice."""
+
+import math
+import sys
+
+import numpy as np
+from studies.any_shape.cells import make_cell
+from studies.any_shape.simulation import policy_of
+
+from privatile.core.mechanism import debias, yes_probability
+from privatile.estimator.attendance import add_round
+from privatile.estimator.straddle import STAGES
+from privatile.inference.any_shape import ends_of
+from privatile.inference.client_curves import client_lines
+from privatile.inference.smooth_reading import LowInformationLaw, fit_smooth
+from privatile.laws.normal import two_sided_z
+from privatile.simulation.auto_simulation import AutoCell, ranks_at
+
+
+def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: float, later: bool = False) -> list[float]:
+    """Covered, width over Wald's, error over the bound's of the smooth reading; covered and width of the any-shape one.
+
+    `later`: a client's records of missed rounds are asked in its next ones.
+    """
+    policy, plan = policy_of(cell), cell.plan
+    rates, records = np.array(cell.truth_rates), np.array(cell.records)
+    clients, weights = plan.clients, np.array(cell.shares)
+    state, left, silent = policy.begin(), np.array([cell.records]), np.zeros(len(records), dtype=bool)
+    owed = np.zeros(len(records), dtype=np.int64)
+    pools: dict = {}
+    rows, heard_rows = [], []
+    for m in range(policy.rounds):
+        planned = policy.lengths(state, records, left)[0]
+        left = left - planned
+        if m:
+            draws = rng.random(len(records))
+            silent = np.where(silent, draws >= 1.0 / burst, draws < share / (1.0 - share) / burst)
+        extra = np.minimum(owed, planned) if later else 0 * owed
+        lengths = planned + extra
+        owed = np.where(silent, owed + planned, owed - extra)
+        query, stage = float(state.query[0]), STAGES[int(state.stage[0])]
+        ranks = ranks_at(cell.populations, state.query)[0]
+        counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
+        ones = [None if quiet else int(count) for quiet, count in zip(silent, counts, strict=True)]
+        means = debias(rates, counts / lengths)
+        rows.append((query, np.where(silent, 0.0, means - (1.0 - cell.level)), np.where(silent, 0.0, 4 * rates**2 * lengths)))
+        pools, heard = add_round(pools, stage, query, lengths.tolist(), ones, clients, cell.level)
+        if math.isfinite(heard.variance):
+            heard_rows.append(heard)
+            state = state._replace(query=np.array([heard.place]))
+        state = policy.learn(state, np.array([heard.residual]), np.array([heard.variance]))
+    q, y, w = (np.array(column)[None] for column in zip(*heard_rows, strict=True))
+    fit = fit_smooth(q, y, w, cell.level, state.window).of_run(0)
+    queries, residuals, precisions = (np.array(column) for column in zip(*rows, strict=True))
+    lines = client_lines(queries, residuals, precisions, weights, cell.level, fit)
+    reach = LowInformationLaw(lines.slope_error, cell.information).quantile(0.95) * lines.error
+    wald = two_sided_z(0.95) * cell.bound
+    low, high = (float(end[0]) for end in ends_of(state.window.tests, 0.95))
+    off = abs(lines.center - cell.truth)
+    return [off <= reach, reach / wald, off / (math.sqrt(2 / math.pi) * cell.bound), low <= cell.truth <= high, (high - low) / 2 / wald]
+
+
+def main() -> None:
+    runs = int(sys.argv[1])
+    for family in ("normal", "hete-l"):
+        cell = make_cell(family, 10, 0.5, 0.5, 4000)
+        for share, burst, later in ((0.0, 1.0, False), (0.1, 1.2, False), (0.1, 10.0, False), (0.3, 10.0, False), (0.1, 10.0, True), (0.3, 10.0, True)):
+            rng = np.random.default_rng(5)
+            found = np.array([silent_run(cell, rng, share, burst, later) for _ in range(runs)])
+            print(f"{family:8s} silent {share:.0%} in spells of {burst:g}{', asked later' if later else '':14s} smooth covers {found[:, 0].mean():.3f} width {np.median(found[:, 1]):.3f} error {found[:, 2].mean():.3f} | any covers {found[:, 3].mean():.3f} width {np.median(found[:, 4]):.2f} bounded {np.isfinite(found[:, 4]).mean():.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
