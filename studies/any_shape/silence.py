@@ -10,6 +10,7 @@ from studies.any_shape.simulation import policy_of
 from privatile.core.mechanism import debias, yes_probability
 from privatile.estimator.attendance import add_round
 from privatile.estimator.straddle import STAGES
+from privatile.estimator.straddle_window import Answers
 from privatile.inference.any_shape import ends_of
 from privatile.inference.client_curves import client_lines
 from privatile.inference.smooth_reading import LowInformationLaw, fit_smooth
@@ -28,7 +29,8 @@ def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: fl
     state, left, silent = policy.begin(), np.array([cell.records]), np.zeros(len(records), dtype=bool)
     owed = np.zeros(len(records), dtype=np.int64)
     pools: dict = {}
-    rows, heard_rows = [], []
+    rows, heard_rows, guesses = [], [], []
+    last_mean, last_query = np.zeros(len(records)), np.zeros(len(records))
     for m in range(policy.rounds):
         planned = policy.lengths(state, records, left)[0]
         left = left - planned
@@ -45,11 +47,19 @@ def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: fl
         means = debias(rates, counts / lengths)
         rows.append((query, np.where(silent, 0.0, means - (1.0 - cell.level)), np.where(silent, 0.0, 4 * rates**2 * lengths)))
         pools, heard = add_round(pools, stage, query, lengths.tolist(), ones, clients, cell.level)
+        # Where to ask next: a silent client is given its last answer, moved along the slope to this question.
+        last_mean = np.where(silent, last_mean, means)
+        last_query = np.where(silent, last_query, query)
+        slope = float(state.window.slope[0] / state.window.spread[0])
+        moved = last_mean - (0.0 if math.isnan(slope) else slope) * np.where(silent, query - last_query, 0.0)
+        guess = float(weights @ moved) - (1.0 - cell.level)
+        noise = float((weights**2 / (4 * rates**2 * lengths)).sum()) * (1.0 + 2.0 * float(weights @ silent))
         if math.isfinite(heard.variance):
-            heard_rows.append(heard)
-            state = state._replace(query=np.array([heard.place]))
-        state = policy.learn(state, np.array([heard.residual]), np.array([heard.variance]))
-    q, y, w = (np.array(column)[None] for column in zip(*heard_rows, strict=True))
+            heard_rows.append((query, heard.residual, heard.variance))
+        tested = Answers(*(np.array([value]) for value in heard))
+        state = policy.learn(state, np.array([guess]), np.array([noise]), tested)
+        guesses.append((query, guess, noise))
+    q, y, w = (np.array(column)[None] for column in zip(*guesses, strict=True))
     fit = fit_smooth(q, y, w, cell.level, state.window).of_run(0)
     queries, residuals, precisions = (np.array(column) for column in zip(*rows, strict=True))
     lines = client_lines(queries, residuals, precisions, weights, cell.level, fit)

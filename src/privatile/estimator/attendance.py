@@ -1,13 +1,14 @@
 """Rounds that some clients missed: their answers wait until every client has answered; none is used twice.
 
-The mixture's drift at a question needs all clients, Σp_k·y_k with fixed weights. A complete round is used at once. The answers
-of an incomplete one wait in a pool of its stage. Once every client has answers there, they are used as one:
+The mixture's drift at a question needs all clients, Σp_k·y_k with fixed weights. A complete round is used at once.
+The answers of an incomplete one wait in a pool of its stage. Once every client has answers there, they are used as
+one:
 
     y = Σp_k·ȳ_k − (1 − τ),  w = Σp_k²/(4r_k²N_k),  ȳ_k the mean over the N_k records of client k in the pool
 
-Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at most 0 for every candidate c at or below the
-lowest of a pool's low questions: that one, the outermost, stands for the pool. On the high side it is the highest. Silence must
-not depend on the coins.
+Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at most 0 for every candidate c at or
+below the lowest of a pool's low questions: that one, the outermost, stands for the pool. On the high side it is the
+highest. Silence must not depend on the coins.
 """
 
 import math
@@ -23,6 +24,8 @@ class Heard(NamedTuple):
     place: float
     residual: float
     variance: float
+    rounds: int = 1
+    """How many rounds of its stage it stands for."""
 
 
 class Pool(NamedTuple):
@@ -82,13 +85,17 @@ def add_round(
     pool = pools.get(stage, no_pool(len(clients)))
     if any(answered):
         pool = Pool(
-            tuple(have + (length if came else 0) for have, length, came in zip(pool.records, lengths, answered, strict=True)),
+            tuple(
+                have + (length if came else 0)
+                for have, length, came in zip(pool.records, lengths, answered, strict=True)
+            ),
             tuple(have + (count or 0) for have, count in zip(pool.ones, ones, strict=True)),
             (*pool.places, query),
         )
     heard = Heard(query, math.nan, math.inf)
     if all(pool.records):
-        heard = _heard(outermost(stage, pool.places), pool.records, pool.ones, clients, level)
+        place = outermost(stage, pool.places)
+        heard = _heard(place, pool.records, pool.ones, clients, level)._replace(rounds=len(pool.places))
         pool = no_pool(len(clients))
     return {**pools, stage: pool}, heard
 

@@ -32,7 +32,14 @@ from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_S
 from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
-from privatile.estimator.straddle_window import Window, begin_window, learn_answer, place_questions, room_for
+from privatile.estimator.straddle_window import (
+    Answers,
+    Window,
+    begin_window,
+    learn_answer,
+    place_questions,
+    room_for,
+)
 
 Ints = NDArray[np.int64]
 
@@ -123,11 +130,14 @@ class StraddlePolicy:
         )
         return self._ask(state)
 
-    def learn(self, state: Straddling, residuals: Floats, variances: Floats) -> Straddling:
+    def learn(
+        self, state: Straddling, residuals: Floats, variances: Floats, heard: Answers | None = None
+    ) -> Straddling:
         """Answers to the questions asked: y = Σp_k·y_k − (1 − τ) and their variances; then the next questions.
 
         An infinite variance says that the round gave no answer. What was asked is `state.query`: a run that is
-        replayed from its file has the file's question there.
+        replayed from its file has the file's question there. `heard` is what the tests take where clients were silent;
+        else they take the same answers.
         """
         xp = array_namespace(residuals)
         searching = state.stage == SEARCH
@@ -138,8 +148,10 @@ class StraddlePolicy:
             belief = belief.put(active, search_belief.learn(belief.take(active), *answers))
         inside = xp.flatnonzero(~searching)
         if len(inside):
-            answers = (state.query[inside], residuals[inside], variances[inside])
-            newer = learn_answer(take_rows(window, inside), state.stage[inside], *answers, self.noise, self.nudge)
+            asked = take_rows(Answers(state.query, residuals, variances, xp.ones_like(residuals)), inside)
+            tested = asked if heard is None else take_rows(heard, inside)
+            part = take_rows(window, inside)
+            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.nudge)
             window = put_rows(window, inside, newer)
         return self._ask(
             state._replace(

@@ -152,48 +152,79 @@ def begin_window(level: float, runs: int, room: int, xp: Any = np) -> "Window":
     )
 
 
+class Answers(NamedTuple):
+    """One answer per run: asked at a place, y = τ − F(place) + noise of a variance; an infinite one is none."""
+
+    place: Floats
+    residual: Floats
+    variance: Floats
+    rounds: Floats
+    """How many rounds of its side it stands for: 1, or more where answers had to wait for silent clients."""
+
+
 def learn_answer(
-    window: "Window", stage: Ints, query: Floats, residual: Floats, variance: Floats, noise: float, nudge: float = 0.0
+    window: "Window", stage: Ints, asked: "Answers", heard: "Answers", noise: float, nudge: float = 0.0
 ) -> "Window":
-    """One answer per run to the window's question; an infinite variance is none."""
-    xp = array_namespace(query)
-    rows = xp.arange(len(query))
-    came = xp.isfinite(variance)
-    precision = xp.where(came, 1.0 / xp.where(came, variance, 1.0), 0.0)
-    signal = precision * xp.where(came, residual, 0.0)
-    fit = add_to_fit(window.fit, (query - window.origin) / window.spread, residual, precision)
+    """One round of the window: `asked` places the next questions, `heard` enters the tests.
+
+    They differ only where clients were silent: a place may be found with a guess of what they would have answered, a
+    test takes real answers alone (`attendance`).
+    """
+    xp = array_namespace(asked.place)
+    rows = xp.arange(len(stage))
+    precision, signal = _weighed(asked)
+    offset = (asked.place - window.origin) / window.spread
+    fit = add_to_fit(window.fit, offset, asked.residual, precision)
     slot = 3 * (window.placed - 1) + stage
     places, sums, precisions = window.places.copy(), window.sums.copy(), window.precisions.copy()
-    places[rows, slot] = query
+    places[rows, slot] = asked.place
     sums[rows, slot] += signal
     precisions[rows, slot] += precision
-    window = window._replace(matrix=fit.matrix, vector=fit.vector, places=places, sums=sums, precisions=precisions)
-    chosen = xp.flatnonzero((stage != CENTRE) & came)
+    # What a side says about its own place; the centre is on no side.
+    sided = stage != CENTRE
+    side = xp.where(sided, stage, LOW)
+    outward = xp.where(side == LOW, 1.0, -1.0)
+    side_sums, side_precisions = window.side_sums.copy(), window.side_precisions.copy()
+    side_sums[rows, side] += xp.where(sided, outward * signal, 0.0)
+    side_precisions[rows, side] += xp.where(sided, precision, 0.0)
+    score = side_sums[rows, side] / xp.sqrt(xp.maximum(side_precisions[rows, side], 1e-300))
+    window = window._replace(
+        matrix=fit.matrix,
+        vector=fit.vector,
+        places=places,
+        sums=sums,
+        precisions=precisions,
+        side_sums=side_sums,
+        side_precisions=side_precisions,
+        astray=window.astray | (sided & (score < -CERTAIN + nudge) & (window.replaced < REPLACED)),
+    )
+    chosen = xp.flatnonzero(sided & xp.isfinite(heard.variance))
     if len(chosen):
-        part = _test_answer(
-            take_rows(window, chosen), stage[chosen], query[chosen], residual[chosen], precision[chosen], noise, nudge
-        )
+        part = _test_answer(take_rows(window, chosen), stage[chosen], take_rows(heard, chosen), noise)
         window = put_rows(window, chosen, part)
     return window._replace(asked=window.asked + 1)
 
 
-def _test_answer(
-    window: "Window", side: Ints, query: Floats, residual: Floats, precision: Floats, noise: float, nudge: float
-) -> "Window":
-    """An answer of a side: its candidates' tests, and whether it contradicts its place."""
-    xp = array_namespace(query)
-    rows = xp.arange(len(query))
+def _weighed(answers: "Answers") -> tuple[Floats, Floats]:
+    """Precision p and p·y, both 0 where there is no answer."""
+    xp = array_namespace(answers.variance)
+    came = xp.isfinite(answers.variance)
+    precision = xp.where(came, 1.0 / xp.where(came, answers.variance, 1.0), 0.0)
+    return precision, precision * xp.where(came, answers.residual, 0.0)
+
+
+def _test_answer(window: "Window", side: Ints, heard: "Answers", noise: float) -> "Window":
+    """An answer of a side enters the tests of its candidates."""
+    xp = array_namespace(heard.place)
+    rows = xp.arange(len(side))
     outward = xp.where(side == LOW, 1.0, -1.0)
-    place = outward * query
+    place = outward * heard.place
+    precision = 1.0 / heard.variance
     now = clock(window.first, window.rounds, window.asked)
-    side_sums, side_precisions = window.side_sums.copy(), window.side_precisions.copy()
-    side_sums[rows, side] += outward * residual * precision
-    side_precisions[rows, side] += precision
-    score = side_sums[rows, side] / xp.sqrt(side_precisions[rows, side])
-    astray = window.astray | ((score < -CERTAIN + nudge) & (window.replaced < REPLACED))
     tests, fresh = window.tests, window.fresh.copy()
     tested = now >= TESTED - 1e-9
-    new = xp.flatnonzero(fresh[rows, side] & tested)
+    unknown = ~(tests.places[rows, side] == place[:, None]).any(axis=1)
+    new = xp.flatnonzero((fresh[rows, side] | unknown) & tested)
     if len(new):
         some = add_candidate(take_rows(tests, new), side[new], place[new])
         rates = some.rates.copy()
@@ -201,12 +232,11 @@ def _test_answer(
         rates[at, side[new]] = weight_rates(take_rows(window, new), some, side[new], place[new], now[new], noise)
         tests = put_rows(tests, new, some._replace(rates=rates))
         fresh[new, side[new]] = False
-    share = xp.where(tested, precision * noise, 0.0)
+    # The budget follows the clock, not the precision that came: what silence took away is not waited for.
+    share = xp.where(tested, heard.rounds * (1.0 - window.first) / window.rounds, 0.0)
     last = last_of_its_side(window.asked, window.rounds)
-    tests = add_answer(tests, side, place, share, outward * residual * xp.sqrt(precision), last)
-    return window._replace(
-        tests=tests, fresh=fresh, astray=astray, side_sums=side_sums, side_precisions=side_precisions
-    )
+    tests = add_answer(tests, side, place, share, outward * heard.residual * xp.sqrt(precision), last)
+    return window._replace(tests=tests, fresh=fresh)
 
 
 def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Floats, now: Floats, noise: float) -> Floats:

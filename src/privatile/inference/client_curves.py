@@ -10,8 +10,9 @@ drift at q is Σp_k(ȳ_k − b_k(q − q̄_k)), and its root is
 with W_k = Σw and S_k = Σw(q − q̄_k)². Weights p_k never change, so the estimand does not. A client that answered one
 question only has no slope of its own and is given the common one. Silence must not depend on the answers' coins.
 
-The rounds of all clients together show how the curve bends (`curve.fit_curve`, from complete rounds and pools); `client_lines`
-takes that bend off every answer first, so that lines suffice, and adds to the error what the bend leaves unknown.
+The rounds of all clients together show how the curve bends (`curve.fit_curve`, from complete rounds and pools);
+`client_lines` takes that bend off every answer first, so that lines suffice, and adds to the error what the bend
+leaves unknown.
 """
 
 from typing import NamedTuple
