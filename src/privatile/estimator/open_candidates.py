@@ -93,7 +93,7 @@ def add_bet(tests: "OpenCandidates", side: Ints, place: Floats, information: Flo
     settled = tests.peaks[rows, side, outermost] >= SETTLED
     full = ~free.any(axis=1)
     slot = xp.where(full, outermost, xp.argmax(free, axis=1))
-    adds = ~full | (settled & (place > have[rows, outermost]) & (slot != above))
+    adds = ~full | (settled & (place > have[rows, outermost]) & (none | (slot != above)))
     fresh = (
         (place, None),
         (xp.zeros_like(place), tests.sums),
