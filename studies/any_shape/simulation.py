@@ -6,7 +6,7 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import debias, rank_noise, yes_probability
-from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling
+from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling, level_variance
 from privatile.inference.variance import known_share
 from privatile.simulation.auto_simulation import AutoCell, ranks_at
 
@@ -26,7 +26,8 @@ class StraddledRuns(NamedTuple):
 def policy_of(cell: AutoCell) -> StraddlePolicy:
     """The rules, with a cell's numbers."""
     old = cell.plan.policy
-    return StraddlePolicy(old.level, old.low, old.high, old.rounds, old.noise)
+    at_level = level_variance(cell.level, cell.shares, cell.truth_rates, cell.records)
+    return StraddlePolicy(old.level, old.low, old.high, old.rounds, old.noise, at_level / old.noise)
 
 
 def straddle(cell: AutoCell, runs: int, rng: Any, xp: Any = np, policy: StraddlePolicy | None = None) -> StraddledRuns:

@@ -110,7 +110,7 @@ def test_a_search_that_ended_in_the_wrong_place_is_repaired(away: float) -> None
             state, moved = state._replace(window=window, query=query), moved | fresh
         share = rng.binomial(lengths[:, 0], 0.5 * (1 - RATE) + RATE * (1 - Normal().cdf(state.query))) / lengths[:, 0]
         answers = (share - 0.5 * (1 - RATE)) / RATE - 0.5
-        state = policy.learn(state, answers, 1.0 / (4.0 * RATE**2 * lengths[:, 0]))
+        state = policy.learn(state, answers, 1.0 / (4.0 * RATE**2 * lengths[:, 0].astype(np.float64)))
     off = np.abs(state.window.center - NORMAL.truth) / NORMAL.bound
     assert float(np.median(off)) < 3.0
     assert float((off < 12.0).mean()) >= 0.9

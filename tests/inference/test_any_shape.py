@@ -74,7 +74,7 @@ def test_a_side_errs_at_most_in_its_share_of_runs_and_the_controls_in_more(shape
     assert float((ends_of(tests, 0.95, exact=True)[0] >= truth).mean()) <= SIDE / 2
     assert float((innermost_accepted(tests) >= truth).mean()) > SIDE + TOLERANCE
     for control in ({"repeated": True}, {"forgotten": True}):
-        wrong = adaptive_tests(shape, seed=2, **control)  # type: ignore[arg-type]
+        wrong = adaptive_tests(shape, seed=2, **control)
         assert float((ends_of(wrong, 0.95)[0] >= truth).mean()) > SIDE + TOLERANCE, control
 
 

@@ -4,7 +4,9 @@ The mixture's drift at a question needs all clients, Σp_k·y_k with fixed weigh
 The answers of an incomplete one wait in a pool of its stage. Once every client has answers there, they are used as
 one:
 
-    y = Σp_k·ȳ_k − (1 − τ),  w = Σp_k²/(4r_k²N_k),  ȳ_k the mean over the N_k records of client k in the pool
+    y = Σp_k·ȳ_k − (1 − τ),  ȳ_k the mean over the N_k records of client k in the pool
+
+with the `level_variance` of these N_k.
 
 Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at most 0 for every candidate c at or
 below the lowest of a pool's low questions: that one, the outermost, stands for the pool. On the high side it is the
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from privatile.estimator.clients import Client
+from privatile.estimator.straddle import level_variance
 
 
 class Heard(NamedTuple):
@@ -105,5 +108,7 @@ def _heard(
 ) -> "Heard":
     pairs = list(zip(clients, records, ones, strict=True))
     drift = math.fsum(client.weight * client.mechanism.debias(count, number) for client, number, count in pairs)
-    variance = math.fsum(client.noise(number) for client, number, _ in pairs)
+    weights = [client.weight for client in clients]
+    rates = [client.mechanism.truth_rate for client in clients]
+    variance = level_variance(level, weights, rates, records)
     return Heard(place, drift - (1.0 - level), variance)

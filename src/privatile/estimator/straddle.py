@@ -20,6 +20,7 @@ left in a rank when every record has answered. The arrays have a leading axis of
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -89,6 +90,8 @@ class StraddlePolicy:
     high: float
     rounds: int
     noise: float
+    level_share: float = 1.0
+    """What `level_variance` takes off the noise of an answer in the tests, as a factor."""
     nudge: float = 0.0
 
     @property
@@ -136,8 +139,8 @@ class StraddlePolicy:
         """Answers to the questions asked: y = Σp_k·y_k − (1 − τ) and their variances; then the next questions.
 
         An infinite variance says that the round gave no answer. What was asked is `state.query`: a run that is
-        replayed from its file has the file's question there. `heard` is what the tests take where clients were silent;
-        else they take the same answers.
+        replayed from its file has the file's question there. `heard` is what the tests take where clients were silent,
+        with its `level_variance`; else they take the same answers.
         """
         xp = array_namespace(residuals)
         searching = state.stage == SEARCH
@@ -149,7 +152,9 @@ class StraddlePolicy:
         inside = xp.flatnonzero(~searching)
         if len(inside):
             asked = take_rows(Answers(state.query, residuals, variances, xp.ones_like(residuals)), inside)
-            tested = asked if heard is None else take_rows(heard, inside)
+            tested = asked._replace(variance=self.level_share * asked.variance)
+            if heard is not None:
+                tested = take_rows(heard, inside)
             part = take_rows(window, inside)
             newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.nudge)
             window = put_rows(window, inside, newer)
@@ -233,6 +238,24 @@ class StraddlePolicy:
         short = xp.clip(xp.rint(share * records).astype(xp.int64), 1, xp.maximum(left - (rest - 1), 1))
         lengths: Ints = xp.where((state.stage != SEARCH)[:, None], even, short)
         return lengths
+
+
+def level_variance(level: float, weights: Sequence[float], rates: Sequence[float], records: Sequence[int]) -> float:
+    """The largest variance of y = Σp_k·y_k where the mixture's rank is τ, whatever the clients' own ranks.
+
+    A client's answers have variance p_k²(r_k⁻² − (2F_k − 1)²)/(4n_k). With Σp_kF_k = τ the second term is least where
+    2F_k − 1 is in proportion to n_k/p_k, and the sum is
+
+        Σp_k²/(4r_k²n_k) − (2τ − 1)²/(4Σn_k)
+
+    The tests may take it for every answer: on their boundary the rank is τ, and beyond it the drift falls faster than
+    the variance can rise. For one client at τ = 0.9 and ε = 1 it is 14% below the bound without it.
+
+    >>> round(level_variance(0.9, (1.0,), (0.4621,), (100,)) / level_variance(0.5, (1.0,), (0.4621,), (100,)), 3)
+    0.863
+    """
+    bound = math.fsum(p * p / (4.0 * r * r * n) for p, r, n in zip(weights, rates, records, strict=True))
+    return bound - (2.0 * level - 1.0) ** 2 / (4.0 * sum(records))
 
 
 def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:

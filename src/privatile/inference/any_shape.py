@@ -13,10 +13,11 @@ values of all levels are nested (95%: Z₁ = 1.982, Z₂ = 2.503), and one p-val
 The end of a side is found from outside: from the outermost candidate inwards, the last one before the first that is not
 accepted. The innermost accepted candidate instead would choose the best of many tests and is not valid.
 
-`exact=True` needs no normal law: a round's answer is a mean of bits, so it is sub-Gaussian with its own variance bound
-1/p, and exp(λS − λ²(1 − B)/2) is a supermartingale. With λ = √(2·log(1/a)) a candidate is accepted where M ≥ λ, or now
-S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide. Runs without a known end have bets in the place of
-budgets (`estimator.open_candidates`), which are valid in the same exact sense.
+`exact=True` needs no normal law: a round's answer is a mean of bits, so it is sub-Gaussian with its own variance
+bound 1/p, and exp(λS − λ²(1 − B)/2) is a supermartingale. With λ = √(2·log(1/a)) a candidate is accepted where M ≥ λ,
+or now S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide. It needs a policy with `level_share` = 1.
+Runs without a known end have bets in the place of budgets (`estimator.open_candidates`), which are valid in the same
+exact sense.
 """
 
 import math
@@ -47,11 +48,16 @@ def critical_values(alpha: float) -> tuple[float, float]:
 def accepted_at(tests: Candidates, alpha: float, *, exact: bool = False) -> Any:
     """Runs × 2 × room: which candidates are accepted where one side's error is `alpha`."""
     if exact:
-        xp = array_namespace(tests.scores)
-        least = math.sqrt(-2.0 * math.log(alpha))
-        return xp.maximum(tests.peaks, tests.scores / (1.0 - 0.5 * tests.budgets)) >= least
+        return exact_scores(tests) >= math.sqrt(-2.0 * math.log(alpha))
     final, early = critical_values(alpha)
     return (tests.peaks >= early) | ((tests.scores >= final) & (tests.budgets == 0.0))
+
+
+def exact_scores(tests: Candidates) -> Floats:
+    """What a candidate has reached on the scale of λ: the largest of M and S/(1 − B/2)."""
+    xp = array_namespace(tests.scores)
+    reached: Floats = xp.maximum(tests.peaks, tests.scores / (1.0 - 0.5 * tests.budgets))
+    return reached
 
 
 def ends_of(tests: Candidates, confidence_level: float, *, exact: bool = False) -> tuple[Floats, Floats]:
@@ -87,7 +93,7 @@ def candidate_p_values(tests: Candidates, *, exact: bool = False) -> Floats:
     """Runs × 2 × room: the smallest one-sided error at which each candidate is accepted; 1 where none is."""
     xp = array_namespace(tests.scores)
     if exact:
-        reached = xp.maximum(xp.maximum(tests.peaks, tests.scores / (1.0 - 0.5 * tests.budgets)), 0.0)
+        reached = xp.maximum(exact_scores(tests), 0.0)
         values: Floats = xp.exp(-0.5 * reached * reached)
         return values
     special = special_functions(tests.scores)
