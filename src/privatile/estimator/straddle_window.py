@@ -53,8 +53,9 @@ ACCEPTED = 2.5
 PUSH, GROWTH = 2.5, 1.3
 """A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far, …"""
 
-FASTER, PATIENCE = 2.0, 3
-"""… and from the fourth one on doubles that each time: the distribution is then flat beyond anything the search saw."""
+PATIENCE = 3
+"""… from the fourth one in a row on 2, 4, 8, 128, 2¹⁵, 2³¹ … times further still: the distribution is then flat beyond
+anything the search saw. Beside an atom the flat stretch may be 10⁸ times what the search took for the spread."""
 
 
 AGAIN = 1.0
@@ -303,7 +304,7 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
         needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
         wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
         row = behind[:, side]
-        push = xp.where(lags, GROWTH**row * FASTER ** xp.maximum(row - PATIENCE, 0), 1.0)
+        push = xp.where(lags, _push(row), 1.0)
         x = xp.where(lags, xp.minimum(xp.maximum(basis * push, wanted), PUSH * push * basis), basis)
         behind[:, side] = xp.where(lags, row + 1, 0)
         limit = xp.maximum(largest * push, CLOSEST)
@@ -337,6 +338,18 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
         side_sums=xp.zeros_like(window.side_sums),
         side_precisions=xp.zeros_like(window.side_precisions),
     )
+
+
+def _push(row: Ints) -> Floats:
+    """How many times as far a side is asked that has been behind for `row` placements before this one.
+
+    >>> _push(np.array([0, 1, 4, 5, 6, 7])).round(1).tolist()
+    [1.0, 1.3, 5.7, 14.9, 38.6, 803.2]
+    """
+    xp = array_namespace(row)
+    late = xp.clip(row - PATIENCE, 0, 7)
+    pushes: Floats = GROWTH**row * 2.0 ** xp.minimum(xp.maximum(late, 2 ** xp.maximum(late - 1, 0) - 1), 50)
+    return pushes
 
 
 def refit(places: Floats, sums: Floats, precisions: Floats, center: Floats, spread: Floats, level: float) -> Ridge:
