@@ -43,11 +43,13 @@ HARD: dict[str, tuple[Population, float, tuple[float, float]]] = {
     "zeros 49% .5": (WithAtom(LogNormal(), 0.0, 0.49), 0.5, (-1, 100)),
     "zeros 60% .5": (WithAtom(LogNormal(), 0.0, 0.6), 0.5, (-1, 100)),
     "zeros 60% .5 edge": (WithAtom(LogNormal(), 0.0, 0.6), 0.5, (0, 100)),
+    "zeros 40% .4": (WithAtom(LogNormal(), 0.0, 0.4), 0.4, (-1, 100)),
+    "90% and 10% .9": (Steps((0.0, 1.0), (0.9, 0.1)), 0.9, (-2, 3)),
     "atom at": (WithAtom(Normal(), 0.0, 0.1), 0.5, (-10, 10)),
     "atom next": (WithAtom(Normal(), 0.1, 0.1), 0.52, (-10, 10)),
     "atom far": (WithAtom(Normal(), 1.0, 0.3), 0.3, (-10, 10)),
-    "pareto edge .02": (Pareto(1.5), 0.02, (0, 100)),
-    "uniform edge .02": (Uniform(0.0, 1.0), 0.02, (-1, 2)),
+    "pareto edge .1": (Pareto(1.5), 0.1, (0, 100)),
+    "uniform edge .1": (Uniform(0.0, 1.0), 0.1, (-1, 2)),
     "density step": (Mixture((Uniform(0.0, 1.0), Uniform(1.0, 9.0))), 0.5, (-1, 12)),
     "density step .52": (Mixture((Uniform(0.0, 1.0), Uniform(1.0, 9.0))), 0.52, (-1, 12)),
     "two values": (Steps((0.0, 1.0), (0.5, 0.5)), 0.5, (-1, 2)),
@@ -126,6 +128,22 @@ def columns(path: Path) -> dict[str, list[float]]:
         name: [float(row[column]) for row in rows if row[column] not in ("", "NA")]
         for name, (column, _) in DATA.items()
     }
+
+
+def region_cells(path: Path, sizes: tuple[int, ...] = ()) -> list[AutoCell]:
+    """Every column of every region, with as many records as the region has."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    cells = []
+    for region in sorted({row["economic_region"] for row in rows}):
+        for name, (column, (low, high)) in DATA.items():
+            values = [float(row[column]) for row in rows if row["economic_region"] == region and row[column] not in ("", "NA")]
+            law = Column(values)
+            cells += [
+                AutoCell((law,), (RATE,), (len(values),), level, low=low, high=high, name=f"{region} {name} τ={level:g} n={len(values)}")
+                for level in (0.25, 0.5, 0.9)
+            ]
+    return cells
 
 
 def real_cells(path: Path, sizes: tuple[int, ...] = (20_000, 204_309)) -> list[AutoCell]:

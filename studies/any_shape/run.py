@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from studies.any_shape.cells import hard_cells, information_cells, real_cells, smooth_cells, ten_clients
+from studies.any_shape.cells import hard_cells, information_cells, real_cells, region_cells, smooth_cells, ten_clients
 from studies.any_shape.measure import HEAD, line, measure
 
 
@@ -30,7 +30,10 @@ def main() -> None:
         name, _, rest = part.partition(":")
         sizes = tuple(int(float(each)) for each in rest.split(",") if each)
         make = {"smooth": smooth_cells, "hard": hard_cells, "info": information_cells, "ten": ten_clients}
-        cells = real_cells(chosen.data, sizes or (20_000, 204_309)) if name == "real" else make[name](sizes)
+        if name in ("real", "regions"):
+            cells = {"real": real_cells, "regions": region_cells}[name](chosen.data, sizes or (20_000, 204_309))
+        else:
+            cells = make[name](sizes)
         first, every = (int(each) for each in chosen.part.split("/"))
         for cell in cells[first::every]:
             if chosen.only and not any(each.replace("_", " ") in cell.name for each in chosen.only.split(",")):

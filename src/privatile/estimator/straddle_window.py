@@ -53,8 +53,8 @@ ACCEPTED = 2.5
 PUSH, GROWTH = 2.5, 1.3
 """A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far, …"""
 
-PATIENCE = 3
-"""… from the fourth one in a row on 2, 4, 8, 128, 2¹⁵, 2³¹ … times further still: the distribution is then flat beyond
+PATIENCE = 1
+"""… from the third one in a row on 2, 4, 8, 128, 2¹⁵, 2³¹ … times further still: the distribution is then flat beyond
 anything the search saw. Beside an atom the flat stretch may be 10⁸ times what the search took for the spread."""
 
 
@@ -343,8 +343,8 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, n
 def _push(row: Ints) -> Floats:
     """How many times as far a side is asked that has been behind for `row` placements before this one.
 
-    >>> _push(np.array([0, 1, 4, 5, 6, 7])).round(1).tolist()
-    [1.0, 1.3, 5.7, 14.9, 38.6, 803.2]
+    >>> _push(np.array([0, 1, 2, 3, 4, 5])).round(1).tolist()
+    [1.0, 1.3, 3.4, 8.8, 22.8, 475.3]
     """
     xp = array_namespace(row)
     late = xp.clip(row - PATIENCE, 0, 7)
