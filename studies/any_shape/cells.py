@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-
 from studies.any_shape.laws import Column, Pareto, Steps, WithAtom
 from studies.coverage.heaped import Rounded
 
@@ -137,10 +136,20 @@ def region_cells(path: Path, sizes: tuple[int, ...] = ()) -> list[AutoCell]:
     cells = []
     for region in sorted({row["economic_region"] for row in rows}):
         for name, (column, (low, high)) in DATA.items():
-            values = [float(row[column]) for row in rows if row["economic_region"] == region and row[column] not in ("", "NA")]
+            values = [
+                float(row[column]) for row in rows if row["economic_region"] == region and row[column] not in ("", "NA")
+            ]
             law = Column(values)
             cells += [
-                AutoCell((law,), (RATE,), (len(values),), level, low=low, high=high, name=f"{region} {name} τ={level:g} n={len(values)}")
+                AutoCell(
+                    (law,),
+                    (RATE,),
+                    (len(values),),
+                    level,
+                    low=low,
+                    high=high,
+                    name=f"{region} {name} τ={level:g} n={len(values)}",
+                )
                 for level in (0.25, 0.5, 0.9)
             ]
     return cells

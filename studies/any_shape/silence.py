@@ -8,7 +8,7 @@ from studies.any_shape.cells import make_cell
 from studies.any_shape.simulation import policy_of
 
 from privatile.core.mechanism import debias, yes_probability
-from privatile.estimator.attendance import add_round
+from privatile.estimator.attendance import Pools, add_round
 from privatile.estimator.straddle import STAGES
 from privatile.estimator.straddle_window import Answers
 from privatile.inference.any_shape import ends_of
@@ -18,7 +18,9 @@ from privatile.laws.normal import two_sided_z
 from privatile.simulation.auto_simulation import AutoCell, ranks_at
 
 
-def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: float, later: bool = False) -> list[float]:
+def silent_run(
+    cell: AutoCell, rng: np.random.Generator, share: float, burst: float, later: bool = False
+) -> list[float]:
     """Covered, width over Wald's, error over the bound's of the smooth reading; covered and width of the any-shape one.
 
     `later`: a client's records of missed rounds are asked in its next ones.
@@ -28,8 +30,8 @@ def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: fl
     clients, weights = plan.clients, np.array(cell.shares)
     state, left, silent = policy.begin(), np.array([cell.records]), np.zeros(len(records), dtype=bool)
     owed = np.zeros(len(records), dtype=np.int64)
-    pools: dict = {}
-    rows, heard_rows, guesses = [], [], []
+    pools: Pools = {}
+    rows, guesses = [], []
     last_mean, last_query = np.zeros(len(records)), np.zeros(len(records))
     for m in range(policy.rounds):
         planned = policy.lengths(state, records, left)[0]
@@ -45,7 +47,9 @@ def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: fl
         counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
         ones = [None if quiet else int(count) for quiet, count in zip(silent, counts, strict=True)]
         means = debias(rates, counts / lengths)
-        rows.append((query, np.where(silent, 0.0, means - (1.0 - cell.level)), np.where(silent, 0.0, 4 * rates**2 * lengths)))
+        rows.append(
+            (query, np.where(silent, 0.0, means - (1.0 - cell.level)), np.where(silent, 0.0, 4 * rates**2 * lengths))
+        )
         pools, heard = add_round(pools, stage, query, lengths.tolist(), ones, clients, cell.level)
         # Where to ask next: a silent client is given its last answer, moved along the slope to this question.
         last_mean = np.where(silent, last_mean, means)
@@ -54,8 +58,6 @@ def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: fl
         moved = last_mean - (0.0 if math.isnan(slope) else slope) * np.where(silent, query - last_query, 0.0)
         guess = float(weights @ moved) - (1.0 - cell.level)
         noise = float((weights**2 / (4 * rates**2 * lengths)).sum()) * (1.0 + 2.0 * float(weights @ silent))
-        if math.isfinite(heard.variance):
-            heard_rows.append((query, heard.residual, heard.variance))
         tested = Answers(*(np.array([value]) for value in heard))
         state = policy.learn(state, np.array([guess]), np.array([noise]), tested)
         guesses.append((query, guess, noise))
@@ -67,17 +69,32 @@ def silent_run(cell: AutoCell, rng: np.random.Generator, share: float, burst: fl
     wald = two_sided_z(0.95) * cell.bound
     low, high = (float(end[0]) for end in ends_of(state.window.tests, 0.95))
     off = abs(lines.center - cell.truth)
-    return [off <= reach, reach / wald, off / (math.sqrt(2 / math.pi) * cell.bound), low <= cell.truth <= high, (high - low) / 2 / wald]
+    return [
+        off <= reach,
+        reach / wald,
+        off / (math.sqrt(2 / math.pi) * cell.bound),
+        low <= cell.truth <= high,
+        (high - low) / 2 / wald,
+    ]
 
 
 def main() -> None:
+    """Ten clients at information 4,000, silent in several ways: python -m studies.any_shape.silence RUNS."""
     runs = int(sys.argv[1])
+    ways = ((0.0, 1.0, False), (0.1, 1.2, False), (0.1, 10.0, False), (0.3, 10.0, False), (0.1, 10.0, True))
     for family in ("normal", "hete-l"):
         cell = make_cell(family, 10, 0.5, 0.5, 4000)
-        for share, burst, later in ((0.0, 1.0, False), (0.1, 1.2, False), (0.1, 10.0, False), (0.3, 10.0, False), (0.1, 10.0, True), (0.3, 10.0, True)):
+        for share, burst, later in (*ways, (0.3, 10.0, True)):
             rng = np.random.default_rng(5)
             found = np.array([silent_run(cell, rng, share, burst, later) for _ in range(runs)])
-            print(f"{family:8s} silent {share:.0%} in spells of {burst:g}{', asked later' if later else '':14s} smooth covers {found[:, 0].mean():.3f} width {np.median(found[:, 1]):.3f} error {found[:, 2].mean():.3f} | any covers {found[:, 3].mean():.3f} width {np.median(found[:, 4]):.2f} bounded {np.isfinite(found[:, 4]).mean():.3f}", flush=True)
+            covers, width, error, any_covers, any_width = found.T
+            print(
+                f"{family:8s} silent {share:.0%} in spells of {burst:g}{', asked later' if later else ''}:",
+                f"smooth covers {covers.mean():.3f} width {np.median(width):.3f} error {error.mean():.3f};",
+                f"any covers {any_covers.mean():.3f} width {np.median(any_width):.2f}",
+                f"bounded {np.isfinite(any_width).mean():.3f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
