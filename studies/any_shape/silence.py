@@ -45,12 +45,12 @@ def silent_run(
         query, stage = float(state.query[0]), STAGES[int(state.stage[0])]
         ranks = ranks_at(cell.populations, state.query)[0]
         counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
-        ones = [None if quiet else int(count) for quiet, count in zip(silent, counts, strict=True)]
         means = debias(rates, counts / lengths)
+        came = [None if quiet else float(mean) for quiet, mean in zip(silent, means, strict=True)]
         rows.append(
             (query, np.where(silent, 0.0, means - (1.0 - cell.level)), np.where(silent, 0.0, 4 * rates**2 * lengths))
         )
-        pools, heard = add_round(pools, stage, query, lengths.tolist(), ones, clients, cell.level)
+        pools, heard = add_round(pools, stage, query, lengths.tolist(), came, clients, cell.level)
         # Where to ask next: a silent client is given its last answer, moved along the slope to this question.
         last_mean = np.where(silent, last_mean, means)
         last_query = np.where(silent, last_query, query)
@@ -58,7 +58,7 @@ def silent_run(
         moved = last_mean - (0.0 if math.isnan(slope) else slope) * np.where(silent, query - last_query, 0.0)
         guess = float(weights @ moved) - (1.0 - cell.level)
         noise = float((weights**2 / (4 * rates**2 * lengths)).sum()) * (1.0 + 2.0 * float(weights @ silent))
-        tested = Answers(*(np.array([value]) for value in heard))
+        tested = Answers(*(np.array([float(value)]) for value in heard))
         state = policy.learn(state, np.array([guess]), np.array([noise]), tested)
         guesses.append((query, guess, noise))
     q, y, w = (np.array(column)[None] for column in zip(*guesses, strict=True))

@@ -7,6 +7,7 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import debias, rank_noise, yes_probability
 from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling, level_variance
+from privatile.estimator.straddle_window import Answers
 from privatile.inference.variance import known_share
 from privatile.simulation.auto_simulation import AutoCell, ranks_at
 
@@ -26,8 +27,7 @@ class StraddledRuns(NamedTuple):
 def policy_of(cell: AutoCell) -> StraddlePolicy:
     """The rules, with a cell's numbers."""
     old = cell.plan.policy
-    at_level = level_variance(cell.level, cell.shares, cell.truth_rates, cell.records)
-    return StraddlePolicy(old.level, old.low, old.high, old.rounds, old.noise, at_level / old.noise)
+    return StraddlePolicy(old.level, old.low, old.high, old.rounds, old.noise)
 
 
 def straddle(cell: AutoCell, runs: int, rng: Any, xp: Any = np, policy: StraddlePolicy | None = None) -> StraddledRuns:
@@ -55,7 +55,9 @@ def straddle(cell: AutoCell, runs: int, rng: Any, xp: Any = np, policy: Straddle
         now = (state.stage != SEARCH)[:, None]
         ones += xp.where(now, counts, 0)
         window += xp.where(now, lengths, 0)
-        state = policy.learn(state, residuals[:, m], noise[:, m])
+        at_level = level_variance(cell.level, weights, rates, lengths)
+        heard = Answers(state.query, residuals[:, m], at_level, xp.ones(runs))
+        state = policy.learn(state, residuals[:, m], noise[:, m], heard)
     local = 1.0 - debias(rates, ones / window)
     share = known_share(weights, rates, records, local, window)
     return StraddledRuns(queries, residuals, noise, stages, share, state)

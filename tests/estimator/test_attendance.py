@@ -20,9 +20,9 @@ def test_every_answer_is_heard_once_and_waits_where_a_client_is_silent() -> None
     said, heard_records, answered = 0.0, 0, np.zeros(2, dtype=int)
     for m in range(400):
         silent = rng.random(2) < 0.4
-        ones = [None if quiet else int(rng.integers(0, 11)) for quiet in silent]
+        means = [None if quiet else float(rng.random()) for quiet in silent]
         answered += np.where(silent, 0, 10)
-        pools, heard = add_round(pools, "low", float(m), (10, 10), ones, CLIENTS, 0.5)
+        pools, heard = add_round(pools, "low", float(m), (10, 10), means, CLIENTS, 0.5)
         if math.isfinite(heard.variance):
             said += 1
             # 1/w = 1/Σp²/(4r²N): with p = ¼, ¾ and r = ½ the records follow from it only together; count the pool's.
@@ -38,12 +38,12 @@ def test_every_answer_is_heard_once_and_waits_where_a_client_is_silent() -> None
 
 def test_a_pool_stands_at_its_outermost_question() -> None:
     for stage, place in (("low", 1.0), ("high", 3.0)):
-        pools, heard = add_round({}, stage, 3.0, (10, 10), (4, None), CLIENTS, 0.5)
+        pools, heard = add_round({}, stage, 3.0, (10, 10), (0.4, None), CLIENTS, 0.5)
         assert heard.variance == math.inf
-        pools, heard = add_round(pools, stage, 2.0, (10, 10), (4, None), CLIENTS, 0.5)
-        pools, heard = add_round(pools, stage, 1.0, (10, 10), (None, 7), CLIENTS, 0.5)
+        pools, heard = add_round(pools, stage, 2.0, (10, 10), (0.4, None), CLIENTS, 0.5)
+        pools, heard = add_round(pools, stage, 1.0, (10, 10), (None, 0.7), CLIENTS, 0.5)
         assert heard.place == place
-        assert heard.variance == sum(client.noise(n) for client, n in zip(CLIENTS, (20, 10), strict=True))
+        assert math.isclose(heard.variance, sum(client.noise(n) for client, n in zip(CLIENTS, (20, 10), strict=True)))
         assert not pools[stage].places
 
 

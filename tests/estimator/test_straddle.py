@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from studies.any_shape.laws import Steps
 from studies.any_shape.simulation import policy_of, straddle
 
-from privatile.errors import ProtocolError
 from privatile.estimator.antitonic import sign_change
-from privatile.estimator.search_belief import best_question
 from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy
-from privatile.estimator.straddle_replay import AskedQuestion, begin_replay, follow, question_of
 from privatile.estimator.straddle_schedule import CENTRE_EVERY, ENDS, block_at, distances, shares_left
-from privatile.estimator.window_fit import Root, solve_fit
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
 
@@ -116,52 +109,6 @@ def test_a_search_that_ended_in_the_wrong_place_is_repaired(away: float) -> None
     assert float((off < 12.0).mean()) >= 0.9
 
 
-def test_a_run_is_read_back_from_what_was_asked_on_a_machine_that_rounds_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The reading machine differs in the last digits of its fits and of its search; the tests come out the same."""
-    cell = AutoCell((Steps((0.0, 1.0, 2.0), (0.3, 0.4, 0.3)),), (RATE,), (4_000,), 0.5, low=-1.0, high=4.0)
-    policy = policy_of(cell)
-    runs = straddle(cell, 1, np.random.default_rng(5))
-    state, stored = policy.begin(), []
-    for m in range(200):
-        stored.append(question_of(state))
-        state = policy.learn(state, runs.residuals[:, m], runs.noise[:, m])
-    original = runs.state.window.tests
-    rng = np.random.default_rng(4)
-
-    def other_bits(values: Any) -> Any:
-        return values * (1.0 + 1e-13 * rng.normal(size=values.shape))
-
-    def fit(*given: Any) -> Root:
-        return Root(*(other_bits(value) for value in solve_fit(*given)))
-
-    def question(*given: Any) -> tuple[Any, Any]:
-        query, doubt = best_question(*given)
-        return other_bits(query), other_bits(doubt)
-
-    monkeypatch.setattr("privatile.estimator.straddle_window.solve_fit", fit)
-    monkeypatch.setattr("privatile.estimator.search_belief.best_question", question)
-    state = begin_replay(policy, stored[0])
-    for m in range(199):
-        state = follow(policy, state, runs.residuals[0, m], runs.noise[0, m], stored[m + 1])
-    state = policy.learn(state, runs.residuals[:, -1], runs.noise[:, -1])
-    assert np.allclose(state.window.tests.scores, original.scores, rtol=1e-9, atol=1e-9)
-    assert np.allclose(state.window.tests.budgets, original.budgets, rtol=1e-9, atol=1e-9)
-
-    forged = replace_query(stored, 100, 0.01 * math.sqrt(policy.noise) * float(state.window.spread[0]) / 0.25)
-    again = begin_replay(policy, forged[0])
-    for m in range(99):
-        again = follow(policy, again, runs.residuals[0, m], runs.noise[0, m], forged[m + 1])
-    with pytest.raises(ProtocolError, match="round 101 asked a question"):
-        follow(policy, again, runs.residuals[0, 99], runs.noise[0, 99], forged[100])
-
-
-def replace_query(stored: list[AskedQuestion], index: int, by: float) -> list[AskedQuestion]:
-    moved = stored[index]._replace(query=stored[index].query + by)
-    return [*stored[:index], moved, *stored[index + 1 :]]
-
-
 def test_no_question_depends_on_anything_but_the_answers() -> None:
     policy = StraddlePolicy(0.5, -9.0, 9.0, 60, 0.001)
     one, other = policy.begin(), policy.begin(3)
@@ -170,7 +117,6 @@ def test_no_question_depends_on_anything_but_the_answers() -> None:
         answer = 0.1 * math.sin(m)
         one = policy.learn(one, np.array([answer]), np.array([0.05]))
         other = policy.learn(other, np.full(3, answer), np.full(3, 0.05))
-    assert replace(policy, nudge=0.0) == policy
 
 
 def test_rounds_without_an_answer_change_nothing_but_the_clock() -> None:

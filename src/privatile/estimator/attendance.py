@@ -1,28 +1,27 @@
 """Rounds that some clients missed: their answers wait until every client has answered; none is used twice.
 
-The mixture's drift at a question needs all clients, Σp_k·y_k with fixed weights. A complete round is used at once.
-The answers of an incomplete one wait in a pool of its stage. Once every client has answers there, they are used as
-one:
+The mixture's drift at a question needs all clients, Σp_k·y_k with fixed weights. A complete round is used at once. The
+answers of an incomplete one wait in a pool of its stage. Once every client has answers there, they are used as one:
 
     y = Σp_k·ȳ_k − (1 − τ),  ȳ_k the mean over the N_k records of client k in the pool
 
-with the `level_variance` of these N_k.
-
-Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at most 0 for every candidate c at or
-below the lowest of a pool's low questions: that one, the outermost, stands for the pool. On the high side it is the
-highest. Silence must not depend on the coins.
+with the `level_variance` of these N_k. Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at
+most 0 for every candidate c at or below the lowest of a pool's low questions: that one, the outermost, stands for the
+pool. On the high side it is the highest. Silence must not depend on the coins.
 """
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from privatile.estimator.clients import Client
 from privatile.estimator.straddle import level_variance
 
 
 class Heard(NamedTuple):
-    """What a round gives the design: an answer at a place, or none (an infinite variance)."""
+    """What a round gives the tests: an answer at a place, or none (an infinite variance)."""
 
     place: float
     residual: float
@@ -36,7 +35,8 @@ class Pool(NamedTuple):
 
     records: tuple[int, ...]
     """N_k."""
-    ones: tuple[int, ...]
+    sums: tuple[float, ...]
+    """Σ of debiased answers, N_k·ȳ_k."""
     places: tuple[float, ...] = ()
     """The questions that they answered."""
 
@@ -47,7 +47,7 @@ Pools = dict[str, Pool]
 
 def no_pool(clients: int) -> "Pool":
     """Nothing waits."""
-    return Pool((0,) * clients, (0,) * clients)
+    return Pool((0,) * clients, (0.0,) * clients)
 
 
 def outermost(stage: str, places: Sequence[float]) -> float:
@@ -66,49 +66,45 @@ def add_round(
     stage: str,
     query: float,
     lengths: Sequence[int],
-    ones: Sequence[int | None],
+    means: Sequence[float | None],
     clients: Sequence[Client],
     level: float,
 ) -> "tuple[Pools, Heard]":
-    """One round further: the pools after it, and what the design hears.
+    """One round further: the pools after it, and what the tests hear. `means` are debiased; None is a silent client.
 
     >>> from privatile.core.mechanism import RandomizedResponse
     >>> two = [Client(name, RandomizedResponse(0.5), 0.5, 0.5, 100) for name in ("a", "b")]
-    >>> pools, heard = add_round({}, "low", 1.0, (10, 10), (5, None), two, 0.5)
+    >>> pools, heard = add_round({}, "low", 1.0, (10, 10), (0.5, None), two, 0.5)
     >>> heard.variance
     inf
-    >>> pools, heard = add_round(pools, "low", 0.5, (10, 10), (None, 6), two, 0.5)
-    >>> heard.place, round(heard.residual, 6), round(heard.variance, 6), pools["low"].places
-    (0.5, 0.1, 0.05, ())
+    >>> pools, heard = add_round(pools, "low", 0.5, (10, 10), (None, 0.7), two, 0.5)
+    >>> heard.place, round(heard.residual, 6), round(heard.variance, 6), heard.rounds, pools["low"].places
+    (0.5, 0.1, 0.05, 2, ())
     """
-    answered = [count is not None for count in ones]
-    if all(answered):
-        counts = [count or 0 for count in ones]
-        return pools, _heard(query, lengths, counts, clients, level)
+    if all(mean is not None for mean in means):
+        sums = [length * (mean or 0.0) for length, mean in zip(lengths, means, strict=True)]
+        return pools, _heard(query, lengths, sums, clients, level)
     pool = pools.get(stage, no_pool(len(clients)))
-    if any(answered):
+    if any(mean is not None for mean in means):
+        rows = list(zip(pool.records, pool.sums, lengths, means, strict=True))
         pool = Pool(
-            tuple(
-                have + (length if came else 0)
-                for have, length, came in zip(pool.records, lengths, answered, strict=True)
-            ),
-            tuple(have + (count or 0) for have, count in zip(pool.ones, ones, strict=True)),
+            tuple(have + (0 if mean is None else length) for have, _, length, mean in rows),
+            tuple(have + (0.0 if mean is None else length * mean) for _, have, length, mean in rows),
             (*pool.places, query),
         )
     heard = Heard(query, math.nan, math.inf)
     if all(pool.records):
         place = outermost(stage, pool.places)
-        heard = _heard(place, pool.records, pool.ones, clients, level)._replace(rounds=len(pool.places))
+        heard = _heard(place, pool.records, pool.sums, clients, level)._replace(rounds=len(pool.places))
         pool = no_pool(len(clients))
     return {**pools, stage: pool}, heard
 
 
 def _heard(
-    place: float, records: Sequence[int], ones: Sequence[int], clients: Sequence[Client], level: float
+    place: float, records: Sequence[int], sums: Sequence[float], clients: Sequence[Client], level: float
 ) -> "Heard":
-    pairs = list(zip(clients, records, ones, strict=True))
-    drift = math.fsum(client.weight * client.mechanism.debias(count, number) for client, number, count in pairs)
-    weights = [client.weight for client in clients]
-    rates = [client.mechanism.truth_rate for client in clients]
-    variance = level_variance(level, weights, rates, records)
-    return Heard(place, drift - (1.0 - level), variance)
+    rows = zip(clients, records, sums, strict=True)
+    drift = math.fsum(client.weight * total / number for client, number, total in rows)
+    weights = np.array([client.weight for client in clients])
+    rates = np.array([client.mechanism.truth_rate for client in clients])
+    return Heard(place, drift - (1.0 - level), float(level_variance(level, weights, rates, np.array(records))))

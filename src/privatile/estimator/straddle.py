@@ -20,7 +20,6 @@ left in a rank when every record has answered. The arrays have a leading axis of
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
+from privatile.core.mechanism import rank_noise
 from privatile.estimator import search_belief
 from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_SEARCH_SHARE, SPREAD_KNOWN
 from privatile.estimator.run_rows import put_rows, take_rows
@@ -71,28 +71,18 @@ class Straddling(NamedTuple):
     share: Floats
     """Share of every client's records it asks; NaN in the window, whose rounds are equal."""
 
-    @property
-    def placement(self) -> Ints:
-        """How often the window's questions have been placed: 0 in the search. A run's file keeps it for every round."""
-        return self.window.placed
-
 
 @dataclass(frozen=True)
 class StraddlePolicy:
-    """The rules for a level, a range, a number of rounds and the noise s² of `pooled_noise`.
-
-    `nudge` moves every threshold by a hair: the questions of nudged policies are the alternatives that another machine
-    may have asked where a decision was on its boundary.
-    """
+    """The rules for a level, a range, a number of rounds and the noise s² of `pooled_noise`."""
 
     level: float
     low: float
     high: float
     rounds: int
     noise: float
-    level_share: float = 1.0
-    """What `level_variance` takes off the noise of an answer in the tests, as a factor."""
-    nudge: float = 0.0
+    lean: float = 0.0
+    """Share by which the boundary of every decision is moved; see `Plan.leaning`."""
 
     @property
     def information(self) -> float:
@@ -139,8 +129,8 @@ class StraddlePolicy:
         """Answers to the questions asked: y = Σp_k·y_k − (1 − τ) and their variances; then the next questions.
 
         An infinite variance says that the round gave no answer. What was asked is `state.query`: a run that is
-        replayed from its file has the file's question there. `heard` is what the tests take where clients were silent,
-        with its `level_variance`; else they take the same answers.
+        replayed from its file has the file's question there. `heard` is what the tests take: the same answers with
+        their `level_variance`, or what `attendance` makes of a round that clients missed.
         """
         xp = array_namespace(residuals)
         searching = state.stage == SEARCH
@@ -148,15 +138,13 @@ class StraddlePolicy:
         active = xp.flatnonzero(searching)
         if len(active):
             answers = (state.query[active], residuals[active], variances[active])
-            belief = belief.put(active, search_belief.learn(belief.take(active), *answers))
+            belief = belief.put(active, search_belief.learn(belief.take(active), *answers, self.lean))
         inside = xp.flatnonzero(~searching)
         if len(inside):
             asked = take_rows(Answers(state.query, residuals, variances, xp.ones_like(residuals)), inside)
-            tested = asked._replace(variance=self.level_share * asked.variance)
-            if heard is not None:
-                tested = take_rows(heard, inside)
+            tested = asked if heard is None else take_rows(heard, inside)
             part = take_rows(window, inside)
-            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.nudge)
+            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.lean)
             window = put_rows(window, inside, newer)
         return self._ask(
             state._replace(
@@ -182,14 +170,16 @@ class StraddlePolicy:
         xp = array_namespace(state.query)
         belief = state.belief.take(runs)
         known = search_belief.summarize(belief)
-        found = known.error < (self.located + self.nudge) * known.spread
-        found &= known.spread_error < SPREAD_KNOWN + self.nudge
+        boundary = 1.0 + self.lean
+        found = known.error < self.located * boundary * known.spread
+        found &= known.spread_error < SPREAD_KNOWN * boundary
         out = state.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds
-        out |= state.spent[runs] >= LARGEST_SEARCH_SHARE
+        out |= state.spent[runs] >= LARGEST_SEARCH_SHARE * boundary
         ends = found | out
         least, most = self.shares
-        query, doubt = search_belief.best_question(belief, self.noise / most)
-        share = xp.clip(1.2 * self.noise / xp.maximum(doubt, 1e-12), least, most)
+        query, doubt = search_belief.best_question(belief, self.noise / most, self.lean)
+        # Moved as well: how many records a share is, is rounded.
+        share = xp.clip(1.2 * boundary * self.noise / xp.maximum(doubt, 1e-12), least, most)
         state = state._replace(
             stage=_put(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
             gave_up=_put(state.gave_up, runs, ends & ~found),
@@ -217,7 +207,7 @@ class StraddlePolicy:
         now = clock(window.first, window.rounds, window.asked)
         moving = xp.flatnonzero((block_at(now) != window.block) | window.astray)
         if len(moving):
-            placed = place_questions(take_rows(window, moving), now[moving], self.level, self.noise, self.nudge)
+            placed = place_questions(take_rows(window, moving), now[moving], self.level, self.noise, self.lean)
             window = put_rows(window, moving, placed.inside(self.low, self.high))
         stage = side_of(window.asked)
         query = xp.where(
@@ -240,7 +230,7 @@ class StraddlePolicy:
         return lengths
 
 
-def level_variance(level: float, weights: Sequence[float], rates: Sequence[float], records: Sequence[int]) -> float:
+def level_variance(level: float, weights: Floats, rates: Floats, records: NDArray[Any]) -> Floats:
     """The largest variance of y = Σp_k·y_k where the mixture's rank is τ, whatever the clients' own ranks.
 
     A client's answers have variance p_k²(r_k⁻² − (2F_k − 1)²)/(4n_k). With Σp_kF_k = τ the second term is least where
@@ -249,13 +239,17 @@ def level_variance(level: float, weights: Sequence[float], rates: Sequence[float
         Σp_k²/(4r_k²n_k) − (2τ − 1)²/(4Σn_k)
 
     The tests may take it for every answer: on their boundary the rank is τ, and beyond it the drift falls faster than
-    the variance can rise. For one client at τ = 0.9 and ε = 1 it is 14% below the bound without it.
+    the variance can rise. For one client at τ = 0.9 and ε = 1 it is 14% below the bound without it. Clients are along
+    the last axis.
 
-    >>> round(level_variance(0.9, (1.0,), (0.4621,), (100,)) / level_variance(0.5, (1.0,), (0.4621,), (100,)), 3)
+    >>> one, people = np.array([1.0]), np.array([100])
+    >>> round(float(level_variance(0.9, one, 0.4621 * one, people) / level_variance(0.5, one, 0.4621 * one, people)), 3)
     0.863
     """
-    bound = math.fsum(p * p / (4.0 * r * r * n) for p, r, n in zip(weights, rates, records, strict=True))
-    return bound - (2.0 * level - 1.0) ** 2 / (4.0 * sum(records))
+    spread: Floats = rank_noise(weights, rates, records).sum(axis=-1) - (2.0 * level - 1.0) ** 2 / (
+        4.0 * records.sum(axis=-1)
+    )
+    return spread
 
 
 def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:

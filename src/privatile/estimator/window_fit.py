@@ -109,10 +109,10 @@ def offset_of(distance: Floats, slope: Floats, bend: Floats, side: float) -> Flo
     ([1.0], [0.6])
     """
     xp = array_namespace(distance)
-    lean = side * bend / slope
-    straight = xp.abs(lean * distance) < 1e-9
-    safe = xp.where(straight, 1.0, lean)
-    under = 1.0 + 4.0 * lean * distance
+    tilt = side * bend / slope
+    straight = xp.abs(tilt * distance) < 1e-9
+    safe = xp.where(straight, 1.0, tilt)
+    under = 1.0 + 4.0 * tilt * distance
     bent = (xp.sqrt(xp.maximum(under, 0.0)) - 1.0) / (2.0 * safe)
     reach = xp.where(straight, distance, xp.where(under > 0.0, bent, 1.8 * distance))
     result: Floats = xp.clip(reach, 0.6 * distance, 1.8 * distance)
