@@ -52,25 +52,19 @@ def run_of(plan: StraddlePlan, law: Population, seed: int, silent: float = 0.0) 
 
 def read_back(plan: StraddlePlan, record: Record) -> RoundState:
     """As `server.coordinator.Track` reads a file: what was asked counts; another branch only near a boundary."""
-    state, arrive = begin(plan), begin
+    state = begin(plan)
     for number, (asked, ones) in enumerate(record, 1):
+        before = record[number - 2] if number > 1 else None
         for lean in (0.0, -slack(plan), slack(plan)):
             leaning = plan.leaning(lean)
-            reached = arrive(leaning) if lean else state
+            reached = begin(leaning) if before is None else step(state, *before, leaning)
             own = as_sent(leaning, leaning.ask(reached))
             if own is not None and not difference(leaning, reached, own, asked):
                 state = reached
                 break
         else:
             raise AssertionError(f"round {number} is refused")
-
-        def arrive(
-            to: Any, before: RoundState = state, asked: Ask = asked, ones: list[int | None] = ones
-        ) -> RoundState:
-            return step(before, asked, ones, to)
-
-        state = arrive(plan)
-    return state
+    return step(state, *record[-1], plan)
 
 
 def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
