@@ -90,7 +90,7 @@ def test_a_run_is_read_back_on_a_machine_that_rounds_otherwise(
     law: Population, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of()
-    written = [run_of(plan, law, seed, silent=0.1 * (seed % 2)) for seed in range(4)]
+    written = [run_of(plan, law, seed, silent=0.1 * (seed % 2)) for seed in range(2)]
     on_another_machine(monkeypatch)
     for state, record in written:
         again = straddle_memory(read_back(plan, record)).policy_state.window.tests
@@ -133,10 +133,10 @@ def test_one_run_and_many_execute_the_same_code() -> None:
 def test_silent_clients_leave_the_interval_valid_and_bounded() -> None:
     plan = plan_of((6_000, 6_000, 6_000))
     found = []
-    for seed in range(12):
+    for seed in range(8):
         state, _ = run_of(plan, Normal(1.0), seed, silent=0.2)
         found.append(AnyShape(straddle_memory(state).policy_state.window.tests).ends(0.95))
     low, high = np.array(found).T
-    # Twelve runs at 95% or more: two misses have probability 0.02.
-    assert int(((low <= 1.0) & (high >= 1.0)).sum()) >= 11
+    # Eight runs at 95% or more: two misses have probability 0.06, and such data are covered more often.
+    assert int(((low <= 1.0) & (high >= 1.0)).sum()) >= 7
     assert bool(np.all(np.isfinite(high - low)))

@@ -36,7 +36,7 @@ def read(law: Population, seed: int, silent: float = 0.0) -> Readings:
 
 @pytest.mark.parametrize("silent", [0.0, 0.2])
 def test_both_readings_hold_a_smooth_quantile_and_the_declaration_chooses(silent: float) -> None:
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         both = read(Normal(1.0), seed, silent)
         assert both.headline(continuous=False) is both.any_shape
         if not both.contradiction:
@@ -63,8 +63,8 @@ def test_interval_and_test_agree_for_both_readings() -> None:
 
 def test_a_declaration_that_the_answers_contradict_does_not_choose() -> None:
     """Three values only: the curve is no estimate, and in most runs the answers show it."""
-    found = [read(HEAPED, seed) for seed in range(8)]
+    found = [read(HEAPED, seed) for seed in range(4)]
     shown = [both.headline(continuous=True).interval(0.95) for both in found]
-    assert sum(bool(both.contradiction) for both in found) >= 4
+    assert sum(bool(both.contradiction) for both in found) >= 2
     assert all(both.any_shape.interval(0.95)[0] <= 1.0 <= both.any_shape.interval(0.95)[1] for both in found)
     assert all(math.isfinite(high - low) or both.contradiction for (low, high), both in zip(shown, found, strict=True))

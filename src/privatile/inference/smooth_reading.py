@@ -24,6 +24,10 @@ from privatile.inference.curve import CurveFit, fit_curve
 from privatile.laws.fieller import fieller_reach, fieller_score
 from privatile.laws.normal import two_sided_z
 
+PLACED = 1.03
+"""The questions were placed by the same answers that are fitted. To second order, whatever the information, that
+makes the centre's error 3% to 4% larger than the fit says (27 cells at information 60,000: coverage .943 without it)."""
+
 LOW_INFORMATION = 0.5
 """c of the factor 1 + c/√I."""
 
@@ -80,7 +84,7 @@ def fit_smooth(queries: Floats, residuals: Floats, variances: Floats, level: flo
         window=xp.isfinite(variances),
     )
     stray = (fit.center < below) | (fit.center > above)
-    return fit._replace(center=xp.where(stray, start, fit.center))
+    return fit._replace(center=xp.where(stray, start, fit.center), error=PLACED * fit.error)
 
 
 def withdrawn(center: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
