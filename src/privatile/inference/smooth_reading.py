@@ -26,7 +26,7 @@ from privatile.laws.normal import two_sided_z
 
 PLACED = 1.03
 """The questions were placed by the same answers that are fitted. To second order, whatever the information, that
-makes the centre's error 3% to 4% larger than the fit says (27 cells at information 60,000: coverage .943 without it)."""
+makes the centre's error 3% to 4% larger than the fit says (27 cells at information 60,000: .943 covered without it)."""
 
 LOW_INFORMATION = 0.5
 """c of the factor 1 + c/√I."""
