@@ -53,6 +53,9 @@ def client_lines(
     logits = np.log(level / (1.0 - level)) + clipped + float(fit.bend) * clipped**2
     bent = 1.0 / (1.0 + np.exp(-logits)) - level - scale * clipped
     kept = np.where(near[:, None], precisions, 0.0)
+    if bool(np.any(precisions.sum(axis=0) > 0.0)) and not bool(np.all(kept.sum(axis=0) > 0.0)):
+        # The curve is no guide here, or a client was silent wherever it would have counted: nothing bounds the error.
+        return ClientLines(float(fit.center), np.inf, float(fit.slope), np.inf)
     lines = fit_client_lines(queries, residuals + bent[:, None], kept, weights)
     known = max(1.0 - float(fit.bend_share), 0.1)
     return lines._replace(error=lines.error / known**0.5)
