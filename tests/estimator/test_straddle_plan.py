@@ -55,11 +55,11 @@ def read_back(plan: StraddlePlan, record: Record) -> RoundState:
     state = begin(plan)
     for number, (asked, _) in enumerate(record, 1):
         before = record[number - 2] if number > 1 else None
-        for lean in (0.0, -slack(plan), slack(plan)):
-            leaning = plan.leaning(lean)
-            reached = begin(leaning) if before is None else step(state, *before, leaning)
-            own = as_sent(leaning, leaning.ask(reached))
-            if own is not None and not difference(leaning, reached, own, asked):
+        for shift in (0.0, -slack(plan), slack(plan)):
+            moved = plan.with_boundaries_moved(shift)
+            reached = begin(moved) if before is None else step(state, *before, moved)
+            own = as_sent(moved, moved.ask(reached))
+            if own is not None and not difference(moved, reached, own, asked):
                 state = reached
                 break
         else:

@@ -81,8 +81,8 @@ class StraddlePolicy:
     high: float
     rounds: int
     noise: float
-    lean: float = 0.0
-    """Share by which the boundary of every decision is moved; see `Plan.leaning`."""
+    boundary_shift: float = 0.0
+    """Share by which the boundary of every decision is moved; see `Plan.with_boundaries_moved`."""
 
     @property
     def information(self) -> float:
@@ -138,13 +138,13 @@ class StraddlePolicy:
         active = xp.flatnonzero(searching)
         if len(active):
             answers = (state.query[active], residuals[active], variances[active])
-            belief = belief.put(active, search_belief.learn(belief.take(active), *answers, self.lean))
+            belief = belief.put(active, search_belief.learn(belief.take(active), *answers, self.boundary_shift))
         inside = xp.flatnonzero(~searching)
         if len(inside):
             asked = take_rows(Answers(state.query, residuals, variances, xp.ones_like(residuals)), inside)
             tested = asked if heard is None else take_rows(heard, inside)
             part = take_rows(window, inside)
-            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.lean)
+            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.boundary_shift)
             window = put_rows(window, inside, newer)
         return self._ask(
             state._replace(
@@ -170,14 +170,14 @@ class StraddlePolicy:
         xp = array_namespace(state.query)
         belief = state.belief.take(runs)
         known = search_belief.summarize(belief)
-        boundary = 1.0 + self.lean
+        boundary = 1.0 + self.boundary_shift
         found = known.error < self.located * boundary * known.spread
         found &= known.spread_error < SPREAD_KNOWN * boundary
         out = state.searched[runs] >= LARGEST_SEARCH_ROUNDS * self.rounds
         out |= state.spent[runs] >= LARGEST_SEARCH_SHARE * boundary
         ends = found | out
         least, most = self.shares
-        query, doubt = search_belief.best_question(belief, self.noise / most, self.lean)
+        query, doubt = search_belief.best_question(belief, self.noise / most, self.boundary_shift)
         # Moved as well: how many records a share is, is rounded.
         share = xp.clip(1.2 * boundary * self.noise / xp.maximum(doubt, 1e-12), least, most)
         state = state._replace(
@@ -207,7 +207,9 @@ class StraddlePolicy:
         now = clock(window.first, window.rounds, window.asked)
         moving = xp.flatnonzero((block_at(now) != window.block) | window.astray)
         if len(moving):
-            placed = place_questions(take_rows(window, moving), now[moving], self.level, self.noise, self.lean)
+            placed = place_questions(
+                take_rows(window, moving), now[moving], self.level, self.noise, self.boundary_shift
+            )
             window = put_rows(window, moving, placed.inside(self.low, self.high))
         stage = side_of(window.asked)
         query = xp.where(

@@ -55,7 +55,7 @@ class StraddlePlan(Plan):
     def policy(self) -> StraddlePolicy:
         """The rules, with this run's numbers."""
         low, high = working_range(self.scale)
-        return StraddlePolicy(self.level, low, high, self.rounds, pooled_noise(self.clients), self.lean)
+        return StraddlePolicy(self.level, low, high, self.rounds, pooled_noise(self.clients), self.boundary_shift)
 
     @property
     def start(self) -> float:

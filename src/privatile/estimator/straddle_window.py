@@ -164,7 +164,7 @@ class Answers(NamedTuple):
 
 
 def learn_answer(
-    window: "Window", stage: Ints, asked: "Answers", heard: "Answers", noise: float, lean: float = 0.0
+    window: "Window", stage: Ints, asked: "Answers", heard: "Answers", noise: float, boundary_shift: float = 0.0
 ) -> "Window":
     """One round of the window: `asked` places the next questions, `heard` enters the tests.
 
@@ -197,7 +197,7 @@ def learn_answer(
         precisions=precisions,
         side_sums=side_sums,
         side_precisions=side_precisions,
-        astray=window.astray | (sided & (score < -CERTAIN * (1.0 + lean)) & (window.replaced < REPLACED)),
+        astray=window.astray | (sided & (score < -CERTAIN * (1.0 + boundary_shift)) & (window.replaced < REPLACED)),
     )
     chosen = xp.flatnonzero(sided & xp.isfinite(heard.variance))
     if len(chosen):
@@ -277,7 +277,7 @@ def _normal_cdf(z: Floats) -> Floats:
     return share
 
 
-def place_questions(window: "Window", now: Floats, level: float, noise: float, lean: float = 0.0) -> "Window":
+def place_questions(window: "Window", now: Floats, level: float, noise: float, boundary_shift: float = 0.0) -> "Window":
     """New questions from all answers of the window."""
     xp = array_namespace(now)
     rows = xp.arange(len(now))
@@ -285,7 +285,7 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, l
     first = window.placed == 0
     slope = xp.where(first, root.slope, xp.clip(root.slope, window.slope / 2.0, window.slope * 2.0))
     center = window.origin + window.spread * root.center
-    low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN * (1.0 + lean))
+    low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN * (1.0 + boundary_shift))
     center, beyond, moved = plausible_center(window.sides, window.beyond, center, low, high, first)
     block = block_at(now)
     reach = distances(now)
@@ -298,9 +298,9 @@ def place_questions(window: "Window", now: Floats, level: float, noise: float, l
     error = math.sqrt(noise) / slope
     behind, sides, signals = window.behind.copy(), window.sides.copy(), window.signals.copy()
     for side in (LOW, HIGH):
-        at_risk = started[:, side] & (budget[:, side] > 1e-6) & (peak[:, side] < ACCEPTED * (1.0 + lean))
+        at_risk = started[:, side] & (budget[:, side] > 1e-6) & (peak[:, side] < ACCEPTED * (1.0 + boundary_shift))
         hoped = score[:, side] + xp.sqrt(xp.maximum(budget[:, side], 0.0) * can_gather)
-        lags = at_risk & (hoped < WANTED * (1.0 + lean))
+        lags = at_risk & (hoped < WANTED * (1.0 + boundary_shift))
         needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
         wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
         row = behind[:, side]
