@@ -52,14 +52,20 @@ def _merged(xp: Any, places: Floats, sums: Floats, precisions: Floats, filled: A
     known = xp.where(filled, places, 0.0)
     close = ALIKE * (xp.abs(known).max(axis=1) + 1e-300)
     neighbours = (xp.abs(known[:, 1:] - known[:, :-1]) <= close[:, None]) & filled[:, 1:]
-    if not neighbours.any():
+    chosen = xp.flatnonzero(neighbours.any(axis=1))
+    if not len(chosen):
         return sums, precisions
+    known, filled = known[chosen], filled[chosen]
     gap = xp.abs(known[:, :, None] - known[:, None, :])
-    same = (gap <= close[:, None, None]) & filled[:, :, None] & filled[:, None, :]
+    same = (gap <= close[chosen, None, None]) & filled[:, :, None] & filled[:, None, :]
     first = xp.argmax(same, axis=2) == xp.arange(known.shape[1])
-    merged = (xp.where(same, values[:, None, :], 0.0).sum(axis=2) for values in (sums, precisions))
-    total, mass = (xp.where(first & filled, values, 0.0) for values in merged)
-    return total, mass
+    merged = []
+    for values in (sums, precisions):
+        total = xp.where(same, values[chosen][:, None, :], 0.0).sum(axis=2)
+        values = values.copy()
+        values[chosen] = xp.where(first & filled, total, 0.0)
+        merged.append(values)
+    return merged[0], merged[1]
 
 
 def _falling_fit(xp: Any, sums: Floats, precisions: Floats) -> Floats:

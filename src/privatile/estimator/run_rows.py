@@ -24,7 +24,7 @@ def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
     """
     names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
     parts = (
-        value if name in keep else take_rows(value, runs) if isinstance(value, tuple) else value[runs]
+        value if name in keep else take_rows(value, runs) if isinstance(value, tuple) else _take(value, runs)
         for name, value in zip(names, state, strict=True)
     )
     taken: State = type(state)(*parts)
@@ -42,9 +42,13 @@ def put_rows(state: State, runs: Ints, newer: State, keep: tuple[str, ...] = ())
     return changed
 
 
+def _take(values: NDArray[Any], runs: Ints) -> NDArray[Any]:
+    return values if len(runs) == len(values) else values[runs]  # all of them: runs are always in order
+
+
 def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
     if len(runs) == len(values):
-        return newer  # all of them: runs are always in order
+        return newer
     changed = values.copy()
     changed[runs] = newer
     return changed

@@ -57,9 +57,11 @@ PATIENCE = 1
 """… from the third one in a row on 2, 4, 8, 128, 2¹⁵, 2³¹ … times further still: the distribution is then flat beyond
 anything the search saw. Beside an atom the flat stretch may be 10⁸ times what the search took for the spread."""
 
-
 AGAIN = 1.0
 """Spreads within which answers enter a fit that begins anew, and its prior error."""
+
+UNTESTED = ("matrix", "vector", "places", "sums", "precisions")
+"""Fields of a window that no test looks at: they are not copied for one."""
 
 
 class Window(NamedTuple):
@@ -174,8 +176,7 @@ def learn_answer(
     xp = array_namespace(asked.place)
     rows = xp.arange(len(stage))
     precision, signal = _weighed(asked)
-    offset = (asked.place - window.origin) / window.spread
-    fit = add_to_fit(window.fit, offset, asked.residual, precision)
+    fit = add_to_fit(window.fit, (asked.place - window.origin) / window.spread, asked.residual, precision)
     slot = 3 * (window.placed - 1) + stage
     places, sums, precisions = window.places.copy(), window.sums.copy(), window.precisions.copy()
     places[rows, slot] = asked.place
@@ -201,8 +202,8 @@ def learn_answer(
     )
     chosen = xp.flatnonzero(sided & xp.isfinite(heard.variance))
     if len(chosen):
-        part = _test_answer(take_rows(window, chosen), stage[chosen], take_rows(heard, chosen), noise)
-        window = put_rows(window, chosen, part)
+        part = _test_answer(take_rows(window, chosen, UNTESTED), stage[chosen], take_rows(heard, chosen), noise)
+        window = put_rows(window, chosen, part, UNTESTED)
     return window._replace(asked=window.asked + 1)
 
 
@@ -229,8 +230,8 @@ def _test_answer(window: "Window", side: Ints, heard: "Answers", noise: float) -
     if len(new):
         some = add_candidate(take_rows(tests, new), side[new], place[new])
         rates = some.rates.copy()
-        at = xp.arange(len(new))
-        rates[at, side[new]] = weight_rates(take_rows(window, new), some, side[new], place[new], now[new], noise)
+        at, part = xp.arange(len(new)), take_rows(window, new, UNTESTED)
+        rates[at, side[new]] = weight_rates(part, some, side[new], place[new], now[new], noise)
         tests = put_rows(tests, new, some._replace(rates=rates))
         fresh[new, side[new]] = False
     # The budget follows the clock, not the precision that came: what silence took away is not waited for.
@@ -273,7 +274,7 @@ def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Float
 def _normal_cdf(z: Floats) -> Floats:
     """Φ within 0.0003: a plan needs no more, and the exact one would import scipy into every run."""
     xp = array_namespace(z)
-    share: Floats = 0.5 * (1.0 + xp.tanh(math.sqrt(2.0 / math.pi) * (z + 0.044715 * z**3)))
+    share: Floats = 0.5 * (1.0 + xp.tanh(math.sqrt(2.0 / math.pi) * z * (1.0 + 0.044715 * z * z)))
     return share
 
 
