@@ -6,10 +6,10 @@ import sys
 import numpy as np
 from studies.any_shape.cells import make_cell
 
-from privatile.core.mechanism import debias, yes_probability
+from privatile.core.mechanism import yes_probability
 from privatile.estimator.step import begin, step
 from privatile.estimator.straddle_plan import StraddlePlan
-from privatile.inference.readings import ClientAnswers, readings
+from privatile.inference.readings import readings
 from privatile.inference.trajectory import Trajectory
 from privatile.laws.normal import two_sided_z
 from privatile.simulation.auto_simulation import AutoCell, ranks_at
@@ -25,7 +25,7 @@ def silent_run(
     """
     plan = StraddlePlan(cell.plan.clients, cell.plan.scale, cell.rounds)
     rates, clients = np.array(cell.truth_rates), len(cell.records)
-    state, trajectory, rows = begin(plan), Trajectory(), []
+    state, trajectory = begin(plan), Trajectory()
     silent, owed = np.zeros(clients, dtype=np.bool_), np.zeros(clients, dtype=np.int64)
     while (ask := plan.ask(state)) is not None:
         if state.round:
@@ -37,8 +37,6 @@ def silent_run(
         lengths = planned + extra
         ranks = ranks_at(cell.populations, np.array([ask.query]))[0]
         counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
-        means = np.where(silent, 0.0, debias(rates, counts / lengths) - (1.0 - cell.level))
-        rows.append((ask.query, means, np.where(silent, 0.0, 4.0 * rates**2 * lengths)))
         came = [None if quiet else int(count) for quiet, count in zip(silent, counts, strict=True)]
         ask = ask._replace(lengths=tuple(lengths.tolist()))
         after = step(state, ask, came, plan)
@@ -53,8 +51,7 @@ def silent_run(
             )
             after = after._replace(memory=memory)
         state = after
-    answers = ClientAnswers(*(np.array(column) for column in zip(*rows, strict=True)))
-    both = readings(plan, state, trajectory.answers, clients=answers)
+    both = readings(plan, state, trajectory.answers, clients=trajectory.clients)
     wald = two_sided_z(0.95) * cell.bound
     (low, high), (first, last) = both.smooth.interval(0.95), both.any_shape.interval(0.95)
     off = abs(both.smooth.center - cell.truth)

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from privatile.estimator.plan import RoundState
 from privatile.estimator.step import begin, step
-from privatile.inference.readings import ClientAnswers, Readings, readings
+from privatile.inference.readings import Readings, readings
 from privatile.inference.trajectory import Trajectory
 from privatile.simulation.populations import Normal, Population
-from tests.estimator.test_straddle_plan import HEAPED, RATE, plan_of, run_of
+from tests.estimator.test_straddle_plan import HEAPED, plan_of, run_of
 
 
 def read(law: Population, seed: int, silent: float = 0.0) -> Readings:
     plan = plan_of()
     final, record = run_of(plan, law, seed, silent)
     state: RoundState = begin(plan)
-    trajectory, rows = Trajectory(), []
+    trajectory = Trajectory()
     for ask, ones in record:
         state = step(state, ask, ones, plan)
         trajectory.record(ask, state, plan)
-        came = [count is not None for count in ones]
-        means = [
-            client.mechanism.debias(n or 0, e) for client, n, e in zip(plan.clients, ones, ask.lengths, strict=True)
-        ]
-        precisions = [4.0 * RATE**2 * e * here for e, here in zip(ask.lengths, came, strict=True)]
-        rows.append((ask.query, np.where(came, np.array(means) - 0.5, 0.0), np.array(precisions)))
     assert state.memory is not None
-    clients = ClientAnswers(*(np.array(column) for column in zip(*rows, strict=True))) if silent else None
-    return readings(plan, final, trajectory.answers, clients=clients)
+    assert (trajectory.clients is None) == (not silent)
+    return readings(plan, final, trajectory.answers, clients=trajectory.clients)
 
 
 @pytest.mark.parametrize("silent", [0.0, 0.2])

@@ -11,6 +11,7 @@ pool. On the high side it is the highest. Silence must not depend on the coins.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,8 +38,15 @@ class Pool(NamedTuple):
     """N_k."""
     sums: tuple[float, ...]
     """Σ of debiased answers, N_k·ȳ_k."""
+    asked: tuple[float, ...]
+    """Σ of the questions that its records answered, N_k·q̄_k."""
     places: tuple[float, ...] = ()
-    """The questions that they answered."""
+    """The questions of all."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every client has answered."""
+        return all(self.records)
 
 
 Pools = dict[str, Pool]
@@ -47,7 +55,43 @@ Pools = dict[str, Pool]
 
 def no_pool(clients: int) -> "Pool":
     """Nothing waits."""
-    return Pool((0,) * clients, (0.0,) * clients)
+    return Pool((0,) * clients, (0.0,) * clients, (0.0,) * clients)
+
+
+def gather(
+    pools: Pools, stage: str, query: float, lengths: Sequence[int], means: Sequence[float | None]
+) -> "tuple[Pools, Pool]":
+    """One round further: what still waits, and this round's pool, complete or not. None is a silent client.
+
+    A complete round is a pool by itself, whatever else waits.
+
+    >>> pools, pool = gather({}, "low", 1.0, (10, 10), (0.5, None))
+    >>> pool.is_complete, pools["low"].records
+    (False, (10, 0))
+    >>> pools, pool = gather(pools, "low", 2.0, (10, 10), (0.9, 0.7))
+    >>> pool.places, pools["low"].records
+    ((2.0,), (10, 0))
+    >>> pools, pool = gather(pools, "low", 3.0, (10, 20), (None, 0.7))
+    >>> pool.records, pool.places, pools["low"].records
+    ((10, 20), (1.0, 3.0), (0, 0))
+    """
+    here = [(0, 0.0) if mean is None else (length, mean) for length, mean in zip(lengths, means, strict=True)]
+    came = Pool(
+        tuple(number for number, _ in here),
+        tuple(number * mean for number, mean in here),
+        tuple(number * query for number, _ in here),
+        (query,) if any(number for number, _ in here) else (),
+    )
+    if came.is_complete:
+        return pools, came
+    waits = pools.get(stage, no_pool(len(here)))
+    pool = Pool(
+        tuple(map(operator.add, waits.records, came.records)),
+        tuple(map(operator.add, waits.sums, came.sums)),
+        tuple(map(operator.add, waits.asked, came.asked)),
+        waits.places + came.places,
+    )
+    return {**pools, stage: no_pool(len(here)) if pool.is_complete else pool}, pool
 
 
 def outermost(stage: str, places: Sequence[float]) -> float:
@@ -81,23 +125,11 @@ def add_round(
     >>> heard.place, round(heard.residual, 6), round(heard.variance, 6), heard.rounds, pools["low"].places
     (0.5, 0.1, 0.05, 2, ())
     """
-    if all(mean is not None for mean in means):
-        sums = [length * (mean or 0.0) for length, mean in zip(lengths, means, strict=True)]
-        return pools, _heard(query, lengths, sums, clients, level)
-    pool = pools.get(stage, no_pool(len(clients)))
-    if any(mean is not None for mean in means):
-        rows = list(zip(pool.records, pool.sums, lengths, means, strict=True))
-        pool = Pool(
-            tuple(have + (0 if mean is None else length) for have, _, length, mean in rows),
-            tuple(have + (0.0 if mean is None else length * mean) for _, have, length, mean in rows),
-            (*pool.places, query),
-        )
-    heard = Heard(query, math.nan, math.inf)
-    if all(pool.records):
-        place = outermost(stage, pool.places)
-        heard = _heard(place, pool.records, pool.sums, clients, level)._replace(rounds=len(pool.places))
-        pool = no_pool(len(clients))
-    return {**pools, stage: pool}, heard
+    pools, pool = gather(pools, stage, query, lengths, means)
+    if not pool.is_complete:
+        return pools, Heard(query, math.nan, math.inf)
+    heard = _heard(outermost(stage, pool.places), pool.records, pool.sums, clients, level)
+    return pools, heard._replace(rounds=len(pool.places))
 
 
 def _heard(

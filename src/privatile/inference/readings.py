@@ -18,20 +18,10 @@ from privatile.inference.client_curves import client_lines
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import Inference, from_ends
 from privatile.inference.smooth_reading import LowInformationLaw, fit_smooth
+from privatile.inference.trajectory import ClientAnswers
 
 CHECKED_AT = 0.95
 """Confidence of the any-shape interval that a smooth centre must lie in."""
-
-
-@dataclass(frozen=True, eq=False)
-class ClientAnswers:
-    """What every client answered, for runs in which some were silent: rounds × clients."""
-
-    queries: Floats
-    residuals: Floats
-    """y_k − (1 − τ_k)."""
-    precisions: Floats
-    """4r_k²E; 0 where the client was silent."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,42 +3,104 @@
 import math
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.estimator.attendance import Pools, gather
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.step import drift, round_weight
 
 
-class Trajectory:
-    """What each round asked, what came back, where it led, and its noise; some 60 bytes per round."""
+@dataclass(frozen=True, eq=False)
+class ClientAnswers:
+    """What every client answered, for runs in which some were silent: rounds × clients."""
 
-    def __init__(self, averaged: Iterable[float] = (), answers: Iterable[float] = ()) -> None:
+    queries: Floats
+    residuals: Floats
+    """y_k − (1 − τ_k); 0 where the client was silent."""
+    precisions: Floats
+    """4r_k²E; 0 where the client was silent."""
+
+
+class Trajectory:
+    """What each round asked, what came back, where it led, and its noise; some 60 bytes per round, and 16 per answer
+    where there are several clients. No answer is in it twice.
+    """
+
+    def __init__(
+        self, averaged: Iterable[float] = (), answers: Iterable[float] = (), by_client: Iterable[float] = ()
+    ) -> None:
         self._averaged = array("d", averaged)
         self._answers = array("d", answers)
+        self._by_client = array("d", by_client)
+        """By round: its query, then residual and precision of every client."""
+        self._pools: Pools = {}
 
     def until(self, rounds: int, averaged: int) -> "Trajectory":
         """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
-        return Trajectory(self._averaged[: 5 * averaged], self._answers[: 3 * rounds])
+        per_round = len(self._by_client) // max(len(self._answers) // 3, 1)
+        return Trajectory(
+            self._averaged[: 5 * averaged], self._answers[: 3 * rounds], self._by_client[: per_round * rounds]
+        )
 
     def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
         """Add the round just done; where averaging starts again, the averaged rounds before are dropped."""
         came = drift(state, plan)
-        heard = math.fsum(client.weight * query for client, query in zip(plan.clients, state.heard, strict=True))
-        self._answers.extend((heard, came, math.fsum(state.noise)))
+        self._add_answers(ask, state, plan, came)
         if state.averages.rounds == 0:
             self._averaged = array("d")
         else:
             self._averaged.extend((ask.query, came, state.query, round_weight(state), ask.step))
 
+    def _add_answers(self, ask: Ask, state: RoundState, plan: Plan, came: float) -> None:
+        """What this round gives a fit: its own answers, or those of a pool that it completes (`attendance`)."""
+        clients = plan.clients
+        if len(clients) > 1 and plan.mode == "cohort":
+            self._by_client.append(ask.query)
+            for client, mean, used, length in zip(clients, state.means, state.used, ask.lengths, strict=True):
+                answer = mean - (1.0 - plan.level_of(client)), 4.0 * client.mechanism.truth_rate**2 * length
+                self._by_client.extend(answer if used == 1 else (0.0, 0.0))
+        means = [mean if used == 1 else None for mean, used in zip(state.means, state.used, strict=True)]
+        if None not in means:
+            query = math.fsum(client.weight * query for client, query in zip(clients, state.heard, strict=True))
+            self._answers.extend((query, came, math.fsum(state.noise)))
+            return
+        self._pools, pool = gather(self._pools, ask.stage, ask.query, ask.lengths, means)
+        if not pool.is_complete:
+            self._answers.extend((ask.query, 0.0, math.inf))
+            return
+        rows = list(zip(clients, pool.records, pool.sums, pool.asked, strict=True))
+        self._answers.extend(
+            (
+                math.fsum(client.weight * asked / number for client, number, _, asked in rows),
+                math.fsum(
+                    client.weight * (total / number - (1.0 - plan.level_of(client)))
+                    for client, number, total, _ in rows
+                ),
+                math.fsum(client.noise(number) for client, number, _, _ in rows),
+            )
+        )
+
     @property
     def answers(self) -> Floats:
         """All rounds, averaged or not, as three rows: query, τ − F̂ there, and its noise Σp_k²/(4r_k²E_k).
 
-        Where a client was silent, the query is the p-weighted mean of those to which the answers in use belong.
+        Where a client was silent, the answers of the others wait for the next of its own in the same stage: their
+        round has an infinite noise, and the round that completes them stands for all. Its query is then the p-weighted
+        mean of the clients' mean questions.
         """
         return np.array(self._answers).reshape(-1, 3).T.copy()
+
+    @property
+    def clients(self) -> ClientAnswers | None:
+        """Every client's own answers; None where nobody was silent."""
+        if not self._by_client:
+            return None
+        rows = np.array(self._by_client).reshape(len(self._answers) // 3, -1)
+        queries, residuals, precisions = rows[:, 0].copy(), rows[:, 1::2].copy(), rows[:, 2::2].copy()
+        return None if bool((precisions > 0.0).all()) else ClientAnswers(queries, residuals, precisions)
 
     def _column(self, index: int) -> Floats:
         return np.array(self._averaged[index::5])
