@@ -7,10 +7,11 @@ confidence level. Which of the two stands first does not depend on the confidenc
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from privatile.core.arrays import Floats
+from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.plan import RoundState
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import AnyShape
@@ -22,6 +23,14 @@ from privatile.inference.trajectory import ClientAnswers
 
 CHECKED_AT = 0.95
 """Confidence of the any-shape interval that a smooth centre must lie in."""
+
+REASONS = (
+    "",
+    "the curve's quantile lies outside the interval that holds for every distribution",
+    "the answers do not show how steep the distribution is at the quantile",
+    "the answers do not follow a smooth curve",
+)
+"""What contradicts a smooth distribution, in words; `reason_against` gives the place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +84,15 @@ def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inferen
 
 def contradiction_of(fit: CurveFit, center: float, tests: AnyShape) -> str:
     """What in the answers speaks against a smooth distribution; empty where nothing does."""
-    low, high = tests.ends(CHECKED_AT)
-    if not low <= center <= high:
-        return "the curve's quantile lies outside the interval that holds for every distribution"
-    if bool(fit.slope_clipped) or not float(fit.slope_error) <= LARGEST_SLOPE_ERROR:
-        return "the answers do not show how steep the distribution is at the quantile"
-    if float(fit.misfit) > LARGEST_MISFIT:
-        return "the answers do not follow a smooth curve"
-    return ""
+    return REASONS[int(reason_against(fit, center, *tests.ends(CHECKED_AT)))]
+
+
+def reason_against(fit: CurveFit, center: Any, low: Any, high: Any) -> Any:
+    """Place in `REASONS` of what speaks against a smooth distribution, 0 for nothing; for one run or many at once.
+
+    `low` and `high` are the ends of the any-shape interval at `CHECKED_AT`.
+    """
+    xp = array_namespace(fit.center)
+    unknown = fit.slope_clipped | ~(fit.slope_error <= LARGEST_SLOPE_ERROR)
+    reason = xp.where(unknown, 2, xp.where(fit.misfit > LARGEST_MISFIT, 3, 0))
+    return xp.where((center >= low) & (center <= high), reason, 1)
