@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ from click.testing import CliRunner
 from privatile.api.estimate import estimate
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.result.compare import compare, difference_interval
-from privatile.result.result import QuantileResult
+from privatile.inference.inference import from_ends
+from privatile.result.compare import BY_ENDS, JOINED, compare, difference_ends, difference_interval
+from privatile.result.result import ConfidenceInterval, QuantileResult
 
 
 def result(center: float, seed: int, records: int = 8000) -> QuantileResult:
@@ -27,6 +29,44 @@ def test_the_p_value_inverts_the_displayed_interval(pair: tuple[QuantileResult, 
     assert min(abs(low), abs(high)) < 1e-6 * (high - low) + 1e-9
     inside = made.confidence_interval.low <= 0 <= made.confidence_interval.high
     assert inside == (made.p_value > 0.05)
+
+
+def any_shape(result: QuantileResult, estimate: float, low: float, high: float) -> QuantileResult:
+    """A result whose interval is (low, high) at 97.5% confidence, and narrower below."""
+
+    def in_units(level: float) -> ConfidenceInterval:
+        share = min(1.0, level / 0.975)
+        return ConfidenceInterval(estimate - share * (estimate - low), estimate + share * (high - estimate))
+
+    def ends(level: float) -> tuple[float, float]:
+        first, last = in_units(level)
+        return result.scale.to_working(first), result.scale.to_working(last)
+
+    inference = from_ends("any shape", result.scale.to_working(estimate), 1.0, ends)
+    shown = in_units(0.95)
+    return replace(result, method="any shape", estimate=estimate, inference=inference, confidence_interval=shown)
+
+
+def test_any_shape_intervals_are_compared_by_their_ends(pair: tuple[QuantileResult, QuantileResult]) -> None:
+    first, second = any_shape(pair[0], 52.0, 49.0, 53.0), any_shape(pair[1], 41.0, 40.0, 44.0)
+    # Both quantiles at an end, as beside an atom: 49 and 44 are inside their intervals, so 5 must be inside theirs.
+    low, high = difference_interval(first, second, 0.95)
+    assert (low, high) == pytest.approx((5.0, 13.0))
+    joined = difference_ends((52.0, *first.interval(0.95)), (41.0, *second.interval(0.95)))
+    assert not joined[0] <= 5.0 <= joined[1]  # the control: joined like nearly normal errors, 5 would be missed
+    made = compare(first, second, disjoint=True)
+    assert made.rule == BY_ENDS == made.to_dict()["rule"]
+    assert BY_ENDS in made.to_text()
+    assert made.p_value < 0.05
+    ends = difference_interval(first, second, 1 - made.p_value)
+    assert min(abs(end) for end in ends) < 1e-6
+
+
+def test_one_any_shape_interval_is_enough_to_go_by_the_ends(pair: tuple[QuantileResult, QuantileResult]) -> None:
+    shaped, smooth = any_shape(pair[0], 52.0, 49.0, 53.0), replace(pair[1], method="smooth")
+    low, high = smooth.interval(0.975)
+    assert difference_interval(shaped, smooth, 0.95) == pytest.approx((49.0 - high, 53.0 - low))
+    assert compare(smooth, replace(pair[0], method="smooth"), disjoint=True).rule == JOINED
 
 
 def test_that_people_are_disjoint_is_a_statement_and_shared_clients_are_named(

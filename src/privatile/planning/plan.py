@@ -1,13 +1,4 @@
-"""Before anyone is asked: how narrow the interval will be, or what it takes to make it so.
-
-In rank, the interval's half-width is known from the clients' records and budgets alone:
-
-    h = z·s·a,   s² = Σ p_k²σ_k²/n_k,   σ_k² = (r_k⁻² − (2τ − 1)²)/4
-
-a ≥ 1 is what search, bend and the estimated slope add (`inflation`). Divided by the density at the quantile this is
-the half-width in units. Where the clients' distributions differ σ_k² is a little smaller than at rank τ, so h errs on
-the wide side.
-"""
+"""Before anyone is asked: how narrow the interval will be, or what it takes to make it so."""
 
 import json
 import math
@@ -17,14 +8,12 @@ from typing import Any
 
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
 from privatile.errors import InputError
-from privatile.estimator.auto import SUPPORTED, chosen_rounds, supported
+from privatile.estimator.auto import chosen_rounds, supported
 from privatile.estimator.clients import Client, check_level, pooled_noise
-from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
+from privatile.estimator.question_policy import information
 from privatile.laws.critical import checked_level
-from privatile.laws.normal import two_sided_z
-
-LOST = 1.2
-"""Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
+from privatile.planning.expected_width import TOO_LITTLE, ExpectedWidth, expected_widths, width_words
+from privatile.result.result import finite
 
 
 @dataclass(frozen=True)
@@ -36,9 +25,12 @@ class RunPlan:
     confidence_level: float
     rounds: int
     information: float
-    rank_half_width: float
-    half_width: float | None
-    """In units; none without a density."""
+    values: str
+    """What is declared about the values; `continuous` makes the smooth interval the first one."""
+    headline: ExpectedWidth
+    """Of the interval that the result would show first."""
+    other: ExpectedWidth
+    """Of the one that would stand beside it."""
     density: float | None
     target_half_width: float | None
     records_factor: float | None
@@ -52,6 +44,16 @@ class RunPlan:
     def supported(self) -> bool:
         """Whether the coverage study validates it."""
         return supported(self.information)
+
+    @property
+    def rank_half_width(self) -> float:
+        """Of the interval that the result would show first."""
+        return self.headline.rank_half_width
+
+    @property
+    def half_width(self) -> float | None:
+        """The same in units; none without a density."""
+        return self.headline.half_width
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
@@ -67,7 +69,19 @@ class RunPlan:
             }
             for client in self.clients
         ]
-        return {**vars(self), "supported": self.supported, "clients": clients}
+        intervals = [
+            {**one._asdict(), "rank_half_width": finite(one.rank_half_width), "half_width": _finite(one.half_width)}
+            for one in (self.headline, self.other)
+        ]
+        plain = {name: value for name, value in vars(self).items() if name not in ("headline", "other")}
+        return {
+            **plain,
+            "rank_half_width": finite(self.rank_half_width),
+            "half_width": _finite(self.half_width),
+            "intervals": intervals,
+            "supported": self.supported,
+            "clients": clients,
+        }
 
     def to_json(self) -> str:
         """The same as one JSON object."""
@@ -83,17 +97,12 @@ class RunPlan:
             f"{100 * row['variance_share']:>14.1f}%"
             for row in facts["clients"]
         ]
-        percent = f"{100 * self.confidence_level:g}%"
-        low, high = max(0.0, self.level - self.rank_half_width), min(1.0, self.level + self.rank_half_width)
         lines += [
             "",
-            f"The {percent} interval for level {self.level:g} would reach from about the {low:.4f} to the {high:.4f} "
-            f"quantile, in {self.rounds} rounds.",
+            f"Level {self.level:g}, {self.rounds} rounds.",
+            *(f"- {width_words(one, self.level, self.confidence_level)}" for one in (self.headline, self.other)),
+            f"Information: {self.information:,.0f}{', enough' if self.supported else f'. {TOO_LITTLE}'}.",
         ]
-        if self.half_width is not None:
-            lines.append(f"That is ± {self.half_width:.4g} in units of the data.")
-        words = "enough" if self.supported else f"too little: {SUPPORTED:,.0f} are needed for honest coverage"
-        lines.append(f"Information: {self.information:,.0f}, {words}.")
         if self.target_half_width is not None:
             lines.append(self._target_words())
         if self.weights_cost > 1.005:
@@ -113,32 +122,6 @@ class RunPlan:
         return f"{words}, or {self.epsilon_factor:.3g} times every ε."
 
 
-def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float:
-    """a: how much wider than with known slope and no search.
-
-    The slope is learned from the probes, reach·√share standard errors apart in units of the local spread, and from the
-    window's N relaxations: 1/ρ² = (reach/λ)²·share + N/2, λ = 1/√I. The interval is 1/√(1 − z²ρ²) wider for it.
-
-    >>> round(inflation(1000, 200), 3), round(inflation(100_000, 200), 3)
-    (1.115, 1.063)
-    """
-    z = two_sided_z(confidence_level)
-    unit = 1.0 / math.sqrt(info)
-    reach = min(PROBE_REACH, PROBE_ERRORS * unit)
-    relaxed = min(RELAXATIONS, STABLE * 0.8 * rounds)
-    slope_variance = 1.0 / ((reach / unit) ** 2 * PROBE_SHARE + relaxed / 2.0)
-    rest = 1.0 - z * z * slope_variance
-    if rest <= 0.0:
-        return math.inf
-    return (1.0 + LOST * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
-
-
-def rank_half_width(level: float, clients: Sequence[Client], confidence_level: float, inflated: float) -> float:
-    """h: the interval's expected half-width in rank, with the factor that its method adds."""
-    error = math.sqrt(math.fsum(client.rank_variance(level) for client in clients))
-    return inflated * two_sided_z(confidence_level) * error
-
-
 def plan_run(
     level: float,
     clients: Sequence[Client],
@@ -147,15 +130,18 @@ def plan_run(
     rounds: int | None = None,
     density: float | None = None,
     half_width: float | None = None,
+    values: str = "any",
 ) -> RunPlan:
     """What these clients give, and what a target half-width would take. Weights may have any sum.
 
     Without `density` the target is in rank: 0.01 asks for the interval from the (τ − 0.01) to the (τ + 0.01) quantile.
+    The target is for the interval that the result would show first: the smooth one where `values` is `continuous`.
 
     >>> coin = RandomizedResponse.from_epsilon(1.0)
     >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
-    >>> round(plan_run(0.5, clients).rank_half_width, 4)
-    0.0103
+    >>> plans = [plan_run(0.5, clients, values=values) for values in ("any", "continuous")]
+    >>> [round(plan.rank_half_width, 4) for plan in plans]
+    [0.0301, 0.0104]
     """
     check_level(level)
     checked_level(confidence_level)
@@ -168,9 +154,12 @@ def plan_run(
     planned = tuple(replace(client, weight=client.weight / total) for client in clients)
     planned_rounds = chosen_rounds(rounds, min(client.records for client in planned))
 
+    def widths(members: Sequence[Client], rounds: int) -> tuple[ExpectedWidth, ExpectedWidth]:
+        any_shape, smooth = expected_widths(level, members, rounds, confidence_level=confidence_level, density=density)
+        return (smooth, any_shape) if values == "continuous" else (any_shape, smooth)
+
     def reached(members: Sequence[Client], rounds: int) -> float:
-        inflated = inflation(information(level, pooled_noise(members)), rounds, confidence_level)
-        return rank_half_width(level, members, confidence_level, inflated)
+        return widths(members, rounds)[0].rank_half_width
 
     def with_records(factor: float) -> float:
         members = [replace(client, records=max(20, round(client.records * factor))) for client in planned]
@@ -182,7 +171,7 @@ def plan_run(
         coins = map(RandomizedResponse.from_epsilon, budgets)
         return reached([replace(c, mechanism=coin) for c, coin in zip(planned, coins, strict=True)], planned_rounds)
 
-    reach = reached(planned, planned_rounds)
+    headline, other = widths(planned, planned_rounds)
     target = None if half_width is None else half_width * (density or 1.0)
     best = 1.0 / math.fsum(client.weight**2 / client.rank_variance(level) for client in planned)
     return RunPlan(
@@ -191,8 +180,9 @@ def plan_run(
         confidence_level=confidence_level,
         rounds=planned_rounds,
         information=information(level, pooled_noise(planned)),
-        rank_half_width=reach,
-        half_width=None if density is None else reach / density,
+        values=values,
+        headline=headline,
+        other=other,
         density=density,
         target_half_width=half_width,
         records_factor=None if target is None else _factor(target, with_records, 1e9),
@@ -216,3 +206,7 @@ def _factor(target: float, reached: Callable[[float], float], most: float) -> fl
         else:
             high = middle
     return high
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None else finite(value)

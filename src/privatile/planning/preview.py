@@ -1,7 +1,7 @@
 """What a run would cost and give, before anyone is asked.
 
 Without the data's density the width in units is unknown, but its width in *rank* is not: the interval will reach from
-about the (τ − h) to the (τ + h) quantile, with the h of `planning.plan`.
+about the (τ − h) to the (τ + h) quantile, with the h of `planning.expected_width`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from privatile.estimator.auto import AutoPlan
 from privatile.estimator.spec import RunSpec
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
-from privatile.planning.plan import inflation, rank_half_width
+from privatile.planning.expected_width import ExpectedWidth, expected_widths, rank_half_width, width_words
 from privatile.result.diagnostics import Support, support_of
 from privatile.result.result import epsilon_text, finite
 
@@ -24,17 +24,34 @@ class Preview:
     """Who would pay what, and the interval's expected reach in rank."""
 
     spec: RunSpec
-    rank_half_widths: tuple[float, ...]
+    widths: tuple[tuple[ExpectedWidth, ...], ...]
+    """Of each level: the interval that the result would show first, and the one beside it where there is one."""
     rounds: tuple[int, ...]
     support: tuple[Support, ...]
     """Of each level, in the words that its result will use."""
+
+    @property
+    def rank_half_widths(self) -> tuple[float, ...]:
+        """Of each level, the reach in rank of the interval that the result would show first."""
+        return tuple(shown[0].rank_half_width for shown in self.widths)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
         return {
             "dry_run": True,
             "levels": list(self.spec.levels),
-            "expected_half_width_in_rank": list(self.rank_half_widths),
+            "expected_half_width_in_rank": [finite(reach) for reach in self.rank_half_widths],
+            "expected_intervals": [
+                [
+                    {
+                        "method": one.method,
+                        "condition": one.condition,
+                        "half_width_in_rank": finite(one.rank_half_width),
+                    }
+                    for one in shown
+                ]
+                for shown in self.widths
+            ],
             "rounds": list(self.rounds),
             "information": [support.row.value for support in self.support],
             "caveats": [
@@ -67,15 +84,9 @@ class Preview:
             epsilon = epsilon_text(client.mechanism.epsilon)
             lines.append(f"{client.name:<{gap}}  {client.records:>12,}  {epsilon:>8}  {client.weight:>8.4f}")
         lines.append("")
-        for level, reach, rounds, support in zip(
-            spec.levels, self.rank_half_widths, self.rounds, self.support, strict=True
-        ):
-            low, high = max(0.0, level - reach), min(1.0, level + reach)
-            percent = f"{100 * spec.confidence_level:g}%"
-            lines.append(
-                f"level {level:g}: {rounds} rounds; the {percent} interval would reach from about the {low:.4f} to the "
-                f"{high:.4f} quantile. {support.row.label.capitalize()} {support.row.text}."
-            )
+        for level, shown, rounds, support in zip(spec.levels, self.widths, self.rounds, self.support, strict=True):
+            lines.append(f"level {level:g}: {rounds} rounds. {support.row.label.capitalize()} {support.row.text}.")
+            lines += [f"- {width_words(one, level, spec.confidence_level)}" for one in shown]
             lines += [f"Beware: {caveat.text}" for caveat in support.caveats]
         return "\n".join(lines)
 
@@ -88,14 +99,18 @@ def preview(spec: RunSpec) -> Preview:
         constant = [1] * 1000
         at = float(critical_value(constant, spec.confidence_level)) / float(critical_value(constant, 0.95))
         cost *= at * two_sided_z(0.95) / two_sided_z(spec.confidence_level)
-    reaches, rounds, support = [], [], []
+    widths: list[tuple[ExpectedWidth, ...]] = []
+    rounds, support = [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
-        if isinstance(plan, AutoPlan) and spec.interval in ("default", "plug-in"):
-            factor = inflation(plan.information, plan.rounds, spec.confidence_level)
+        level, clients = plan.level, plan.clients
+        if spec.design == "auto" and spec.interval in ("default", "plug-in"):
+            any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=spec.confidence_level)
+            first_smooth = isinstance(plan, AutoPlan) or spec.interval == "plug-in"
+            widths.append((smooth, any_shape) if first_smooth else (any_shape, smooth))
         else:
-            factor = cost
-        reaches.append(rank_half_width(plan.level, plan.clients, spec.confidence_level, factor))
+            reach = rank_half_width(level, clients, spec.confidence_level, cost)
+            widths.append((ExpectedWidth("self-normalized", "", reach, None),))
         rounds.append(plan.rounds)
-        support.append(support_of(plan.level, plan.clients))
-    return Preview(spec, tuple(reaches), tuple(rounds), tuple(support))
+        support.append(support_of(level, clients))
+    return Preview(spec, tuple(widths), tuple(rounds), tuple(support))

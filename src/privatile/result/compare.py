@@ -1,11 +1,18 @@
 """Two quantiles of different people: their difference, its interval and a p-value.
 
-The ends of the difference follow from the two displayed intervals (MOVER), (l₁, u₁) and (l₂, u₂) at one confidence:
+The ends of the difference follow from the two displayed intervals, (l₁, u₁) and (l₂, u₂). Where one of them is the
+any-shape interval no law joins them, and both are taken with half of the error, at confidence 1 − α/2:
+
+    l₁ − u₂  …  u₁ − l₂
+
+Both intervals hold together with probability 1 − α at least, and then so does their difference: for every distribution.
+Elsewhere both are taken at confidence 1 − α and joined as errors that are nearly normal (MOVER):
 
     x₁ − x₂ − √((x₁ − l₁)² + (u₂ − x₂)²)  …  x₁ − x₂ + √((u₁ − x₁)² + (x₂ − l₂)²)
 
-so each run's own calibration (its slope's error, its scale's skewness) carries over. The p-value of a difference
-inverts this interval over the confidence level. The runs must be independent: no person in both.
+so each run's own calibration (its slope's error, its scale's skewness) carries over. A smooth interval that the answers
+contradict is not displayed, so it is never joined. The p-value of a difference inverts the interval over the
+confidence level. The runs must be independent: no person in both.
 """
 
 import json
@@ -31,6 +38,11 @@ class Comparison:
     p_value: float
     """Of "both quantiles are equal", two-sided; below α iff 0 lies outside the (1 − α) interval."""
 
+    @property
+    def rule(self) -> str:
+        """How the two intervals became one, in words."""
+        return BY_ENDS if any_shape(self.first, self.second) else JOINED
+
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
         low, high = self.confidence_interval
@@ -39,6 +51,7 @@ class Comparison:
             "confidence_interval": {"low": low, "high": high},
             "confidence_level": self.confidence_level,
             "p_value": self.p_value,
+            "rule": self.rule,
             "caveats": self.caveats,
             "first": self.first.to_dict(),
             "second": self.second.to_dict(),
@@ -61,6 +74,7 @@ class Comparison:
                 "",
                 f"Their difference is {significant(self.difference, width)}; the {percent} interval runs from "
                 f"{significant(low, width)} to {significant(high, width)}. The p-value of no difference is {p_value}.",
+                self.rule,
                 "",
                 "Beware:",
                 *(f"- {text}" for text in (*self.caveats, *self._caveats())),
@@ -114,8 +128,27 @@ def compare(
     return Comparison(first, second, first.estimate - second.estimate, interval, confidence_level, p_value)
 
 
+BY_ENDS = (
+    "This interval goes by the ends: each quantile's own interval with half of the error, the low end of one minus the "
+    "high end of the other. It needs no more than the two intervals do."
+)
+JOINED = (
+    "This interval joins the two as errors that are nearly normal. It needs what the two intervals need, such as "
+    "continuous values with a smooth distribution around the quantile."
+)
+
+
+def any_shape(*results: QuantileResult) -> bool:
+    """Whether one of the displayed intervals is the one that holds for every distribution."""
+    return any(result.method.startswith("any shape") for result in results)
+
+
 def difference_interval(first: QuantileResult, second: QuantileResult, confidence_level: float) -> ConfidenceInterval:
     """The interval of first − second at a confidence level."""
+    if any_shape(first, second):
+        each = 0.5 * (1.0 + confidence_level)
+        (low1, high1), (low2, high2) = first.interval(each), second.interval(each)
+        return ConfidenceInterval(low1 - high2, high1 - low2)
     rows = ((result.estimate, *result.interval(confidence_level)) for result in (first, second))
     low, high = difference_ends(*rows)
     return ConfidenceInterval(float(low), float(high))

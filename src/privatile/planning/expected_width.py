@@ -1,0 +1,143 @@
+"""How wide the two intervals of a run will be, before anyone is asked.
+
+In rank, the half-width is known from the clients' records and budgets alone:
+
+    h = z·s·a,   s² = Σ p_k²σ_k²/n_k,   σ_k² = (r_k⁻² − (2τ − 1)²)/4
+
+a ≥ 1 is the price of the interval over one that knows the distribution. For the smooth interval it is what search, bend
+and the estimated slope add (`smooth_factor`); for the any-shape interval it was measured (`any_shape_factor`). Divided
+by the density at the quantile h is the half-width in units. Where the clients' distributions differ σ_k² is a little
+smaller than at rank τ, so h errs on the wide side.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from privatile.estimator.auto import SUPPORTED
+from privatile.estimator.clients import Client, pooled_noise
+from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
+from privatile.inference.smooth_reading import low_information_factor
+from privatile.laws.normal import two_sided_z
+
+LOST = 1.2
+"""Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
+
+BY_INFORMATION = ((150.0, 3.8), (600.0, 3.3), (6000.0, 3.1))
+"""Information, and the median width of the any-shape interval at 95% over that of one that knows the distribution
+(smooth laws of `studies/any_shape`)."""
+
+BY_CONFIDENCE = ((0.8, 3.9), (0.9, 3.3), (0.95, 3.07), (0.99, 2.9), (0.999, 3.0))
+"""Confidence level, and the same ratio there at information 6,000: the questions are placed for 95%."""
+
+EVERY_DISTRIBUTION = "holds for every distribution"
+SMOOTH = "if the values are continuous and their distribution is smooth around the quantile"
+
+
+TOO_LITTLE = (
+    f"Below {SUPPORTED:,.0f} the answers may leave one side of the interval open, or both: it then ends where the "
+    "stated range ends"
+)
+
+
+class ExpectedWidth(NamedTuple):
+    """What one of the two intervals of a run is expected to be worth."""
+
+    method: str
+    condition: str
+    """What it needs, in words; empty where it is no interval of the default design."""
+    rank_half_width: float
+    half_width: float | None
+    """In units; none without a density."""
+
+
+def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
+    """One interval's expected reach and what it needs, in a sentence.
+
+    >>> print(width_words(ExpectedWidth("any shape", EVERY_DISTRIBUTION, 0.01, 2.0), 0.5, 0.95))
+    The 95% interval that holds for every distribution would reach from about the 0.4900 to the 0.5100 quantile, ± 2 in
+    units of the data.
+    """
+    percent = f"{100 * confidence_level:g}%"
+    low, high = max(0.0, level - width.rank_half_width), min(1.0, level + width.rank_half_width)
+    units = "" if width.half_width is None else f", ± {width.half_width:.4g} in units of the data"
+    reach = f"would reach from about the {low:.4f} to the {high:.4f} quantile{units}"
+    if width.method == "smooth":
+        return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--values continuous), the {percent} interval {reach}."
+    return f"The {percent} interval{f' that {width.condition}' if width.condition else ''} {reach}."
+
+
+def expected_widths(
+    level: float,
+    clients: Sequence[Client],
+    rounds: int,
+    *,
+    confidence_level: float = 0.95,
+    density: float | None = None,
+) -> tuple[ExpectedWidth, ExpectedWidth]:
+    """Of the any-shape interval and of the smooth one, which come from the same answers."""
+    info = information(level, pooled_noise(clients))
+    factors = (any_shape_factor(info, confidence_level), smooth_factor(info, rounds, confidence_level))
+    conditions = (("any shape", EVERY_DISTRIBUTION), ("smooth", SMOOTH))
+    reaches = [rank_half_width(level, clients, confidence_level, factor) for factor in factors]
+    first, second = (
+        ExpectedWidth(*words, reach, None if density is None else reach / density)
+        for words, reach in zip(conditions, reaches, strict=True)
+    )
+    return first, second
+
+
+def any_shape_factor(info: float, confidence_level: float = 0.95) -> float:
+    """a of the any-shape interval: measured at three informations, linear in log I between them, and further below.
+
+    Above information 6,000 it stays as it is. At another confidence level it is in proportion to what was measured
+    there, linear in z between the levels.
+
+    >>> [round(any_shape_factor(info), 2) for info in (40.0, 150.0, 300.0, 600.0, 6000.0, 1e6)]
+    [4.28, 3.8, 3.55, 3.3, 3.1, 3.1]
+    >>> round(any_shape_factor(6000.0, 0.8), 2), round(any_shape_factor(6000.0, 0.99), 2)
+    (3.94, 2.93)
+    """
+    places, factors = np.array(BY_INFORMATION).T
+    places = np.log(places)
+    below = (factors[0] - factors[1]) / (places[1] - places[0]) * max(0.0, places[0] - math.log(info))
+    levels, ratios = np.array(BY_CONFIDENCE).T
+    ratio = np.interp([two_sided_z(confidence_level), two_sided_z(0.95)], [two_sided_z(c) for c in levels], ratios)
+    return float((np.interp(math.log(info), places, factors) + below) * ratio[0] / ratio[1])
+
+
+def smooth_factor(info: float, rounds: int, confidence_level: float = 0.95) -> float:
+    """a of the smooth interval: `inflation`, and what its law allows for low information.
+
+    >>> round(smooth_factor(150.0, 200), 2), round(smooth_factor(6000.0, 200), 3)
+    (1.32, 1.082)
+    """
+    return inflation(info, rounds, confidence_level) * low_information_factor(info)
+
+
+def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float:
+    """a: how much wider than with known slope and no search.
+
+    The slope is learned from the probes, reach·√share standard errors apart in units of the local spread, and from the
+    window's N relaxations: 1/ρ² = (reach/λ)²·share + N/2, λ = 1/√I. The interval is 1/√(1 − z²ρ²) wider for it.
+
+    >>> round(inflation(1000, 200), 3), round(inflation(100_000, 200), 3)
+    (1.115, 1.063)
+    """
+    z = two_sided_z(confidence_level)
+    unit = 1.0 / math.sqrt(info)
+    reach = min(PROBE_REACH, PROBE_ERRORS * unit)
+    relaxed = min(RELAXATIONS, STABLE * 0.8 * rounds)
+    slope_variance = 1.0 / ((reach / unit) ** 2 * PROBE_SHARE + relaxed / 2.0)
+    rest = 1.0 - z * z * slope_variance
+    if rest <= 0.0:
+        return math.inf
+    return (1.0 + LOST * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
+
+
+def rank_half_width(level: float, clients: Sequence[Client], confidence_level: float, inflated: float) -> float:
+    """h: the interval's expected half-width in rank, with the factor that its method adds."""
+    error = math.sqrt(math.fsum(client.rank_variance(level) for client in clients))
+    return inflated * two_sided_z(confidence_level) * error
