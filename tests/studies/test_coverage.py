@@ -12,7 +12,7 @@ from studies.coverage.scores import score
 from studies.coverage.stopping import stopping
 
 from privatile.estimator.auto import supported
-from privatile.planning.plan import inflation
+from privatile.planning.expected_width import inflation
 from privatile.simulation.auto_simulation import simulate
 from privatile.simulation.columns import Dithered
 

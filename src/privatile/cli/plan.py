@@ -75,10 +75,11 @@ def plan(
         return
     click.echo(made.to_text())
     if check is not None:
+        smooth = made.headline if made.headline.method == "smooth" else made.other
         click.echo(
-            f"Simulated, {check['runs']} runs: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
+            f"Simulated, {check['runs']} runs of the smooth interval: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
             f"(predicted {goals['confidence_level']:g}), mean half-width {check['half_width']:.4g} "
-            f"(predicted {made.half_width:.4g})."
+            f"(predicted {smooth.half_width:.4g})."
         )
 
 
