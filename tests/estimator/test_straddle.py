@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from studies.any_shape.simulation import policy_of, straddle
 
 from privatile.estimator.antitonic import sign_change
 from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy
 from privatile.estimator.straddle_schedule import CENTRE_EVERY, ENDS, block_at, distances, shares_left
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
+from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
 NORMAL = AutoCell((Normal(),), (RATE,), (20_000,), 0.5)
@@ -73,7 +73,7 @@ def test_questions_straddle_the_quantile_and_ask_its_centre() -> None:
 
 
 def test_every_record_is_asked_and_none_twice() -> None:
-    policy = policy_of(NORMAL)
+    policy = NORMAL.straddle_plan.policy
     state, left = policy.begin(), np.array([[20_000]])
     for _ in range(200):
         lengths = policy.lengths(state, np.array([20_000]), left)
@@ -86,7 +86,7 @@ def test_every_record_is_asked_and_none_twice() -> None:
 @pytest.mark.parametrize("away", [-300.0, 300.0])
 def test_a_search_that_ended_in_the_wrong_place_is_repaired(away: float) -> None:
     """The window begins 300 standard errors from the quantile: doubling and halving bring it back."""
-    policy = policy_of(NORMAL)
+    policy = NORMAL.straddle_plan.policy
     rng = np.random.default_rng(3)
     state, left, moved = policy.begin(40), np.full((40, 1), 20_000), np.zeros(40, dtype=bool)
     for _ in range(200):
@@ -120,7 +120,7 @@ def test_no_question_depends_on_anything_but_the_answers() -> None:
 
 
 def test_rounds_without_an_answer_change_nothing_but_the_clock() -> None:
-    policy = policy_of(NORMAL)
+    policy = NORMAL.straddle_plan.policy
     runs = straddle(NORMAL, 1, np.random.default_rng(6))
     before = runs.state
     state = policy.begin()

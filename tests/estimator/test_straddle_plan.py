@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from studies.any_shape.laws import Steps
-from studies.any_shape.simulation import straddle
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
@@ -22,6 +21,7 @@ from privatile.estimator.window_fit import Root, solve_fit
 from privatile.inference.any_shape import AnyShape
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal, Population
+from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
 HEAPED = Steps((0.0, 1.0, 2.0), (0.3, 0.4, 0.3))

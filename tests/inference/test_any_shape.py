@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 from studies.any_shape.laws import Steps
-from studies.any_shape.simulation import straddle
 
 from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
@@ -17,6 +16,7 @@ from privatile.inference.any_shape import AnyShape, accepted_at, candidate_p_val
 from privatile.laws.normal import one_sided_z
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
+from privatile.simulation.straddled_simulation import straddle
 
 RUNS = 8_000
 SIDE = 0.025

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from studies.any_shape.laws import Steps
-from studies.any_shape.simulation import straddle
 
 from privatile.errors import InputError
 from privatile.inference.any_shape import ends_of
@@ -16,6 +15,7 @@ from privatile.inference.smooth_reading import LowInformationLaw, fit_smooth, wi
 from privatile.laws.fieller import FiellerLaw
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
+from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
 

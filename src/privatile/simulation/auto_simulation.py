@@ -17,6 +17,7 @@ from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.question_policy import AVERAGE, RELAXATIONS, QuestionPolicy, Tuning
+from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.curve import CurveFit, fit_curve
 from privatile.inference.variance import known_share
 from privatile.simulation.populations import Mixture, Population
@@ -70,6 +71,11 @@ class AutoCell:
         rows = zip(self.truth_rates, self.shares, self.records, strict=True)
         clients = [Client(f"c{k}", RandomizedResponse(r), p, self.level, n) for k, (r, p, n) in enumerate(rows)]
         return AutoPlan(tuple(clients), Identity(self.low, self.high), self.rounds)
+
+    @cached_property
+    def straddle_plan(self) -> StraddlePlan:
+        """The plan of a real run of the default design with these clients."""
+        return StraddlePlan(self.plan.clients, self.plan.scale, self.rounds)
 
     @property
     def information(self) -> float:
@@ -126,15 +132,16 @@ class AutoRuns:
         """The same with numpy's arrays, the curves fitted where the runs were simulated."""
         if array_namespace(self.queries) is np:
             return self
-        host = AutoRuns(*(_on_host(getattr(self, part.name)) for part in fields(self)))
-        host.__dict__["fit"] = _on_host(self.fit)
+        host = AutoRuns(*(on_host(getattr(self, part.name)) for part in fields(self)))
+        host.__dict__["fit"] = on_host(self.fit)
         return host
 
 
-def _on_host(value: Any) -> Any:
-    """Arrays of a GPU as numpy's; also inside named tuples."""
+def on_host(value: Any) -> Any:
+    """Arrays of a GPU as numpy's; also inside tuples."""
     if isinstance(value, tuple):
-        return type(value)(*(_on_host(part) for part in value))
+        parts = [on_host(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value.get() if hasattr(value, "get") else value
 
 

@@ -1,0 +1,142 @@
+"""Many runs of the default design at once, through the code that real runs execute, and both intervals of each.
+
+The questions are `StraddlePolicy`'s, the ends `inference.any_shape`'s, the curve `inference.smooth_reading`'s, and the
+headline follows `inference.readings`. Only the loop is written here: arrays with a leading axis of runs take the place
+of one run's state.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.arrays import Floats, array_namespace
+from privatile.core.mechanism import debias, rank_noise, yes_probability
+from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling, level_variance
+from privatile.estimator.straddle_window import Answers
+from privatile.inference.any_shape import ends_of
+from privatile.inference.curve import CurveFit
+from privatile.inference.readings import CHECKED_AT, reason_against
+from privatile.inference.smooth_reading import fit_smooth, low_information_factor
+from privatile.inference.variance import known_share
+from privatile.laws.fieller import fieller_reach
+from privatile.laws.normal import two_sided_z
+from privatile.simulation.auto_simulation import AutoCell, on_host, ranks_at
+from privatile.simulation.displayed_intervals import DisplayedIntervals
+
+
+class StraddledRuns(NamedTuple):
+    """What many runs of one cell gave; the first axis is runs, rounds the second."""
+
+    queries: Floats
+    residuals: Floats
+    noise: Floats
+    stages: NDArray[np.int64]
+    share: Floats
+    """What knowing the clients' ranks takes off the noise."""
+    state: Straddling
+
+
+class Drawn:
+    """The answers of clients whose records are drawn with replacement: a cohort's count is one binomial draw."""
+
+    def __init__(self, cell: AutoCell, rng: Any, xp: Any = np) -> None:
+        self.rng, self.rates = rng, xp.array(cell.truth_rates)
+        self.kinds = list(dict.fromkeys(cell.populations))
+        self.which = xp.array([self.kinds.index(population) for population in cell.populations])
+
+    def counts(self, queries: Floats, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ones of every run's clients (runs × clients) when `lengths` records of each answer."""
+        ranks = ranks_at(self.kinds, queries)[:, self.which]
+        ones: NDArray[np.int64] = self.rng.binomial(lengths, yes_probability(self.rates, 1.0 - ranks))
+        return ones
+
+
+def straddle(
+    cell: AutoCell,
+    runs: int,
+    rng: Any,
+    xp: Any = np,
+    *,
+    policy: StraddlePolicy | None = None,
+    answers: Any = None,
+) -> StraddledRuns:
+    """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it.
+
+    `answers` has another way to answer than `Drawn`, as a fixed file does.
+    """
+    policy = policy or cell.straddle_plan.policy
+    answers = answers or Drawn(cell, rng, xp)
+    rounds = policy.rounds
+    weights, rates = xp.array(cell.shares), xp.array(cell.truth_rates)
+    records = xp.array(cell.records, dtype=xp.int64)
+    state = policy.begin(runs, xp)
+    left = xp.tile(records, (runs, 1))
+    queries, residuals, noise = (xp.empty((runs, rounds)) for _ in range(3))
+    stages = xp.empty((runs, rounds), dtype=xp.int64)
+    ones, window = xp.zeros((runs, len(records))), xp.zeros((runs, len(records)))
+    for m in range(rounds):
+        lengths = policy.lengths(state, records, left)
+        left -= lengths
+        counts = answers.counts(state.query, lengths)
+        means = debias(rates, counts / lengths)
+        queries[:, m], stages[:, m] = state.query, state.stage
+        residuals[:, m] = means @ weights - (1.0 - cell.level)
+        noise[:, m] = rank_noise(weights, rates, lengths).sum(axis=1)
+        now = (state.stage != SEARCH)[:, None]
+        ones += xp.where(now, counts, 0)
+        window += xp.where(now, lengths, 0)
+        at_level = level_variance(cell.level, weights, rates, lengths)
+        heard = Answers(state.query, residuals[:, m], at_level, xp.ones(runs))
+        state = policy.learn(state, residuals[:, m], noise[:, m], heard)
+    local = 1.0 - debias(rates, ones / window)
+    share = known_share(weights, rates, records, local, window)
+    return StraddledRuns(queries, residuals, noise, stages, share, state)
+
+
+class StraddledReadings(NamedTuple):
+    """Both intervals of many runs at one confidence level; an end may be infinite, a result cuts it at the range."""
+
+    any_shape: DisplayedIntervals
+    smooth: DisplayedIntervals
+    reason: NDArray[np.int64]
+    """What contradicts a smooth distribution: a place in `readings.REASONS`, 0 for nothing."""
+
+    def headline(self, *, continuous: bool) -> "DisplayedIntervals":
+        """What the results show first; see `Readings.headline`."""
+        if not continuous:
+            return self.any_shape
+        pairs = zip(self.smooth, self.any_shape, strict=True)
+        return DisplayedIntervals(*(np.where(self.reason == 0, smooth, other) for smooth, other in pairs))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[StraddledReadings]") -> "StraddledReadings":
+        """Several blocks of runs as one."""
+        return cls(
+            DisplayedIntervals.joined([part.any_shape for part in parts]),
+            DisplayedIntervals.joined([part.smooth for part in parts]),
+            np.concatenate([part.reason for part in parts]),
+        )
+
+
+def read_straddled(
+    cell: AutoCell, found: StraddledRuns, levels: Sequence[float] = (0.95,)
+) -> "list[StraddledReadings]":
+    """Both readings of every run at these confidence levels, as `readings.readings` gives them for one run."""
+    xp = array_namespace(found.queries)
+    tests, variances = found.state.window.tests, found.noise * found.share[:, None]
+    fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
+    low, high = ends_of(tests, CHECKED_AT)
+    reason = on_host(reason_against(fit, fit.center, low, high))
+    inside = xp.minimum(xp.maximum(fit.center, low), high)
+    parts = []
+    for level in levels:
+        z = two_sided_z(level) * low_information_factor(cell.information)
+        reach = fieller_reach(z, fit.slope_error) * fit.error
+        first, last = ends_of(tests, level)
+        wide = (inside, xp.minimum(first, inside), xp.maximum(last, inside))
+        narrow = (fit.center, fit.center - reach, fit.center + reach)
+        any_shape, smooth = (DisplayedIntervals(*on_host(columns)) for columns in (wide, narrow))
+        parts.append(StraddledReadings(any_shape, smooth, reason))
+    return parts
