@@ -68,7 +68,7 @@ BASE = ("estimate", "data.csv", "--value", "score", "--client", "region", "--ran
 def test_one_command_gives_estimate_interval_and_budget(home: Path) -> None:
     done = privatile(home, *BASE, "--epsilon", 2)
     assert done.returncode == 0, done.stderr
-    assert "The 0.5 quantile (the median) of score in the mixture of 2 clients with equal weight" in done.stdout
+    assert "The 0.5 quantile (the median) of score in all records of 2 clients together" in done.stdout
     assert re.search(r"95% interval +\d+\.\d+ … \d+\.\d+", done.stdout)
     assert "central" in done.stdout
     assert "survey weights are not supported" in done.stdout
@@ -98,7 +98,8 @@ def test_per_client_budgets_and_levels_on_the_command_line(home: Path) -> None:
     facts = json.loads(here(home, *BASE, *options).stdout)
     assert [round(client["epsilon"], 6) for client in facts["clients"]] == [1.0, 0.5]
     assert [client["level"] for client in facts["clients"]] == [0.4, 0.6]
-    assert facts["level"] == pytest.approx(0.5)
+    # The mean of the clients' levels, weighted like the clients, by their 3,000 and 1,500 records.
+    assert facts["level"] == pytest.approx((2 * 0.4 + 0.6) / 3)
 
 
 def test_a_weights_file_and_several_levels(home: Path) -> None:
@@ -180,7 +181,7 @@ def test_a_dry_run_spends_nothing(home: Path) -> None:
     assert not (home / "state").exists()
     reach = json.loads(here(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
     # z·√(Σ p²/(4 r² n)) with r = tanh(½) is the least; a run this small loses a fifth or so to search and slope.
-    least = 1.96 * np.sqrt((0.25 / 3000 + 0.25 / 1500) / 4) / np.tanh(0.5)
+    least = 1.96 * np.sqrt(1 / 4500 / 4) / np.tanh(0.5)
     assert 1.0 < reach["expected_half_width_in_rank"][0] / least < 1.4
     options = (*BASE, "--epsilon", 1, "--dry-run", "--json", "--interval", "self-normalized")
     reach = json.loads(here(home, *options).stdout)

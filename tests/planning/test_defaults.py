@@ -157,9 +157,14 @@ def test_an_undithered_interval_around_a_round_value_warns(result: QuantileResul
 
 def test_a_dominating_client_is_named() -> None:
     uneven = {"large": DATA["north"], "small": DATA["south"][:600]}
-    got = estimate(uneven, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3)
+    got = estimate(uneven, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, weights="equal")
     assert "dominance" in codes(got)
     assert got.to_dict()["dominance"]["client"] == "small"
+    # By size the large one decides as much as it counts: nothing to warn about.
+    by_size = estimate(uneven, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3)
+    assert "dominance" not in codes(by_size)
+    assert [client.weight for client in by_size.clients] == [0.9375, 0.0625]
+    assert "all records of 2 clients together" in by_size.estimand
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def _specification(options: Options, columns: Mapping[str, ShuffledColumn], simu
     scale = options.working_scale
     return RunSpec(
         value=(options.value or "the value") + (f" at {options.only}" if options.only is not None else ""),
-        levels=options.levels if own is None else (sum(weights[name] * own[name] for name in names),),
+        levels=_levels(options, weights),
         clients=tuple(
             ClientSpec(
                 name=name,
@@ -90,6 +90,13 @@ def _specification(options: Options, columns: Mapping[str, ShuffledColumn], simu
         simulated=simulated,
         **options.report_options,
     )
+
+
+def _levels(options: Options, weights: Mapping[str, float]) -> tuple[float, ...]:
+    """The run's levels; with levels of the clients' own, their mean."""
+    if not isinstance(options.q, Mapping):
+        return options.levels
+    return (sum(weight * options.q[name] for name, weight in weights.items()),)
 
 
 @dataclass(eq=False, repr=False)
@@ -115,8 +122,14 @@ class LocalRun:
         _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
-        clients = tuple(self._asked(client, count) for client, count in zip(spec.clients, counts, strict=True))
-        self.spec = replace(spec, clients=clients)
+        names = [client.name for client in spec.clients]
+        # By the records that may be asked: the file's size beside them would tell how many had answered elsewhere.
+        weights = self.options.client_weights(dict(zip(names, counts, strict=True)))
+        clients = tuple(
+            self._asked(replace(client, weight=weights[client.name]), count)
+            for client, count in zip(spec.clients, counts, strict=True)
+        )
+        self.spec = replace(spec, clients=clients, levels=_levels(self.options, weights))
         _check_plans(self.spec)
 
     def _asked(self, client: ClientSpec, count: int) -> ClientSpec:

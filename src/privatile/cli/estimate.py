@@ -54,7 +54,12 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 )
 @click.option("--log", "log_", is_flag=True, help="Work on the logarithm: for positive values over decades.")
 @choice("--scale", ["linear", "log", "logit", "identity"], "Working scale (linear).")
-@text("--weights", "equal|size|precision|FILE", "Weight of each client in the mixture (equal).")
+@text(
+    "--weights",
+    "size|equal|precision|FILE",
+    "Weight of each client: its number of records (size, the default), so that the answer is the quantile of all records "
+    "together; all alike (equal); or a file.",
+)
 @number("--confidence-level", "LEVEL", "Of the interval (0.95).")
 @text(
     "--design",
@@ -159,7 +164,7 @@ def estimate(
     privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --log \\
               --save run.db
     privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
-              --range 1000 1000000 --log --q 0.25 --weights size --save quartile.db
+              --range 1000 1000000 --log --q 0.25 --weights equal --save quartile.db
     privatile estimate options.toml --json --save run.db
     """
     if seed is not None:

@@ -49,6 +49,16 @@ def whole_numbers(values: dict[str, float]) -> dict[str, Any]:
     return {name: int(value) if value.is_integer() else value for name, value in values.items()}
 
 
+def by_size(records: dict[str, Any]) -> dict[str, float]:
+    """Weights in proportion to the records that each client agrees to answer with.
+
+    >>> by_size({"north": 3000, "south": 1000})
+    {'north': 0.75, 'south': 0.25}
+    """
+    total = sum(records.values())
+    return {name: count / total for name, count in records.items()} if total > 0 else {}
+
+
 @click.group()
 def federation() -> None:
     """Set up a federation, admit clients, look after a run.
@@ -74,7 +84,7 @@ def federation() -> None:
     help="Level: 0.5 is the median (the default). Repeat for several; each record answers about one of them.",
 )
 @click.option("--epsilon", multiple=True, metavar="[CLIENT=]NUMBER", help="Privacy budget of a record. No default.")
-@click.option("--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; equal unless given.")
+@click.option("--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; by their records unless given.")
 @click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
 @click.option("--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where q can lie.")
 @click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
@@ -118,9 +128,10 @@ def init(
         raise InputError("every client is named once.")
     columns: dict[str, dict[str, Any]] = {
         "epsilon": by_client("epsilon", epsilon, clients),
-        "weight": by_client("weight", weight, clients) or dict.fromkeys(clients, 1.0 / len(clients)),
+        "weight": by_client("weight", weight, clients),
         "records": whole_numbers(by_client("records", records, clients)),
     }
+    columns["weight"] = columns["weight"] or by_size(columns["records"])
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
@@ -177,8 +188,8 @@ def revoke(directory: "Directory", client: str) -> None:
 @click.argument("client")
 @click.option("--epsilon", type=float, required=True, help="Its privacy budget.")
 @click.option("--records", type=int, required=True, help="Records asked of it.")
-@click.option("--weight", type=float, required=True, help="Its weight; the others keep their proportions.")
-def add(directory: "Directory", client: str, epsilon: float, records: int, weight: float) -> None:
+@click.option("--weight", type=float, help="Its weight; the others keep their proportions. By its records unless given.")
+def add(directory: "Directory", client: str, epsilon: float, records: int, weight: float | None) -> None:
     """Add a client to the study, before its run begins: the estimand changes with it."""
     from privatile.federation.setup.directory import add_client
 

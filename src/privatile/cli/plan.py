@@ -27,7 +27,8 @@ RECORDS = click.IntRange(1, LARGEST_LENGTH)
     "named",
     multiple=True,
     metavar="NAME=RECORDS,EPSILON[,WEIGHT]",
-    help="A client by itself; as often as there are clients, instead of the three above.",
+    help="A client by itself; as often as there are clients, instead of the three above. Weighted by its records unless "
+    "weights are given.",
 )
 @click.option("--rounds", type=RECORDS, metavar="N", help="Rounds you can afford (200).")
 @click.option("--half-width", type=float, metavar="H", help="Half-width wanted: in units with a density, else in rank.")
@@ -100,19 +101,22 @@ def _clients(
     if records is not None or epsilon is not None:
         raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
     clients: dict[str, Client] = {}
-    for text in named:
-        name, size, budget, weight = _parse_client(text)
+    parsed = [_parse_client(text) for text in named]
+    given = [weight is not None for *_, weight in parsed]
+    if any(given) and not all(given):
+        raise InputError("--client gives a weight to some clients only. Give one to each, or to none: then sizes count.")
+    for name, size, budget, weight in parsed:
         if name in clients:
             raise InputError(f"--client names {name!r} more than once.")
-        clients[name] = Client(name, RandomizedResponse.from_epsilon(budget), weight, level, size)
+        clients[name] = Client(name, RandomizedResponse.from_epsilon(budget), weight or float(size), level, size)
     return list(clients.values())
 
 
-def _parse_client(text: str) -> tuple[str, int, float, float]:
+def _parse_client(text: str) -> tuple[str, int, float, float | None]:
     name, _, numbers = text.partition("=")
     with suppress(ValueError):
         records, epsilon, *rest = numbers.split(",")
-        (weight,) = rest or ["1"]
-        if name and 1 <= int(records) <= LARGEST_LENGTH and 0.0 < float(weight) < float("inf"):
-            return name, int(records), float(epsilon), float(weight)
+        (weight,) = map(float, rest) if rest else (None,)
+        if name and 1 <= int(records) <= LARGEST_LENGTH and (weight is None or 0.0 < weight < float("inf")):
+            return name, int(records), float(epsilon), weight
     raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.")

@@ -24,6 +24,9 @@ from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choi
 
 VERSION = 1
 
+FROM_RECORDS = ("size", "precision")
+"""Ways of weighting that follow from the numbers of records."""
+
 THRESHOLD = re.compile("[0-9]{1,20}")
 """2⁶⁴ has 20 digits."""
 
@@ -108,6 +111,11 @@ class RunSpec(ReportSettings):
         free = REPORT_ONLY if self.until_width is None else ()
         plain: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in free}
         clients = tuple(replace(client, records=1, file_records=0) for client in self.clients)
+        if self.weighting in FROM_RECORDS:
+            # Such weights, and the mean of the clients' own levels, follow from how many records may be asked.
+            clients = tuple(replace(client, weight=1.0 / len(clients)) for client in clients)
+            own = [client.level for client in clients if client.level is not None]
+            plain["levels"] = (sum(own) / len(own),) if own else self.levels
         return replace(self, clients=clients, **plain)
 
     def reported_as(self, other: "RunSpec") -> "RunSpec":

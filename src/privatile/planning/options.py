@@ -50,7 +50,7 @@ class Options(ReportOptions):
     only: str | None = None
     person: str | None = None
     query: str | None = None
-    weights: str | PerClient = "equal"
+    weights: str | PerClient = "size"
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
@@ -93,13 +93,13 @@ class Options(ReportOptions):
             raise InputError(f"save and ledger must be two files; both are {str(self.save)!r}.")
         if isinstance(self.weights, str) and self.weights not in WEIGHTINGS:
             raise InputError(
-                f"weights must be equal, size, precision or one number per client; got {self.weights!r:.60}."
+                f"weights must be size, equal, precision or one number per client; got {self.weights!r:.60}."
             )
         if self.weights == "precision" and not self.one_distribution:
             raise InputError(
                 "precision weights estimate another quantile wherever the clients' distributions differ. If you know "
                 "that all clients share one distribution, state it: one_distribution=True. "
-                "Otherwise take equal or size."
+                "Otherwise take size or equal."
             )
 
     def _check_epsilon(self, budget: float) -> None:
@@ -154,7 +154,10 @@ class Options(ReportOptions):
                         raise InputError(f"{option} is missing for client {name!r}. Give one for every client.")
 
     def client_weights(self, records: Mapping[str, int]) -> dict[str, float]:
-        """Weights that sum to one, by client."""
+        """Weights that sum to one, by client; `records` are those that may be asked.
+
+        They follow from sizes, budgets and options alone, never from an answer or from who is silent.
+        """
         if isinstance(self.weights, Mapping):
             return shares({name: float(self.weights[name]) for name in records})
         parts = dict.fromkeys(records, 1.0) if self.weights == "equal" else {k: float(n) for k, n in records.items()}
@@ -180,7 +183,7 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
 
 
-WEIGHTINGS = ("equal", "size", "precision")
+WEIGHTINGS = ("size", "equal", "precision")
 
 
 def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
@@ -188,7 +191,7 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
     if given in WEIGHTINGS:
         return given
     path = folder / given
-    kinds = "equal, size, precision, or a file with one weight per client (TOML: client = weight; CSV: client,weight)"
+    kinds = "size, equal, precision, or a file with one weight per client (TOML: client = weight; CSV: client,weight)"
     try:
         is_file = path.is_file()
     except (OSError, ValueError):  # a name that no file can have

@@ -33,6 +33,9 @@ UNKNOWN_BEND = 0.3
 DOMINANT = 0.5
 """A client that makes up more than this share of the variance decides the width alone."""
 
+BEYOND_WEIGHT = 1.1
+"""How far its share of the variance must exceed its weight: a client that holds most of the records may decide."""
+
 
 def curve_warnings(fit: CurveFit) -> dict[str, NDArray[np.bool_]]:
     """By the code of the caveat, whether the fit of a run calls for it; for one run and for many at once."""
@@ -234,9 +237,10 @@ def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
     parts = {client.name: client.noise(client.records) for client in clients}
     name = max(parts, key=parts.__getitem__)
     share = parts[name] / math.fsum(parts.values())
+    (weight,) = (client.weight for client in clients if client.name == name)
     text = f"{name}, {100 * share:.0f}% of the variance"
     yield Row("dominance", "largest part", {"client": name, "share": share}, text)
-    if share > DOMINANT:
+    if share > max(DOMINANT, BEYOND_WEIGHT * weight):
         yield Caveat(
             "dominance",
             f"Client {name} makes up {100 * share:.0f}% of the variance: more records or a larger ε there narrow "

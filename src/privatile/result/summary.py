@@ -98,7 +98,7 @@ def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     if len(plan.clients) > 1:
         mixture = {
             "equal": f"the mixture of {len(plan.clients)} clients with equal weight",
-            "size": f"the mixture of {len(plan.clients)} clients weighted by their number of records",
+            "size": f"all records of {len(plan.clients)} clients together",
             "precision": f"{len(plan.clients)} clients, said to share one distribution, weighted by precision",
         }.get(settings.weighting, f"the mixture of {len(plan.clients)} clients with the weights given")
         words += f" in {mixture}"

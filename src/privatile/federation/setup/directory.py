@@ -153,8 +153,11 @@ def renew(
     issue_broker(directory.authority, directory.authority_key, files.certificate, files.key, settings.hosts)
 
 
-def add_client(directory: Directory, client: str, epsilon: float, records: int, weight: float) -> None:
-    """Add a client with `weight`, the others keeping their proportions; refused once a run has begun."""
+def add_client(directory: Directory, client: str, epsilon: float, records: int, weight: float | None) -> None:
+    """Add a client with `weight`, the others keeping their proportions; refused once a run has begun.
+
+    Without a weight it counts with its records, as all others must then do.
+    """
     if directory.store_file.exists():
         raise InputError(
             "the run has begun, and a new client would change what is estimated. Begin a new federation with it."
@@ -162,6 +165,13 @@ def add_client(directory: Directory, client: str, epsilon: float, records: int, 
     study = directory.study()
     if client in study.clients:
         raise InputError(f"the study has a client {client!r} already.")
+    if weight is None:
+        if not study.weighs_by_size:
+            raise InputError(
+                "the study's weights are not those of its clients' numbers of records: state the new client's weight "
+                "(--weight NUMBER, a share of 1; the others share the rest)."
+            )
+        weight = records / (records + sum(agreement.records for agreement in study.clients.values()))
     if not 0.0 < weight < 1.0:
         raise InputError(f"weight must lie inside (0, 1), the others share the rest; got {weight!r}.")
     plain = study.to_dict()

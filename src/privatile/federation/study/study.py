@@ -151,7 +151,6 @@ class FederationStudy:
             ClientSpec(name, agreement.mechanism.threshold, agreement.weight, agreement.records, agreement.level)
             for name, agreement in self.clients.items()
         )
-        weights = {agreement.weight for agreement in self.clients.values()}
         return RunSpec(
             value=self.value,
             levels=self.levels,
@@ -163,10 +162,23 @@ class FederationStudy:
             rounds=self.rounds,
             mode=self.mode,
             confidence_level=self.confidence_level,
-            weighting="equal" if len(weights) == 1 else "given",
+            weighting=self.weighting,
             missing=self.missing,
             may_dither=False,
         )
+
+    @property
+    def weighs_by_size(self) -> bool:
+        """Whether every client counts with the records it agreed to: the quantile is that of all of them together."""
+        total = sum(agreement.records for agreement in self.clients.values())
+        return all(abs(one.weight - one.records / total) <= UNITY for one in self.clients.values())
+
+    @property
+    def weighting(self) -> str:
+        """How the weights were chosen, in one word."""
+        if self.weighs_by_size:
+            return "size"
+        return "equal" if len({agreement.weight for agreement in self.clients.values()}) == 1 else "given"
 
     @cached_property
     def largest_step(self) -> float:
