@@ -88,7 +88,7 @@ def test_budgets_and_local_ranks_are_per_client(result: QuantileResult) -> None:
     south, north = result.clients
     assert (south.epsilon, north.epsilon) == pytest.approx((2.0, 1.0), abs=1e-9)
     assert south.asked == 8000
-    # The median of two parts N(60,10) and one part N(50,10) is 56.8: below it are about 37% of one and 75% of the other.
+    # The median of two parts N(60,10) and one part N(50,10) is 56.8: below it are 37% of the one, 75% of the other.
     assert south.local_rank == pytest.approx(0.37, abs=0.05)
     assert north.local_rank == pytest.approx(0.75, abs=0.08)
     assert result.epsilon == pytest.approx(2.0, abs=1e-9)

@@ -57,8 +57,8 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @text(
     "--weights",
     "size|equal|precision|FILE",
-    "Weight of each client: its number of records (size, the default), so that the answer is the quantile of all records "
-    "together; all alike (equal); or a file.",
+    "Weight of each client: its number of records (size, the default), so that the answer is the quantile of all "
+    "records together; all alike (equal); or a file.",
 )
 @number("--confidence-level", "LEVEL", "Of the interval (0.95).")
 @text(

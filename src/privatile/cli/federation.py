@@ -84,7 +84,9 @@ def federation() -> None:
     help="Level: 0.5 is the median (the default). Repeat for several; each record answers about one of them.",
 )
 @click.option("--epsilon", multiple=True, metavar="[CLIENT=]NUMBER", help="Privacy budget of a record. No default.")
-@click.option("--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; by their records unless given.")
+@click.option(
+    "--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; by their records unless given."
+)
 @click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
 @click.option("--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where q can lie.")
 @click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
@@ -188,7 +190,9 @@ def revoke(directory: "Directory", client: str) -> None:
 @click.argument("client")
 @click.option("--epsilon", type=float, required=True, help="Its privacy budget.")
 @click.option("--records", type=int, required=True, help="Records asked of it.")
-@click.option("--weight", type=float, help="Its weight; the others keep their proportions. By its records unless given.")
+@click.option(
+    "--weight", type=float, help="Its weight; the others keep their proportions. By its records unless given."
+)
 def add(directory: "Directory", client: str, epsilon: float, records: int, weight: float | None) -> None:
     """Add a client to the study, before its run begins: the estimand changes with it."""
     from privatile.federation.setup.directory import add_client

@@ -27,7 +27,7 @@ RECORDS = click.IntRange(1, LARGEST_LENGTH)
     "named",
     multiple=True,
     metavar="NAME=RECORDS,EPSILON[,WEIGHT]",
-    help="A client by itself; as often as there are clients, instead of the three above. Weighted by its records unless "
+    help="A client by itself; as often as there are clients, instead of the three above. Weighted by records unless "
     "weights are given.",
 )
 @click.option("--rounds", type=RECORDS, metavar="N", help="Rounds you can afford (200).")
@@ -104,7 +104,9 @@ def _clients(
     parsed = [_parse_client(text) for text in named]
     given = [weight is not None for *_, weight in parsed]
     if any(given) and not all(given):
-        raise InputError("--client gives a weight to some clients only. Give one to each, or to none: then sizes count.")
+        raise InputError(
+            "--client gives a weight to some clients only. Give one to each, or to none: then sizes count."
+        )
     for name, size, budget, weight in parsed:
         if name in clients:
             raise InputError(f"--client names {name!r} more than once.")
