@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privatile.inference.any_shape import ends_of
-from privatile.inference.smooth_reading import fit_smooth, low_information_factor, withdrawn
-from privatile.laws.fieller import fieller_reach
+from privatile.inference.smooth_reading import fit_smooth, withdrawn
+from privatile.laws.fieller import fieller_reach, low_information_factor
 from privatile.laws.normal import two_sided_z
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.straddled_simulation import straddle

@@ -113,7 +113,7 @@ def differences(work: Work) -> Found:
 
 
 def others(work: Work) -> Found:
-    """The self-normalised interval with v(N̂) under design auto, where the plug-in's diagnostics hold."""
+    """The self-normalised interval with v(N̂) under design auto, where the smooth interval's diagnostics hold."""
     for family, clients, level in (("normal", 10, 0.5), ("log-normal", 1, 0.5), ("hete-l", 10, 0.8), ("t3", 100, 0.3)):
         cell = make_cell("self", family=family, clients=clients, truth_rate=0.5, level=level, information=3000)
         parts = []
@@ -149,7 +149,7 @@ def steps(work: Work) -> Found:
         parts = []
         for block in work.blocks(cell, 101):
             found = block.on_host()
-            alone, shown = (displayed_intervals(cell, found, interval=kind)[0] for kind in ("plug-in", "default"))
+            alone, shown = (displayed_intervals(cell, found, interval=kind)[0] for kind in ("smooth", "default"))
             parts.append([alone.covers(cell.truth), shown.covers(cell.truth), warnings(cell, found)])
         alone_covers, covered, warned = np.concatenate(parts, axis=1)
         columns = {"curve alone": alone_covers, "shown": covered, "warned": warned}

@@ -100,7 +100,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("estimate", "gone.toml"), "gone.toml cannot be read: no such file"),
     ((*ASK, "--until-width", -1), "positive width"),
     ((*ASK, "--until-width", "nan"), "positive width"),
-    ((*ASK, "--design", "paper-c1", "--interval", "plug-in"), "needs cohort mode"),
+    ((*ASK, "--design", "paper-c1", "--interval", "smooth"), "needs cohort mode"),
     ((*ASK, "--design", "rounds", "--mode", "local", "--until-width", 5), "needs cohort mode"),
     ((*ASK, "--max-epsilon", "nan"), "Leave it out"),
     ((*ASK, "--range", 0, "inf"), "two finite numbers"),

@@ -58,7 +58,7 @@ def test_steps_and_gaps_are_found_and_bracketed(population: object, records: int
     fit = runs.fit
     seen = fit.suspect | fit.slope_clipped | (fit.slope_error > 0.35)
     assert float(seen.mean()) > found
-    covered = displayed_intervals(cell, runs, interval="plug-in")[0].covers(truth)
+    covered = displayed_intervals(cell, runs, interval="smooth")[0].covers(truth)
     assert float(covered.mean()) < 0.85  # the curve's interval alone: what the bracket is for
     low, high = brackets(cell, runs).T
     assert float(((low <= truth) & (truth <= high)).mean()) >= 0.95 - 4 * math.sqrt(0.05 * 0.95 / 200)

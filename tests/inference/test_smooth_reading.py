@@ -11,7 +11,7 @@ from studies.any_shape.laws import Steps
 from privatile.errors import InputError
 from privatile.inference.any_shape import ends_of
 from privatile.inference.grid_values import Grid
-from privatile.inference.smooth_reading import LowInformationLaw, fit_smooth, withdrawn
+from privatile.inference.smooth_reading import fit_smooth, withdrawn
 from privatile.laws.fieller import FiellerLaw
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
@@ -24,7 +24,7 @@ def test_the_smooth_reading_covers_a_smooth_population_and_is_near_the_bound() -
     cell = AutoCell((Normal(),), (RATE,), (20_000,), 0.5)
     runs = straddle(cell, 100, np.random.default_rng(1))
     fit = fit_smooth(runs.queries, runs.residuals, runs.noise * runs.share[:, None], 0.5, runs.state.window)
-    laws = [LowInformationLaw(float(rho), cell.information) for rho in fit.slope_error]
+    laws = [FiellerLaw(float(rho), cell.information) for rho in fit.slope_error]
     reach = np.array([law.quantile(0.95) for law in laws]) * fit.error
     # 100 runs: the standard error of the coverage is .022, of the error's ratio .075.
     assert float((np.abs(fit.center) <= reach).mean()) >= 0.95 - 3 * 0.022
@@ -35,7 +35,7 @@ def test_the_smooth_reading_covers_a_smooth_population_and_is_near_the_bound() -
 
 def test_interval_and_p_value_of_the_corrected_law_agree_and_widen_fiellers() -> None:
     for information in (150.0, 1500.0, 60_000.0):
-        law = LowInformationLaw(0.12, information)
+        law = FiellerLaw(0.12, information)
         for level in (0.8, 0.95, 0.99):
             assert law.tail(law.quantile(level)) == pytest.approx(1.0 - level, rel=1e-9)
             assert law.quantile(level) > FiellerLaw(0.12).quantile(level)

@@ -30,7 +30,7 @@ def result() -> QuantileResult:
 
 
 def test_the_default_is_the_tuned_design_with_the_plug_in_interval(result: QuantileResult) -> None:
-    assert (result.design, result.method, result.rounds) == ("auto", "plug-in", 200)
+    assert (result.design, result.method, result.rounds) == ("auto", "smooth", 200)
     facts = result.to_dict()
     assert facts["information"] > 1500
     assert facts["search"]["share"] < 0.05
@@ -42,14 +42,14 @@ def test_the_default_is_the_tuned_design_with_the_plug_in_interval(result: Quant
 
 def test_the_three_intervals_agree_on_where_and_differ_in_width(result: QuantileResult) -> None:
     widths = {}
-    for interval in ("plug-in", "self-normalized", "paper"):
+    for interval in ("smooth", "self-normalized", "paper"):
         other = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, interval=interval)
         low, high = other.confidence_interval
         widths[interval] = high - low
         assert low - (high - low) < 55 < high + (high - low)
     # Few relaxations make the honest self-normalised interval wider than the asymptotic one.
     assert widths["self-normalized"] > widths["paper"]
-    assert widths["plug-in"] < widths["self-normalized"]
+    assert widths["smooth"] < widths["self-normalized"]
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_a_plan_shows_both_intervals_each_with_its_condition() -> None:
     assert "holds for every distribution" in first
     assert "If the values are continuous and their distribution is smooth around the quantile" in second
     assert "--values continuous" in second
-    assert [one["method"] for one in made.to_dict()["intervals"]] == ["any shape", "smooth"]
+    assert [one["method"] for one in made.to_dict()["intervals"]] == ["any-shape", "smooth"]
     assert "may leave one side" not in made.to_text()
 
 

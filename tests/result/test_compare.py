@@ -42,9 +42,9 @@ def any_shape(result: QuantileResult, estimate: float, low: float, high: float) 
         first, last = in_units(level)
         return result.scale.to_working(first), result.scale.to_working(last)
 
-    inference = from_ends("any shape", result.scale.to_working(estimate), 1.0, ends)
+    inference = from_ends("any-shape", result.scale.to_working(estimate), 1.0, ends)
     shown = in_units(0.95)
-    return replace(result, method="any shape", estimate=estimate, inference=inference, confidence_interval=shown)
+    return replace(result, method="any-shape", estimate=estimate, inference=inference, confidence_interval=shown)
 
 
 def test_any_shape_intervals_are_compared_by_their_ends(pair: tuple[QuantileResult, QuantileResult]) -> None:

@@ -10,7 +10,8 @@ from privatile.api.estimate import estimate
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
 from privatile.result.client_facts import lying_rank
-from privatile.result.result import Caveat, QuantileResult, significant
+from privatile.result.number_words import significant
+from privatile.result.result import Caveat, QuantileResult
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ def test_a_forgotten_debiasing_is_noticed() -> None:
     runs = simulate(cell, RUNS // 3, np.random.default_rng(14))
     wrong = rate * runs.residuals + (1 - rate) * (cell.level - 0.5)
     wrongly = replace(runs, residuals=wrong, noise=runs.noise * rate**2)
-    covered = float(displayed_intervals(cell, wrongly, interval="plug-in")[0].covers(cell.truth).mean())
+    covered = float(displayed_intervals(cell, wrongly, interval="smooth")[0].covers(cell.truth).mean())
     assert covered < 0.5
 
 

@@ -40,7 +40,7 @@ def one_run(cell: AutoCell, seed: int, interval: IntervalName) -> tuple[AutoRuns
     return runs, summarize(replace(settings_of(cell), interval=interval), plan, state, trajectory, run="r")
 
 
-@pytest.mark.parametrize("interval", ["default", "plug-in", "self-normalized", "paper"])
+@pytest.mark.parametrize("interval", ["default", "smooth", "self-normalized", "paper"])
 @pytest.mark.parametrize(
     ("population", "smooth"), [(Normal(40.0, 12.0), True), (Rounded(Normal(40.0, 12.0), 5.0), False)]
 )
@@ -52,7 +52,7 @@ def test_a_simulation_scores_what_a_result_shows(population: Population, smooth:
     shown = (result.estimate, *result.confidence_interval)
     assert [column[0] for column in simulated] == pytest.approx(shown, rel=1e-9)
     if interval == "default":
-        alone = displayed_intervals(cell, runs, interval="plug-in")[0]
+        alone = displayed_intervals(cell, runs, interval="smooth")[0]
         assert (simulated.half_width[0] > 1.5 * alone.half_width[0]) != smooth
 
 

@@ -55,6 +55,12 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @click.option("--log", "log_", is_flag=True, help="Work on the logarithm: for positive values over decades.")
 @choice("--scale", ["linear", "log", "logit", "identity"], "Working scale (linear).")
 @text(
+    "--values",
+    "KIND",
+    "What you know about the values, not from the data: any (default), continuous (with a smooth distribution around "
+    "the quantile), whole (all are whole numbers) or step=NUMBER (all are multiples of it).",
+)
+@text(
     "--weights",
     "size|equal|precision|FILE",
     "Weight of each client: its number of records (size, the default), so that the answer is the quantile of all "
@@ -64,7 +70,8 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @text(
     "--design",
     "NAME",
-    "How records are divided into rounds: auto (tunes itself, the default), rounds (equal ones), constant:E, log, "
+    "How records are divided into rounds: auto (the default; it tunes itself: straddle, or tuned for --values "
+    "continuous), rounds (equal ones), constant:E, log, "
     "power:B, list:E,E,…, or the paper's Algorithm 1 to the letter: paper-c1, paper-c5, paper-log.",
 )
 @click.option(
@@ -82,9 +89,10 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @choice("--local-level", ["global", "own"], "Level clients step with (global).")
 @choice(
     "--interval",
-    ["default", "plug-in", "self-normalized", "paper"],
-    "plug-in (default where its diagnostics hold), self-normalized with the critical value for this run's "
-    "relaxations, or paper: self-normalized with the asymptotic one.",
+    ["default", "any-shape", "smooth", "self-normalized", "paper"],
+    "any-shape: holds whatever the distribution (default). smooth: narrower, if the distribution is smooth around the "
+    "quantile (default for --values continuous, unless the answers contradict it). self-normalized, with the critical "
+    "value for this run's relaxations, or paper: with the asymptotic one.",
 )
 @number(
     "--until-width", "WIDTH", "Stop when the anytime interval is this narrow, and leave the remaining records unasked."
@@ -107,8 +115,8 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @number(
     "--dither",
     "WIDTH",
-    "Add a uniform ±WIDTH/2 to each value: for heaped data (1 for whole numbers such as ages, 1000 for salaries in "
-    "round thousands), whose quantiles sit on an atom. The estimand says so.",
+    "Add a uniform ±WIDTH/2 to each value, as the paper does; the estimand is then the quantile of those. An honest "
+    "interval does not need it.",
 )
 @file("--ledger", "FILE", "Who has answered what. One for all your runs, in your state folder, unless given.")
 @file("--person-key", "FILE", "Key that hashes people; apart from the ledger, in your config folder, unless given.")

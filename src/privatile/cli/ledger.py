@@ -29,7 +29,7 @@ def show(ledger: Path | None, as_json: bool) -> None:
     from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
-    from privatile.result.result import finite
+    from privatile.result.number_words import finite
 
     with Ledger.open(ledger or ledger_path(), create=False, read_only=True) as book:
         facts = statement(book)

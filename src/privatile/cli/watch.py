@@ -127,7 +127,7 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
-    from privatile.result.result import significant
+    from privatile.result.number_words import significant
 
     interval = level["anytime"] or level["fixed"]
     if level["estimate"] is None or interval is None:

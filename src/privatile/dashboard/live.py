@@ -14,7 +14,7 @@ from privatile.errors import StoreError
 from privatile.report.findings import caveat_findings
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result.client_facts import lying_rank
-from privatile.result.result import finite
+from privatile.result.number_words import finite
 from privatile.server.run_file import RunStore
 from privatile.server.writer import writer_lives
 

@@ -28,12 +28,13 @@ FEWEST_ROUNDS = 20
 SHORTEST = 4
 """Records per round of the smallest client where the design may choose: with fewer the search costs whole percents."""
 
-SUPPORTED = 2500.0
-"""Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the coverage study validates the interval."""
+SUPPORTED = 150.0
+"""Least information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k) for which the study validates the smooth interval. Below it only the
+any-shape interval is shown."""
 
 
 def supported(have: float) -> bool:
-    """Whether the coverage study validates a run with this information; the tolerance keeps rounding from deciding."""
+    """Whether the smooth interval is validated with this information; the tolerance keeps rounding from deciding."""
     return have >= SUPPORTED * (1.0 - 1e-9)
 
 

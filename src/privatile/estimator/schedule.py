@@ -305,8 +305,12 @@ PRESETS = {
 }
 """Algorithm 1 exactly as published: local mode, 5% warm-up by records, the paper's step, no burn-in."""
 
-NAMES = ("auto", "rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…")
-"""Every design by name, as users write it; `RunSpec.plan` makes the first two."""
+SELF_TUNING = ("straddle", "tuned")
+"""Designs that tune themselves: straddle the quantile, for every distribution; or follow it with a tuned step, for
+values declared continuous. "auto" is one of them (`RunSpec`)."""
+
+NAMES = (*SELF_TUNING, "rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…")
+"""Every design by the name it has in files; `RunSpec.plan` makes the first three."""
 
 
 def parse_design(text: str) -> Design:
@@ -319,8 +323,8 @@ def parse_design(text: str) -> Design:
     >>> parse_design("fibonacci")
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: design must be one of auto, rounds, paper-c1, paper-c5, paper-log, log, constant:E,
-    power:B, list:E,E,…; got 'fibonacci'.
+    privatile.errors.InputError: design must be one of auto, straddle, tuned, rounds, paper-c1, paper-c5, paper-log,
+    log, constant:E, power:B, list:E,E,…; got 'fibonacci'.
     """
     if text in PRESETS:
         return PRESETS[text]
@@ -339,7 +343,7 @@ def parse_design(text: str) -> Design:
         raise
     except ValueError:
         pass
-    raise InputError(f"design must be one of {', '.join(NAMES)}; got {text!r:.60}.")
+    raise InputError(f"design must be one of auto, {', '.join(NAMES)}; got {text!r:.60}.")
 
 
 def _whole(text: str) -> int:

@@ -6,13 +6,15 @@ from typing import Literal, get_args
 
 from privatile.core.messages import Missing
 from privatile.errors import InputError
+from privatile.estimator.values import Declaration, parse_values
 from privatile.laws.critical import Normalizer, checked_level
 
 Target = Literal["population", "file"]
-IntervalName = Literal["default", "plug-in", "self-normalized", "paper"]
+IntervalName = Literal["default", "any-shape", "smooth", "self-normalized", "paper"]
 CHOICES = {"interval": IntervalName, "normalizer": Normalizer, "target": Target, "missing": Missing}
-REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "target")
-"""Fields that change how a run is reported, but no question that it asks."""
+REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "target", "values")
+"""Fields that change how a run is reported, but no question that it asks. What `values` means for the questions is in
+the design: `RunSpec` resolves "auto" by it."""
 
 
 def check_choice(name: str, given: object, allowed: object) -> None:
@@ -35,6 +37,8 @@ class ReportOptions:
     normalizer: Normalizer = "l2"
     target: Target = "population"
     missing: Missing = "noise"
+    values: str = "any"
+    """What is declared about the values: any, continuous, whole or step=NUMBER; see `estimator.values`."""
     dither: float = 0.0
     """Width of the dither, in units of the data."""
 
@@ -42,10 +46,21 @@ class ReportOptions:
         checked_level(self.confidence_level)
         for name, allowed in CHOICES.items():
             check_choice(name, getattr(self, name), allowed)
+        parse_values(self.values)
         if not (math.isfinite(self.dither) and self.dither >= 0):
             raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
         if self.until_width is not None and not (math.isfinite(self.until_width) and self.until_width > 0):
             raise InputError(f"until_width must be a positive width, in units of the data; got {self.until_width!r}.")
+
+    @property
+    def needs_path(self) -> bool:
+        """Whether the interval asked for is read from the path of the questions: all self-normalised ones."""
+        return self.interval in ("self-normalized", "paper") or self.normalizer != "l2"
+
+    @property
+    def declared(self) -> Declaration:
+        """What is declared about the values."""
+        return parse_values(self.values)
 
 
 @dataclass(frozen=True)

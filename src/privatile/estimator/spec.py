@@ -19,10 +19,20 @@ from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import UNKNOWN_SIZE, Client, check_clients, check_level
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
-from privatile.estimator.schedule import MOST_COUNTS, Constant, Design, Mode, check_counts, parse_design
+from privatile.estimator.schedule import (
+    MOST_COUNTS,
+    SELF_TUNING,
+    Constant,
+    Design,
+    Mode,
+    check_counts,
+    parse_design,
+)
 from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
+from privatile.estimator.straddle_plan import StraddlePlan
 
-VERSION = 1
+VERSION = 2
+"""2: `values`, and the straddling design."""
 
 FROM_RECORDS = ("size", "precision")
 """Ways of weighting that follow from the numbers of records."""
@@ -52,7 +62,12 @@ class ClientSpec:
 
 @dataclass(frozen=True)
 class RunSpec(ReportSettings):
-    """What is asked of whom, and how the answers are reported."""
+    """What is asked of whom, and how the answers are reported.
+
+    Design "auto" becomes the design that it stands for: "tuned" for values declared continuous and for self-normalised
+    intervals, which need a path that follows the quantile; else "straddle". From then on `values` says only how the
+    answers are reported.
+    """
 
     clients: tuple[ClientSpec, ...]
     scale: str
@@ -74,7 +89,9 @@ class RunSpec(ReportSettings):
             raise InputError("every level may be asked for once only.")
         if len(self.levels) > 1 and any(client.level is not None for client in self.clients):
             raise InputError("clients with levels of their own go with one run level, not with several.")
-        if self.design not in ("auto", "rounds"):
+        if self.design == "auto":
+            object.__setattr__(self, "design", "tuned" if self.declared.continuous or self.needs_path else "straddle")
+        if self.design not in (*SELF_TUNING, "rounds"):
             parse_design(self.design)
         if self.mode is not None:
             check_choice("mode", self.mode, Mode)
@@ -88,27 +105,37 @@ class RunSpec(ReportSettings):
             if not (client.records <= LARGEST_LENGTH and client.file_records <= LARGEST_LENGTH):
                 raise InputError(f"records must be at most {LARGEST_LENGTH}; client {client.name!r:.60} has more.")
         # Checked now: once everybody has answered it is too late.
-        for needed, what in ((self.interval == "plug-in", "the plug-in interval"), (self.until_width, "until_width")):
+        for needed, what in (
+            (self.interval == "smooth", "the smooth interval"),
+            (self.interval == "any-shape", "the any-shape interval"),
+            (self.until_width, "until_width"),
+        ):
             if needed and self.round_mode == "local":
                 raise InputError(
                     f"{what} needs cohort mode, where all records of a round answer about the same q; this run is "
                     "local. Choose mode='cohort', or leave the option out."
                 )
+        if self.needs_path and self.design == "straddle":
+            raise InputError(
+                "self-normalised intervals (paper, l1 and sup among them) need a design that follows the quantile; "
+                "design straddle asks on both sides of it. Choose another interval, or ask with design tuned."
+            )
         check_clients(self.at_level(0))
         self.working_scale  # noqa: B018  a range that no question can be placed in is refused here
 
     @property
     def round_mode(self) -> Mode:
         """What a client does inside a round; where no mode was chosen, the design decides."""
-        if self.mode is not None or self.design in ("auto", "rounds"):
+        if self.mode is not None or self.design in (*SELF_TUNING, "rounds"):
             return self.mode or "cohort"
         return parse_design(self.design).mode
 
     @property
     def questions(self) -> "RunSpec":
         """The same run with all that no question depends on at its default: two such are one run, reported twice."""
-        # A run that stops at a width is reported as it is asked: its interval decides where it stops.
-        free = REPORT_ONLY if self.until_width is None else ()
+        # A run that stops at a width is reported as it is asked: its interval decides where it stops. What is declared
+        # about the values does not.
+        free = REPORT_ONLY if self.until_width is None else ("values",)
         plain: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in free}
         clients = tuple(replace(client, records=1, file_records=0) for client in self.clients)
         if self.weighting in FROM_RECORDS:
@@ -148,8 +175,9 @@ class RunSpec(ReportSettings):
     def plan(self, level_index: int = 0) -> Plan:
         """The plan of one level."""
         clients = self.at_level(level_index)
-        if self.design == "auto":
-            return AutoPlan(
+        if self.design in SELF_TUNING:
+            kind = AutoPlan if self.design == "tuned" else StraddlePlan
+            return kind(
                 clients, self.working_scale, self.rounds, local_level=self.local_level, mode=self.mode or "cohort"
             )
         return plan_from_design(
@@ -193,8 +221,10 @@ class RunSpec(ReportSettings):
         """Read what `to_json` wrote."""
         plain = parse_json(text, "the run specification")
         if not isinstance(plain, dict) or plain.get("version") != VERSION:
+            found = plain.get("version") if isinstance(plain, dict) else None
             raise InputError(
-                f"this is no run specification of version {VERSION}; a newer privatile may have written it."
+                f"this is no run specification of version {VERSION}, but of version {short(found)}: another privatile "
+                "wrote it. Read it with that one."
             )
         _check_fields(cls, plain)
         clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])

@@ -21,7 +21,7 @@ exact sense.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,13 @@ class AnyShape:
     """Of one run: the first axis has length 1. Without a known end they are bets."""
     exact: bool = False
     """By Ville's inequality instead of the normal law; bets always are."""
+
+    def with_boundaries_moved(self, share: float) -> "AnyShape":
+        """The same with every score a share larger, or, below zero, smaller: an end that differs was a near one."""
+        factor, tests = 1.0 + share, self.tests
+        if isinstance(tests, OpenCandidates):
+            return replace(self, tests=tests._replace(peaks=tests.peaks * factor))
+        return replace(self, tests=tests._replace(scores=tests.scores * factor, peaks=tests.peaks * factor))
 
     def ends(self, confidence_level: float) -> tuple[float, float]:
         """Both ends; infinite on a side that is not bounded."""

@@ -6,6 +6,7 @@ depends on it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from privatile.core.scale import Scale
 from privatile.errors import InputError
@@ -14,9 +15,11 @@ from privatile.estimator.clients import pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
+from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.anytime import AnytimeLaw
 from privatile.inference.inference import Inference, clip_to_range, hull, simultaneous
 from privatile.inference.plug_in import Curve, plug_in
+from privatile.inference.readings import Readings, curve_readings, readings
 from privatile.inference.self_normalized import (
     AveragedPath,
     averaged_path,
@@ -36,19 +39,32 @@ class Evidence:
     """What the interval of one run is chosen from."""
 
     curve: Curve | None
-    """The curve through all answers; none in local mode and before two averaged rounds."""
+    """The curve through all answers of a run that follows the quantile; none in local mode, before two averaged rounds,
+    and for straddled runs, whose readings have their own."""
     path: Callable[[], AveragedPath]
     """The averaged rounds; called only where an interval needs them."""
     information: float
     asked_share: float
     """Share of all records asked so far."""
+    straddled: Readings | None = None
+    """Both readings of a straddled run, once it has two rounds in its window."""
+
+    @cached_property
+    def readings(self) -> Readings | None:
+        """Both readings; none in local mode and before two averaged rounds."""
+        if self.straddled is not None or self.curve is None:
+            return self.straddled
+        return curve_readings(self.curve, self.path().center, self.information)
 
 
 def gather_evidence(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> Evidence:
     """The evidence of a run as it stands after any round."""
     file = settings.target == "file"
-    curve = None
-    if plan.mode == "cohort" and state.averages.rounds >= 2:
+    curve = straddled = None
+    if isinstance(plan, StraddlePlan):
+        if state.averages.rounds >= 2:
+            straddled = readings(plan, state, trajectory.answers, trajectory.clients, file=file)
+    elif plan.mode == "cohort" and state.averages.rounds >= 2:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = plug_in(state, trajectory, plan, guess=guess, file=file)
 
@@ -57,53 +73,49 @@ def gather_evidence(settings: ReportSettings, plan: Plan, state: RoundState, tra
         return averaged_path(state, trajectory, share)
 
     asked = sum(state.asked) / sum(client.records for client in plan.clients)
-    return Evidence(curve, path, information(plan.level, pooled_noise(plan.clients)), min(asked, 1.0))
+    known = information(plan.level, pooled_noise(plan.clients))
+    return Evidence(curve, path, known, min(asked, 1.0), straddled)
 
 
 def choose_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
-    """The interval asked for; by default the plug-in one where its diagnostics hold, else the hull of several."""
-    curve = evidence.curve
+    """The interval asked for; by default the any-shape one, or the smooth one for values declared continuous."""
+    curve, both = evidence.curve, evidence.readings
     if settings.until_width is not None:
-        if curve is None:
-            raise InputError("a run that stops by its width needs cohort mode; leave out --mode local.")
-        return anytime_inference(curve, evidence)
-    if settings.interval == "default":
-        return _default_interval(settings, evidence)
-    if settings.interval == "plug-in":
-        if curve is None:
+        sequence = anytime_inference(evidence)
+        if sequence is None:
             raise InputError(
-                "the plug-in interval needs cohort mode and two averaged rounds; take --interval self-normalized."
+                "a run that stops by its width needs cohort mode and two averaged rounds; leave out --mode local."
             )
-        return curve.inference
+        return sequence
+    if settings.interval == "default":
+        if both is not None and settings.normalizer == "l2":
+            return both.headline(continuous=settings.declared.continuous)
+        path = self_normalized(evidence.path(), settings.normalizer)
+        # The asymptotic interval of a path that has not settled anywhere is too narrow.
+        return path.unbounded() if both is None and evidence.information < NOTHING_KNOWN else path
+    if settings.interval in ("any-shape", "smooth"):
+        if both is None:
+            raise InputError(
+                f"the {settings.interval} interval needs cohort mode and two averaged rounds; take --interval "
+                "self-normalized."
+            )
+        return both.any_shape if settings.interval == "any-shape" else both.smooth
     usual = settings.interval == "self-normalized" and settings.normalizer == "l2" and settings.target != "file"
     if usual and curve is not None and curve.fit.holds:
         return finite_self_normalized(evidence.path(), float(curve.fit.slope))
     return self_normalized(evidence.path(), settings.normalizer)
 
 
-def _default_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
-    """The plug-in interval where it holds; elsewhere it is widened.
+def anytime_inference(evidence: Evidence) -> Inference | None:
+    """What is valid however often it is looked at, and wherever the run stops; none where nothing is.
 
-    The self-normalised interval alone does not replace it: where the slope is hardly known the path has had few
-    relaxations, and its law is then too narrow. A slope that may be zero leaves the whole range.
+    A straddled run's any-shape interval is; for other runs it is the confidence sequence at this look.
     """
+    if evidence.straddled is not None:
+        return evidence.straddled.any_shape
     curve = evidence.curve
-    if curve is not None and settings.normalizer == "l2" and curve.fit.holds:
-        return curve.inference
-    path = self_normalized(evidence.path(), settings.normalizer)
     if curve is None:
-        return path.unbounded() if evidence.information < NOTHING_KNOWN else path
-    if settings.normalizer != "l2":
-        return path
-    if curve.fit.slope_clipped or not curve.fit.smooth:
-        center = path.center if curve.fit.slope_clipped else curve.inference.center
-        members = (curve.inference, path, curve.bracket)
-        return hull(center, members, "bracketing questions, plug-in and self-normalized: the widest")
-    return hull(curve.inference.center, (curve.inference, path), "wider of plug-in and self-normalized")
-
-
-def anytime_inference(curve: Curve, evidence: Evidence) -> Inference:
-    """The confidence sequence at this look: valid however often it is looked at, and wherever the run stops."""
+        return None
     law = AnytimeLaw(evidence.asked_share, float(curve.fit.slope_error))
     # A file as the target narrows the end of a run more than its beginning: the sequence keeps a population's noise.
     error_scale = curve.inference.error_scale / curve.file_share**0.5

@@ -122,7 +122,7 @@ class CurveFit(NamedTuple):
 
     @property
     def holds(self) -> NDArray[np.bool_]:
-        """Whether the diagnostics allow the plug-in interval as it is; elsewhere the default interval is wider."""
+        """Whether the diagnostics allow the smooth interval."""
         known = (self.slope_error <= LARGEST_SLOPE_ERROR) & (self.error < math.inf)
         return known & ~self.slope_clipped & self.smooth
 

@@ -51,6 +51,14 @@ class Grid:
             first, last = last, first
         return self._value(first), self._value(last)
 
+    def just_below(self, value: float) -> float:
+        """A low end that leaves `value` itself: the end of a stated range, which may be the quantile.
+
+        >>> Grid(1.0).values(Grid(1.0).just_below(0.0), 1.5)
+        (0.0, 1.0)
+        """
+        return value - 2.0 * SLACK * self.step
+
     def contradicted(self, low: float, high: float) -> bool:
         """Whether no grid value lies between the ends: then not all values can be on the grid.
 

@@ -1,10 +1,11 @@
-"""The plug-in interval: the curve through all answers of a run, their noise known by design.
+"""The smooth interval of runs that follow the quantile: the curve through all answers, their noise known by design.
 
     Q̂ ± z·se/√(1 − z²ρ²)
 
-with Q̂, se and ρ from `curve.fit_curve`. The noise of a round is Σ p_k²σ_k²/E_k, σ_k² = (r_k⁻² − (2F_k − 1)²)/4, F_k
-from the client's own answers. It costs no privacy beyond the answers themselves. `cohort` mode only: a client that
-moves its own q inside a round answers no single question.
+with z corrected for low information (`laws.fieller`), Q̂, se and ρ from `curve.fit_curve`. The noise of a round is
+Σ p_k²σ_k²/E_k, σ_k² = (r_k⁻² − (2F_k − 1)²)/4, F_k from the client's own
+answers. It costs no privacy beyond the answers themselves. `cohort` mode only: a client that moves its own q inside a
+round answers no single question.
 """
 
 import math
@@ -33,7 +34,7 @@ class Curve:
     fit: CurveFit
     """Of this run alone: its fields are numbers."""
     inference: Inference
-    """The plug-in interval."""
+    """The smooth interval."""
     answers: Floats
     """Three rows: queries, τ − F̂ there, and its noise."""
     level: float
@@ -50,6 +51,11 @@ class Curve:
         return from_ends("bracketing questions", center, error_scale, ends)
 
 
+def information_in(noise: Floats, level: float) -> float:
+    """(τ(1 − τ))²·Σ1/w of the answers so far, w the noise of a round."""
+    return (level * (1.0 - level)) ** 2 * float((1.0 / noise).sum())
+
+
 def curve_of(fit: CurveFit, answers: Floats, level: float, *, repeated: float = 1.0, file_share: float = 1.0) -> Curve:
     """The curve of one run from its fit.
 
@@ -57,10 +63,10 @@ def curve_of(fit: CurveFit, answers: Floats, level: float, *, repeated: float = 
     them as fresh ones.
     """
     fit = fit._replace(misfit=fit.misfit / repeated, lean=fit.lean / math.sqrt(repeated))
-    law = FiellerLaw(float(fit.slope_error))
-    error = float(fit.error) * math.sqrt(repeated * file_share)
-    inference = Inference("plug-in", float(fit.center), error, law.quantile, law.tail)
     queries, drifts, noise = answers
+    law = FiellerLaw(float(fit.slope_error), information_in(noise, level))
+    error = float(fit.error) * math.sqrt(repeated * file_share)
+    inference = Inference("smooth", float(fit.center), error, law.quantile, law.tail)
     return Curve(fit, inference, np.stack([queries, drifts, noise * repeated]), level, file_share)
 
 
@@ -72,7 +78,7 @@ def plug_in(
     `guess` is a first guess of the slope; none: the plain regression over the averaged rounds.
     """
     if plan.mode != "cohort":
-        raise InputError("the plug-in interval needs cohort mode; take --interval self-normalized or --mode cohort.")
+        raise InputError("the smooth interval needs cohort mode; take --interval self-normalized or --mode cohort.")
     rounds = state.averages.rounds
     if rounds < 2:
         raise InputError(f"an interval needs at least two averaged rounds; there are {rounds}.")
@@ -96,10 +102,19 @@ def plug_in(
     repeated = float((trajectory.weights / standing**2).sum() / (1.0 / standing).sum())
     left = 1.0
     if file:
-        # Mean distance of the questions that count, probes included, in rank.
-        distance = fit.slope * np.abs(queries - fit.center)
-        wander = float(np.average(distance, weights=(distance <= NEAR * plan.level * (1.0 - plan.level)) / noise))
-        # Without privacy and with every record asked nothing would be left but the wandering.
-        inflation = 1.0 / float(fit.used) if fit.used else math.inf
-        left = max(file_share(state, plan, state.asked, wander, inflation), 0.01)
+        left = left_for_file(fit, answers, state, plan)
     return curve_of(fit, answers, plan.level, repeated=repeated, file_share=left)
+
+
+def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan) -> float:
+    """Share of the smooth interval's variance that is left where the file itself is the target."""
+    queries, _, noise = answers
+    # Mean distance of the questions that count, in rank.
+    distance = fit.slope * np.abs(queries - fit.center)
+    weights = (distance <= NEAR * plan.level * (1.0 - plan.level)) / noise
+    if not weights.any():
+        return 1.0
+    wander = float(np.average(distance, weights=weights))
+    # Without privacy and with every record asked nothing would be left but the wandering.
+    inflation = 1.0 / float(fit.used) if fit.used else math.inf
+    return max(file_share(state, plan, state.asked, wander, inflation), 0.01)

@@ -1,36 +1,44 @@
-"""Two readings of one straddling run: valid for every distribution, and for smooth ones.
+"""Two readings of one run: valid for every distribution, and for smooth ones.
 
 The any-shape reading is the headline unless the values were declared continuous. Then the smooth one is, unless the
 answers contradict the declaration: its centre lies outside the any-shape interval, the curve does not fit, or its slope
 is hardly known. Both come from the same answers, at no further privacy cost, each with ends and a p-value at every
 confidence level. Which of the two stands first does not depend on the confidence level asked for: the check uses 95%.
+
+The any-shape reading of the straddling design is proven (`any_shape`) and valid at every look. Designs that follow the
+quantile have the questions that bracket it (`bracket`), together with the smooth interval: measured, not proven.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from privatile.core.arrays import Floats, array_namespace
+from privatile.core.scale import clip
+from privatile.estimator.auto import SUPPORTED, supported
 from privatile.estimator.plan import RoundState
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import AnyShape
 from privatile.inference.client_curves import client_lines
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
-from privatile.inference.inference import Inference, from_ends
-from privatile.inference.smooth_reading import LowInformationLaw, fit_smooth
+from privatile.inference.inference import Inference, from_ends, hull
+from privatile.inference.plug_in import Curve, information_in, left_for_file
+from privatile.inference.smooth_reading import fit_smooth
 from privatile.inference.trajectory import ClientAnswers
+from privatile.inference.variance import variance_share
+from privatile.laws.fieller import FiellerLaw
 
 CHECKED_AT = 0.95
 """Confidence of the any-shape interval that a smooth centre must lie in."""
 
-REASONS = (
-    "",
-    "the curve's quantile lies outside the interval that holds for every distribution",
-    "the answers do not show how steep the distribution is at the quantile",
-    "the answers do not follow a smooth curve",
-)
-"""What contradicts a smooth distribution, in words; `reason_against` gives the place."""
+OUTSIDE = "the curve's quantile lies outside the interval that holds for every distribution"
+LITTLE = f"the answers hold less information than the {SUPPORTED:,.0f} from which on it is validated"
+UNKNOWN_STEEPNESS = "the answers do not show how steep the distribution is at the quantile"
+NO_CURVE = "the answers do not follow a smooth curve"
+
+REASONS = ("", OUTSIDE, LITTLE, UNKNOWN_STEEPNESS, NO_CURVE)
+"""What speaks against the smooth reading, in words; `reason_against` gives the place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,32 +50,51 @@ class Readings:
     fit: CurveFit
     contradiction: str
     """In words, what in the answers contradicts a smooth distribution; empty where nothing does."""
+    tests: AnyShape | None = None
+    """Of a straddled run: what its any-shape interval comes from, valid at every look."""
 
     def headline(self, *, continuous: bool) -> Inference:
         """The reading that a result shows first."""
         return self.smooth if continuous and not self.contradiction else self.any_shape
 
+    def with_boundaries_moved(self, share: float) -> "Readings":
+        """The same with every candidate a share nearer to acceptance, or, below zero, further from it."""
+        if self.tests is None:
+            return self
+        tests = self.tests.with_boundaries_moved(share)
+        any_shape = any_shape_inference(tests, self.any_shape.center, self.any_shape.error_scale)
+        return replace(self, any_shape=any_shape, tests=tests)
+
 
 def readings(
-    plan: StraddlePlan, state: RoundState, answers: Floats, share: float = 1.0, clients: ClientAnswers | None = None
+    plan: StraddlePlan,
+    state: RoundState,
+    answers: Floats,
+    clients: ClientAnswers | None = None,
+    *,
+    file: bool = False,
 ) -> "Readings":
-    """Both readings as the run stands after any round.
+    """Both readings of a straddled run as it stands after any round.
 
-    `answers` has three rows: queries, τ − F̂ there, and its noise. `share` is what knowing the clients' ranks leaves
-    of the noise (`variance_share`); `clients` is given where some were silent.
+    `answers` has three rows: queries, τ − F̂ there, and its noise. `clients` is given where some were silent. Where the
+    `file` itself is the target the smooth error is smaller; the any-shape interval keeps the population's noise.
     """
     learned = straddle_memory(state).policy_state
     queries, residuals, noise = answers
+    share = variance_share(state, plan)
     fit = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, learned.window).of_run(0)
     center, error, slope_error = float(fit.center), float(fit.error), float(fit.slope_error)
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])
         lines = client_lines(clients.queries, clients.residuals, clients.precisions, weights, plan.level, fit)
         center, error, slope_error = lines.center, lines.error * share**0.5, lines.slope_error
-    law = LowInformationLaw(slope_error, plan.information)
+    if file:
+        error *= left_for_file(fit, answers, state, plan) ** 0.5
+    law = FiellerLaw(slope_error, information_in(noise, plan.level))
     smooth = Inference("smooth", center, error, law.quantile, law.tail)
     tests = AnyShape(learned.window.tests)
-    return Readings(any_shape_inference(tests, center, error), smooth, fit, contradiction_of(fit, center, tests))
+    any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
+    return Readings(any_shape, smooth, fit, contradiction_of(fit, center, tests, plan.information), tests)
 
 
 def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inference:
@@ -79,20 +106,36 @@ def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inferen
         first, last = tests.ends(level)
         return min(first, inside), max(last, inside)
 
-    return from_ends("any shape", inside, error, ends)
+    return from_ends("any-shape", inside, error, ends)
 
 
-def contradiction_of(fit: CurveFit, center: float, tests: AnyShape) -> str:
-    """What in the answers speaks against a smooth distribution; empty where nothing does."""
-    return REASONS[int(reason_against(fit, center, *tests.ends(CHECKED_AT)))]
+def contradiction_of(fit: CurveFit, center: float, tests: AnyShape, information: float) -> str:
+    """What speaks against the smooth reading; empty where nothing does."""
+    return REASONS[int(reason_against(fit, center, *tests.ends(CHECKED_AT), information))]
 
 
-def reason_against(fit: CurveFit, center: Any, low: Any, high: Any) -> Any:
-    """Place in `REASONS` of what speaks against a smooth distribution, 0 for nothing; for one run or many at once.
+def reason_against(fit: CurveFit, center: Any, low: Any, high: Any, information: float) -> Any:
+    """Place in `REASONS` of what speaks against the smooth reading, 0 for nothing; for one run or many at once.
 
-    `low` and `high` are the ends of the any-shape interval at `CHECKED_AT`.
+    `low` and `high` are the ends of the any-shape interval at `CHECKED_AT`; `information` is that of all records.
     """
     xp = array_namespace(fit.center)
     unknown = fit.slope_clipped | ~(fit.slope_error <= LARGEST_SLOPE_ERROR)
-    reason = xp.where(unknown, 2, xp.where(fit.misfit > LARGEST_MISFIT, 3, 0))
+    reason = xp.where(unknown, 3, xp.where(fit.misfit > LARGEST_MISFIT, 4, 0))
+    if not supported(information):
+        reason = xp.full_like(reason, 2)
     return xp.where((center >= low) & (center <= high), reason, 1)
+
+
+def curve_readings(curve: Curve, average: float, information: float) -> "Readings":
+    """Both readings of a run that follows the quantile; `average` is the mean of its questions."""
+    fit = curve.fit
+    center = average if bool(fit.slope_clipped) else curve.inference.center
+    any_shape = hull(center, (curve.inference, curve.bracket), "any-shape")
+    if not bool(fit.smooth):
+        contradiction = NO_CURVE
+    elif not supported(information):
+        contradiction = LITTLE
+    else:
+        contradiction = "" if bool(fit.holds) else UNKNOWN_STEEPNESS
+    return Readings(any_shape, curve.inference, fit, contradiction)

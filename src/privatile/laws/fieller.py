@@ -5,6 +5,10 @@ Q̂ = q̄ + ȳ/f̂, with standard error se for a known slope and relative error 
     Q̂ ± z·se/√(1 − z²ρ²)
 
 which holds at any confidence level, and is unbounded where the slope may be zero (zρ ≥ 1).
+
+At low information I = (τ(1 − τ))²/s² the law is wider than the normal one says: z is multiplied by 1 + 0.5/√I. In the
+smooth laws of the study coverage is then .94 to .97 from I = 150 on, without it .92. From I = 60,000 on the factor is
+below 1.003.
 """
 
 import math
@@ -33,23 +37,43 @@ def fieller_score(reach: float, slope_error: float) -> float:
     return reach / math.sqrt(1.0 + (reach * slope_error) ** 2)
 
 
+LOW_INFORMATION = 0.5
+"""c of the factor 1 + c/√I."""
+
+
+def low_information_factor(information: float) -> float:
+    """1 + 0.5/√I.
+
+    >>> round(low_information_factor(150.0), 3), round(low_information_factor(6000.0), 4)
+    (1.041, 1.0065)
+    """
+    return 1.0 + LOW_INFORMATION / math.sqrt(information)
+
+
 @dataclass(frozen=True)
 class FiellerLaw:
-    """The law of (Q̂ − Q)/se when the slope has relative error ρ.
+    """The law of (Q̂ − Q)/se when the slope has relative error ρ, and the answers this information.
 
     >>> law = FiellerLaw(0.1)
     >>> round(law.quantile(0.95), 4), round(law.tail(law.quantile(0.95)), 6)
     (1.9987, 0.05)
     >>> FiellerLaw(0.6).quantile(0.95)
     inf
+    >>> low = FiellerLaw(0.1, information=150.0)
+    >>> round(low.quantile(0.95), 4), round(low.tail(low.quantile(0.95)), 6)
+    (2.0838, 0.05)
     """
 
     slope_error: float
+    information: float = math.inf
+    """Infinite: z is not corrected."""
 
     def quantile(self, confidence_level: float) -> float:
         """Standard errors either way; ∞ when the slope may be zero at this confidence."""
-        return float(fieller_reach(two_sided_z(confidence_level), self.slope_error))
+        z = two_sided_z(confidence_level) * low_information_factor(self.information)
+        return float(fieller_reach(z, self.slope_error))
 
     def tail(self, statistic: float) -> float:
         """Two-sided p-value of a value this many standard errors away."""
-        return math.erfc(fieller_score(statistic, self.slope_error) / math.sqrt(2.0))
+        z = fieller_score(statistic, self.slope_error) / low_information_factor(self.information)
+        return math.erfc(z / math.sqrt(2.0))

@@ -147,7 +147,7 @@ def bracket(f: Callable[[float], float], start: float, reach: float) -> tuple[fl
 
 def find_root(f: Callable[[float], float], low: float, high: float) -> float:
     """The root of an increasing f in [low, high]; an end when f does not change its sign there."""
-    # Imported here: it takes 0.3 s, and a run that shows the plug-in interval needs no root.
+    # Imported here: it takes 0.3 s, and a run that shows the smooth interval needs no root.
     from scipy.optimize import brentq
 
     if f(low) >= 0.0:

@@ -19,7 +19,7 @@ import numpy as np
 from privatile.estimator.auto import SUPPORTED
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
-from privatile.inference.smooth_reading import low_information_factor
+from privatile.laws.fieller import low_information_factor
 from privatile.laws.normal import two_sided_z
 
 LOST = 1.2
@@ -56,7 +56,7 @@ class ExpectedWidth(NamedTuple):
 def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
     """One interval's expected reach and what it needs, in a sentence.
 
-    >>> print(width_words(ExpectedWidth("any shape", EVERY_DISTRIBUTION, 0.01, 2.0), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", EVERY_DISTRIBUTION, 0.01, 2.0), 0.5, 0.95))
     The 95% interval that holds for every distribution would reach from about the 0.4900 to the 0.5100 quantile, ± 2 in
     units of the data.
     """
@@ -80,7 +80,7 @@ def expected_widths(
     """Of the any-shape interval and of the smooth one, which come from the same answers."""
     info = information(level, pooled_noise(clients))
     factors = (any_shape_factor(info, confidence_level), smooth_factor(info, rounds, confidence_level))
-    conditions = (("any shape", EVERY_DISTRIBUTION), ("smooth", SMOOTH))
+    conditions = (("any-shape", EVERY_DISTRIBUTION), ("smooth", SMOOTH))
     reaches = [rank_half_width(level, clients, confidence_level, factor) for factor in factors]
     first, second = (
         ExpectedWidth(*words, reach, None if density is None else reach / density)

@@ -7,13 +7,13 @@ about the (τ − h) to the (τ + h) quantile, with the h of `planning.expected_
 from dataclasses import dataclass
 from typing import Any
 
-from privatile.estimator.auto import AutoPlan
+from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import RunSpec
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
 from privatile.planning.expected_width import ExpectedWidth, expected_widths, rank_half_width, width_words
 from privatile.result.diagnostics import Support, support_of
-from privatile.result.result import epsilon_text, finite
+from privatile.result.number_words import epsilon_text, finite
 
 SELF_NORMALIZED_COST = 1.30
 """A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""
@@ -104,9 +104,10 @@ def preview(spec: RunSpec) -> Preview:
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
         level, clients = plan.level, plan.clients
-        if spec.design == "auto" and spec.interval in ("default", "plug-in"):
+        if spec.design in SELF_TUNING and not spec.needs_path:
             any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=spec.confidence_level)
-            first_smooth = isinstance(plan, AutoPlan) or spec.interval == "plug-in"
+            declared = spec.interval == "default" and spec.declared.continuous
+            first_smooth = declared or spec.interval == "smooth"
             widths.append((smooth, any_shape) if first_smooth else (any_shape, smooth))
         else:
             reach = rank_half_width(level, clients, spec.confidence_level, cost)

@@ -8,7 +8,7 @@ import numpy as np
 
 from privatile.report.experiment_series import Point
 from privatile.report.view import ThinPath
-from privatile.result.result import significant
+from privatile.result.number_words import significant
 
 STILL_POINTS = 300
 """Points of a trajectory: about one for two pixels of the drawing's width."""

@@ -8,7 +8,8 @@ import numpy as np
 from privatile.core.mechanism import IMPOSSIBLE
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
-from privatile.result.result import QuantileResult, significant
+from privatile.result.number_words import significant
+from privatile.result.result import QuantileResult
 
 Status = Literal["good", "note", "worry"]
 

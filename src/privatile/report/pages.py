@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from privatile import __version__
-from privatile.result.result import epsilon_text, rank_text
+from privatile.result.number_words import epsilon_text, rank_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

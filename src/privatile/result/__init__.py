@@ -5,7 +5,7 @@
 
 from privatile.result.client_facts import ClientFacts
 from privatile.result.compare import Comparison, compare
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Row, ValueTest
+from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, Row, ValueTest
 from privatile.result.summary import summarize
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "ClientFacts",
     "Comparison",
     "ConfidenceInterval",
+    "OtherReading",
     "QuantileResult",
     "Row",
     "ValueTest",

@@ -39,16 +39,7 @@ STANDING = (CENTRAL, SURVEY)
 
 def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> Iterator[Caveat]:
     """What a careful reader of this result must know."""
-    low, high = working_range(plan.scale)
-    near, (first, last) = NEAR_END * (high - low), inference.interval(settings.confidence_level)
-    at_low, at_high = inference.center <= low + near and first <= low, inference.center >= high - near and last >= high
-    for stuck, word in ((at_low, "lower"), (at_high, "upper")):
-        if stuck:
-            yield Caveat(
-                "range",
-                f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
-                "Ask other people with a wider --range.",
-            )
+    yield from _range_caveats(settings, plan, inference)
     largest = max(client.mechanism.epsilon for client in plan.clients)
     if math.isinf(largest):
         yield Caveat("not-private", "At least one client told every truth: this result is not private.")
@@ -60,7 +51,7 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         yield Caveat(
             "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
         )
-    if settings.target == "file":
+    if settings.target == "file" and not inference.method.startswith("any-shape"):
         yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
     silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
     if silent:
@@ -85,12 +76,41 @@ def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:
     return tuple(sorted(found, key=lambda caveat: caveat.code != "range"))
 
 
-def interval_caveats(
-    settings: ReportSettings, plan: Plan, state: RoundState, interval: ConfidenceInterval
-) -> Iterator[Caveat]:
-    """What the displayed interval itself shows: a width that was not met, the whole range, or round values inside.
+def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -> Iterator[Caveat]:
+    """What the answers say about the ends of the stated range."""
+    low, high = working_range(plan.scale)
+    near, (first, last) = NEAR_END * (high - low), inference.interval(settings.confidence_level)
+    if inference.method.startswith("any-shape") and last <= low:
+        yield Caveat(
+            "range",
+            f"At least a share {plan.level:.6g} of the values is {plan.scale.low:,.10g} or less, the lower end of the "
+            "stated range. Where no value can be lower, that is the quantile; otherwise it lies below: ask other "
+            "people with a wider --range.",
+        )
+    elif inference.method.startswith("any-shape") and first >= high:
+        yield Caveat(
+            "range",
+            f"More than a share {1.0 - plan.level:.6g} of the values is above {plan.scale.high:,.10g}, the upper end "
+            "of the stated range: the quantile lies outside. Ask other people with a wider --range.",
+        )
+    else:
+        at_low = inference.center <= low + near and first <= low
+        at_high = inference.center >= high - near and last >= high
+        for stuck, word in ((at_low, "lower"), (at_high, "upper")):
+            if stuck:
+                yield Caveat(
+                    "range",
+                    f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
+                    "Ask other people with a wider --range.",
+                )
 
-    The answers cannot show an atom smaller than their noise: what the interval says about round values is all.
+
+def interval_caveats(
+    settings: ReportSettings, plan: Plan, state: RoundState, interval: ConfidenceInterval, *, any_shape: bool
+) -> Iterator[Caveat]:
+    """What the displayed interval itself shows: a width that was not met, no bound, or round values inside.
+
+    The answers cannot show an atom smaller than their noise: what a smooth interval says about round values is all.
     """
     low, high = interval
     if settings.until_width is not None and high - low > settings.until_width and state.round >= plan.rounds:
@@ -98,27 +118,35 @@ def interval_caveats(
         text = f"The asked precision, a width of {settings.until_width:g}, is out of reach: it takes {takes}."
         yield Caveat("out-of-reach", text)
     value = round_value_inside(low, high)
-    if interval == (plan.scale.low, plan.scale.high):
+    at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
+    if at_low and at_high:
         text = (
             "The answers do not locate the quantile: at this confidence the interval is the whole stated range. More "
             "records or a larger ε would help."
         )
         yield Caveat("unbounded", text)
-    elif settings.dither:
+    elif at_low or at_high:
+        side, end = ("below", "lower") if at_low else ("above", "upper")
+        yield Caveat(
+            "one-sided",
+            f"The answers do not bound the quantile from {side}: that end of the interval is the {end} end of the "
+            "stated range.",
+        )
+    elif any_shape or settings.dither:
         return
     elif value is not None:
         text = (
             f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
-            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it"
+            "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: read the one "
+            "that holds whatever the distribution (--interval any-shape)."
         )
-        advice = ": then estimate with --dither, as wide as the values are apart."
-        yield Caveat("atom", text + (advice if settings.may_dither else "."))
+        yield Caveat("atom", text)
     elif high - low < 1.0 and min(abs(low), abs(high)) > 1.0:
         text = (
             "The interval is narrower than 1. If the values are whole numbers (ages, counts, scores) the quantile is "
-            "one of them and no interval of this kind covers it"
+            "one of them and no interval of this kind covers it: then report with --values whole."
         )
-        yield Caveat("atom", text + (": then estimate with --dither 1." if settings.may_dither else "."))
+        yield Caveat("atom", text)
 
 
 def round_value_inside(low: float, high: float) -> float | None:

@@ -23,7 +23,8 @@ import numpy as np
 
 from privatile.errors import InputError
 from privatile.inference.inference import SMALLEST_P, p_value_of
-from privatile.result.result import ConfidenceInterval, QuantileResult, significant
+from privatile.result.number_words import significant
+from privatile.result.result import ConfidenceInterval, QuantileResult
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ JOINED = (
 
 def any_shape(*results: QuantileResult) -> bool:
     """Whether one of the displayed intervals is the one that holds for every distribution."""
-    return any(result.method.startswith("any shape") for result in results)
+    return any(result.method.startswith("any-shape") for result in results)
 
 
 def difference_interval(first: QuantileResult, second: QuantileResult, confidence_level: float) -> ConfidenceInterval:

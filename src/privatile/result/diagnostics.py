@@ -1,8 +1,8 @@
 """What a run shows about itself, in numbers and in words.
 
-The supported region is one number known beforehand, the information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k): the square of how
-many standard errors fit into a local spread. The default interval is validated by the coverage study where this number
-is large enough. Where it is not, or where the run itself shows trouble, the result says so.
+How precise the answer can be is one number known beforehand, the information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k): the square
+of how many standard errors fit into a local spread. The any-shape interval holds whatever it is. The smooth one is
+validated where it is large enough. Where it is not, or where the run itself shows trouble, the result says so.
 """
 
 import math
@@ -19,10 +19,12 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
+from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
+from privatile.inference.choice import Evidence
 from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
-from privatile.inference.plug_in import Curve
 from privatile.inference.trajectory import Trajectory
-from privatile.result.result import Caveat, Row, finite
+from privatile.result.number_words import finite
+from privatile.result.result import Caveat, Row
 
 FEW_RELAXATIONS = 12.0
 """Below this the average of the path is little more than its end."""
@@ -52,19 +54,30 @@ def warned(have: float, fit: CurveFit, gave_up: NDArray[np.bool_]) -> NDArray[np
 
 
 def diagnose(
-    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None
+    settings: ReportSettings,
+    plan: Plan,
+    state: RoundState,
+    trajectory: Trajectory,
+    evidence: Evidence,
+    *,
+    any_shape: bool,
 ) -> tuple[list[Row], list[Caveat]]:
-    """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked."""
+    """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked.
+
+    Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
+    """
     stops_early = settings.until_width is not None
     support = support_of(plan.level, plan.clients, state.asked if stops_early else None)
     found = [
         support.row,
         *support.caveats,
         *_stages(plan, state),
-        *_curve(plan, trajectory, curve, settings.may_dither),
+        *_curve(plan, trajectory, evidence),
         *_dominance(plan.clients),
     ]
-    return [one for one in found if isinstance(one, Row)], [one for one in found if isinstance(one, Caveat)]
+    about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if any_shape else ()
+    caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
+    return [one for one in found if isinstance(one, Row)], caveats
 
 
 class Support(NamedTuple):
@@ -75,28 +88,37 @@ class Support(NamedTuple):
 
 
 def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | None = None) -> Support:
-    """Information and, where it is too little, the caveat.
+    """Information and, where it is too little for a smooth interval, the caveat.
 
-    A run that stops by its width has `asked` fewer than there are: the row then tells what those gave. Whether it is
-    enough is decided by all records, because the coverage study scores such runs by their anytime interval wherever
-    they stop (stopped with a third of I = 3,000, it covers: docs/intervals.md, Until-width).
+    A run that stops by its width has `asked` fewer than there are: the row then tells what those gave.
     """
     planned = information(level, pooled_noise(clients))
     enough = supported(planned)
-    verdict = "enough" if enough else f"too little, {SUPPORTED:,.0f} are needed"
-    have, words = planned, f"{planned:,.0f}: {verdict}"
+    have, words = planned, f"{planned:,.0f}: {rank_error_text(level, planned)}"
     if asked is not None and any(count < client.records for count, client in zip(asked, clients, strict=True)):
         pairs = zip(clients, asked, strict=True)
         have = information(level, math.fsum(client.noise(count) for client, count in pairs)) if all(asked) else 0.0
-        words = f"{have:,.0f} from those asked; {planned:,.0f} in all records: {verdict}"
+        words = f"{have:,.0f} from those asked: {rank_error_text(level, have)}; {planned:,.0f} in all records"
     row = Row("information", "information", have, words)
     if enough:
         return Support(row, ())
     text = (
-        f"Too little information for this level: {planned:,.0f} where intervals are validated from "
-        f"{SUPPORTED:,.0f} on. The interval may be too narrow. It would take {cure(SUPPORTED / planned, clients)}."
+        f"Few or very private answers for this level: {rank_error_text(level, planned)}. The interval that holds "
+        "whatever the distribution is shown, and it may be wide or reach the ends of the range. The smooth interval is "
+        f"validated from an information of {SUPPORTED:,.0f} on; that would take {cure(SUPPORTED / planned, clients)}."
     )
     return Support(row, (Caveat("support", text),))
+
+
+def rank_error_text(level: float, information: float) -> str:
+    """How precise the answers are, in rank: s = τ(1 − τ)/√I.
+
+    >>> rank_error_text(0.5, 6_000.0), rank_error_text(0.5, 0.0)
+    ('the rank is known within a standard error of 0.0032', 'the rank is not known yet')
+    """
+    if not information > 0.0:
+        return "the rank is not known yet"
+    return f"the rank is known within a standard error of {level * (1.0 - level) / math.sqrt(information):.2g}"
 
 
 STRAIGHTEN = ("A scale on which it is straighter (--log) or more records", "More records")
@@ -137,7 +159,13 @@ def three_digits(value: float) -> str:
 
 
 def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
-    """What the design auto did before averaging."""
+    """What a design that tunes itself did before its window."""
+    if isinstance(plan, StraddlePlan):
+        learned = straddle_memory(state).policy_state
+        searched, spent = int(learned.searched[0]), float(learned.spent[0])
+        words = f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile"
+        yield Row("search", "search", {"rounds": searched, "share": spent}, words)
+        return
     if not isinstance(plan, AutoPlan):
         return
     tuning = memory_of(state).tuning
@@ -163,21 +191,22 @@ def slope_error_text(slope_error: float) -> str:
     return f"± {100 * slope_error:.0f}%" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
 
 
-def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None, may_dither: bool) -> Iterator[Row | Caveat]:
+def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[Row | Caveat]:
     """What the fitted curve shows."""
-    if curve is None:
+    both = evidence.readings
+    if both is None:
         return
-    fit, calls_for = curve.fit, curve_warnings(curve.fit)
+    fit, calls_for = both.fit, curve_warnings(both.fit)
     slope, slope_error, misfit = float(fit.slope), float(fit.slope_error), float(fit.misfit)
     bend, bend_share = float(fit.bend), float(fit.bend_share)
     percent, known = slope_error_text(slope_error), slope_error < UNKNOWN_SLOPE
-    at = plan.scale.slope(curve.inference.center)
+    at = plan.scale.slope(both.smooth.center)
     density = slope / at if at else math.nan
     reached = slope * float(trajectory.steps.sum())
     facts = {"estimate": density, "relative_error": slope_error}
     rows = (
         Row("density", "density there", facts, f"{density:.3g} per unit {percent}"),
-        Row("relaxations", "relaxations", reached, f"{reached:.0f}"),
+        *(() if evidence.straddled else (Row("relaxations", "relaxations", reached, f"{reached:.0f}"),)),
         Row(
             "bend",
             "bend",
@@ -192,23 +221,12 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None, may_dither: 
         ),
     )
     yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)
-    if calls_for["misfit"] and not fit.smooth:
-        yield Caveat(
-            "misfit",
-            "The answers do not follow a smooth curve near the quantile: heaped or whole-number values, an atom, "
-            "or a gap. The default interval is widened to the questions that bracket the quantile."
-            + (
-                " For heaps try --dither WIDTH, as wide as the values are apart (1 for whole numbers)."
-                if may_dither
-                else ""
-            ),
-        )
-    elif calls_for["misfit"]:
+    if calls_for["misfit"] and not both.contradiction:
         yield Caveat(
             "misfit",
             "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
             "smooth look so by chance). With heaped or whole-number values, an atom or a gap the interval is too "
-            + ("narrow; for heaps try --dither WIDTH, as wide as the values are apart." if may_dither else "narrow."),
+            "narrow: read the one that holds whatever the distribution.",
         )
     if calls_for["slope"]:
         yield Caveat(
@@ -222,7 +240,7 @@ def _curve(plan: Plan, trajectory: Trajectory, curve: Curve | None, may_dither: 
             f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
             f"stems from not knowing how. {STRAIGHTEN[plan.scale.name == 'log']} would help.",
         )
-    if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan):
+    if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan | StraddlePlan):
         yield Caveat(
             "relaxations",
             f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "

@@ -1,28 +1,59 @@
-"""Why a run of the default design asked what it asked: every choice, in sentences."""
+"""Why a run of a design that tunes itself asked what it asked: every choice, in sentences."""
 
 import math
 
 from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
+from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
+from privatile.estimator.straddle_schedule import CENTRE_EVERY, CLOSEST, FARTHEST
+from privatile.inference.choice import Evidence
 from privatile.inference.curve import UNKNOWN_SLOPE
-from privatile.inference.plug_in import Curve
 from privatile.inference.trajectory import Trajectory
 from privatile.result.diagnostics import slope_error_text
 
 
-def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve | None) -> tuple[str, ...]:
-    """The choices of a run of design auto; nothing for other designs, whose tables are fixed."""
-    if not isinstance(plan, AutoPlan):
-        return ()
-    tuning = memory_of(state).tuning
-    smallest = min(client.records for client in plan.clients)
-    error = math.sqrt(plan.policy.noise)
-    lines = [
+def explain(plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence) -> tuple[str, ...]:
+    """The choices of a run that tunes itself; nothing for other designs, whose tables are fixed."""
+    if isinstance(plan, StraddlePlan):
+        return (*_beginning(plan), *_straddled(plan, state), *_fit(evidence))
+    if isinstance(plan, AutoPlan):
+        theory = "The step depends on the rounds and the answers, so the paper's Assumptions 2–3 do not cover this run."
+        return (*_beginning(plan), *_tuned(plan, state, trajectory), *_fit(evidence), theory)
+    return ()
+
+
+def _beginning(plan: AutoPlan | StraddlePlan) -> list[str]:
+    """What is known before anyone is asked."""
+    error = plan.level * (1.0 - plan.level) / math.sqrt(plan.information)
+    return [
         f"All records together leave a standard error of {error:.4f} in rank. The information, "
-        f"(τ(1 − τ)/{error:.4f})² = {plan.information:,.0f}, must reach {SUPPORTED:,.0f} for the interval to be "
-        "validated.",
-        _rounds(plan, smallest),
+        f"(τ(1 − τ)/{error:.4f})² = {plan.information:,.0f}, must reach {SUPPORTED:,.0f} for the smooth interval to be "
+        "validated; the any-shape interval holds whatever it is.",
+        _rounds(plan),
+    ]
+
+
+def _straddled(plan: StraddlePlan, state: RoundState) -> list[str]:
+    """Search and window of the straddling design."""
+    learned = straddle_memory(state).policy_state
+    window = learned.window
+    return [
+        f"Search: {int(learned.searched[0])} rounds, {100 * float(learned.spent[0]):.2g}% of the records, until the "
+        f"quantile was placed within {plan.policy.located:.2g} local spreads"
+        + (" (given up before that)." if bool(learned.gave_up[0]) else "."),
+        f"Window: {int(window.asked[0])} rounds, in turn below and above the quantile, {CLOSEST:g} to {FARTHEST:g} "
+        f"standard errors of the result away, and every {CENTRE_EVERY}th at its centre, where an atom would show. The "
+        f"questions were placed {int(window.placed[0])} times.",
+        "Every question is a candidate for an end of the any-shape interval. It is accepted where the answers at or "
+        "inside it are beyond chance, whatever the distribution.",
+    ]
+
+
+def _tuned(plan: AutoPlan, state: RoundState, trajectory: Trajectory) -> list[str]:
+    """Search, probes and averaged rounds of the design that follows the quantile."""
+    tuning = memory_of(state).tuning
+    lines = [
         f"Search: {int(tuning.searched[0])} rounds, {100 * float(tuning.spent[0]):.2g}% of the records, until the "
         f"quantile was placed within {LOCATED:g} local spreads"
         + (" (given up before that)." if bool(tuning.gave_up[0]) else "."),
@@ -40,23 +71,26 @@ def explain(plan: Plan, state: RoundState, trajectory: Trajectory, curve: Curve 
             f"density {believed:.4g}: {relaxations:.0f} relaxations were planned"
             + (f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}." if capped else ".")
         )
-    if curve is not None:
-        percent = slope_error_text(float(curve.fit.slope_error))
-        density = (
-            f"{curve.fit.slope:.4g} {percent}" if curve.fit.slope_error < UNKNOWN_SLOPE else f"not known ({percent})"
-        )
-        lines.append(
-            f"Fit: {100 * curve.fit.used:.1f}% of the answers' precision lay near enough to count; density "
-            f"{density}, bend {curve.fit.bend:+.2f}. The interval is "
-            f"{curve.inference.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
-        )
-    lines.append(
-        "The step depends on the rounds and the answers, so the paper's Assumptions 2–3 do not cover this run."
-    )
-    return tuple(lines)
+    return lines
 
 
-def _rounds(plan: AutoPlan, smallest: int) -> str:
+def _fit(evidence: Evidence) -> list[str]:
+    """The curve through the answers."""
+    both = evidence.readings
+    if both is None:
+        return []
+    fit = both.fit
+    percent = slope_error_text(float(fit.slope_error))
+    density = f"{fit.slope:.4g} {percent}" if fit.slope_error < UNKNOWN_SLOPE else f"not known ({percent})"
+    return [
+        f"Fit: {100 * fit.used:.1f}% of the answers' precision lay near enough to count; density "
+        f"{density}, bend {fit.bend:+.2f}. The smooth interval is "
+        f"{both.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
+    ]
+
+
+def _rounds(plan: AutoPlan | StraddlePlan) -> str:
+    smallest = min(client.records for client in plan.clients)
     if plan.wanted is not None:
         return f"Rounds: {plan.rounds}, as asked for."
     if plan.rounds == ROUNDS:

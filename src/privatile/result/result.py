@@ -15,6 +15,8 @@ from privatile.core.scale import Scale, units_inside, working_range
 from privatile.errors import InputError
 from privatile.inference.inference import Inference
 from privatile.result.client_facts import ClientFacts
+from privatile.result.number_words import epsilon_text, finite, outward, rank_text, significant
+from privatile.result.sentence import grid_text, sentence_of
 
 
 class ConfidenceInterval(NamedTuple):
@@ -22,6 +24,17 @@ class ConfidenceInterval(NamedTuple):
 
     low: float
     high: float
+
+
+class OtherReading(NamedTuple):
+    """The second interval of the same answers: what it holds under, and how to get it as the first."""
+
+    interval: ConfidenceInterval
+    method: str
+    condition: str
+    """In words, when it holds."""
+    how: str
+    """In words, how to have it reported first."""
 
 
 class ValueTest(NamedTuple):
@@ -73,7 +86,17 @@ class QuantileResult:
     diagnostics: tuple[Row, ...] = ()
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
-    """The confidence sequence at this look: valid however often the run is looked at; none without a slope."""
+    """The interval at this look that is valid however often the run is looked at; none without a slope."""
+    condition: str = ""
+    """In words, when the interval holds: `ANY_SHAPE` or `SMOOTH` of `result.sentence`."""
+    other: OtherReading | None = None
+    """The other reading of the same answers; none where there is none, or the answers contradict it."""
+    contradiction: str = ""
+    """In words, what in the answers contradicts a smooth distribution or the declared grid; else empty."""
+    values: str = "any"
+    """What was declared about the values."""
+    grid_values: tuple[float, ...] | None = None
+    """Where a grid was declared: the values of it that the interval leaves; none where they are too many."""
     explanation: tuple[str, ...] = ()
     """Why the run asked what it asked, in sentences."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
@@ -114,40 +137,7 @@ class QuantileResult:
     @property
     def sentence(self) -> str:
         """The result in one sentence."""
-        low, high = self.confidence_interval
-        percent = f"{100 * self.confidence_level:g}%"
-        shown, first, last = (self.shown(value, high - low) for value in (self.estimate, low, high))
-        known = {caveat.code for caveat in self.caveats}
-        if "unbounded" in known and "range" in known:
-            return (
-                f"{self.estimand} probably lies outside the stated range, {first} to {last}: the answers point to its "
-                f"end, {shown}, so the {percent} interval, which is the whole range, is not to be relied on."
-            )
-        if "unbounded" in known:
-            return (
-                f"{self.estimand} is not located by these answers: at {percent} it may lie anywhere in the stated "
-                f"range, {first} to {last}."
-            )
-        if "range" in known:
-            return (
-                f"{self.estimand} probably lies outside the stated range: the answers point to its end, {shown}, so "
-                f"the {percent} interval, {first} to {last}, is not to be relied on."
-            )
-        if "not-located" in known:
-            return (
-                f"{self.estimand} was not located: the search had not settled when it ended, near {shown}, so the "
-                f"{percent} interval, {first} to {last}, is not to be relied on."
-            )
-        if self.interval_so_far is not None:
-            low, high = self.interval_so_far
-            shown, first, last = (self.shown(value, high - low) for value in (self.estimate, low, high))
-            return (
-                f"{self.estimand} is estimated at {shown} so far; the {percent} interval valid at any time runs "
-                f"from {first} to {last}."
-            )
-        if "unfinished" in known:
-            return f"{self.estimand} is estimated at {shown} so far; no interval is valid before the planned end yet."
-        return f"{self.estimand} is estimated at {shown}; the {percent} interval runs from {first} to {last}."
+        return sentence_of(self)
 
     def shown(self, value: float, width: float) -> str:
         """A value with the digits that an interval of this width deserves; on a log scale never as 0."""
@@ -155,6 +145,17 @@ class QuantileResult:
         return (
             f"{float(f'{value:.2g}'):,.10g}" if self.scale.name == "log" and not float(text.replace(",", "")) else text
         )
+
+    def ends_shown(self, interval: ConfidenceInterval) -> tuple[str, str]:
+        """Both ends, rounded outward; the ends of the stated range as they are."""
+        low, high = interval
+        return (self._end_shown(low, high - low, up=False), self._end_shown(high, high - low, up=True))
+
+    def _end_shown(self, value: float, width: float, *, up: bool) -> str:
+        text = outward(value, width, up=up)
+        if value in (self.scale.low, self.scale.high):
+            return f"{value:,.10g}"
+        return text if self.scale.name != "log" or float(text.replace(",", "")) else self.shown(value, width)
 
     def rows(self) -> list[Row]:
         """Every scalar fact, the most important first."""
@@ -168,8 +169,10 @@ class QuantileResult:
                 "confidence_interval",
                 f"{percent} interval",
                 {"low": low, "high": high},
-                f"{self.shown(low, width)} … {self.shown(high, width)}",
+                " … ".join(self.ends_shown(self.confidence_interval))
+                + (f", {self.condition}" if self.condition else ""),
             ),
+            *self._reading_rows(),
             Row("confidence_level", "confidence level", self.confidence_level, percent),
             Row("method", "interval method", self.method, self.method),
             Row("target", "target", self.target, TARGETS[self.target]),
@@ -194,16 +197,56 @@ class QuantileResult:
             text += f"; the last {self.averaged_rounds:,} are averaged" if first else ", all of them averaged"
         return text
 
+    def _reading_rows(self) -> list[Row]:
+        """What was declared, the other reading of the same answers, and what they contradict."""
+        other, percent = self.other, f"{100 * self.confidence_level:g}%"
+        shown = "none"
+        if other is not None:
+            ends = " … ".join(self.ends_shown(other.interval))
+            shown = f"{ends} ({other.method}), {other.condition}; {other.how}"
+        facts = (
+            None
+            if other is None
+            else {
+                "low": other.interval.low,
+                "high": other.interval.high,
+                "method": other.method,
+                "condition": other.condition,
+                "how": other.how,
+            }
+        )
+        return [
+            Row("condition", "it holds", self.condition, self.condition),
+            Row(
+                "grid_values",
+                "values left",
+                None if self.grid_values is None else list(self.grid_values),
+                grid_text(self.grid_values),
+            ),
+            Row("other_interval", f"other {percent} interval", facts, shown),
+            Row("contradiction", "contradicted", self.contradiction, self.contradiction),
+            Row("values", "values declared", self.values, self.values),
+        ]
+
     def _anytime_rows(self) -> list[Row]:
         if self.anytime is None:
             return []
         low, high = self.anytime
-        text = f"{self.shown(low, high - low)} … {self.shown(high, high - low)}, however often it is looked at"
+        text = " … ".join(self.ends_shown(self.anytime)) + ", however often it is looked at"
         return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 
     def shown_rows(self) -> list[Row]:
         """The rows that text and HTML show; the rest repeats them for programs."""
-        hidden = {"confidence_level", "averaged_rounds", "mode", "level"} | (set() if self.simulated else {"simulated"})
+        hidden = {"confidence_level", "averaged_rounds", "mode", "level", "condition"}
+        empty = {
+            "simulated": not self.simulated,
+            "grid_values": self.grid_values is None,
+            "other_interval": self.other is None,
+            "contradiction": not self.contradiction,
+            "values": self.values == "any",
+            "anytime_interval": self.anytime == self.confidence_interval,
+        }
+        hidden |= {key for key, nothing in empty.items() if nothing}
         return [row for row in self.rows() if row.key not in hidden]
 
     def client_rows(self) -> list[list[Row]]:
@@ -309,33 +352,3 @@ def in_units(scale: Scale, value: float) -> float:
     if value <= low or value >= high:
         return scale.low if value <= low else scale.high
     return units_inside(scale, value)
-
-
-def significant(value: float, width: float) -> str:
-    """A number with as many digits as its interval deserves: two of the width.
-
-    >>> significant(49512.3456, 812.0), significant(0.123456, 0.02), significant(3.0, 0.0)
-    ('49,510', '0.123', '3')
-    """
-    if not math.isfinite(value):
-        return str(value)
-    if not (math.isfinite(width) and width > 0):
-        return f"{value:,.6g}"
-    digits = 1 - math.floor(math.log10(width))
-    rounded = round(value, digits)
-    return f"{rounded:,.{max(digits, 0)}f}"
-
-
-def finite(value: float) -> float | None:
-    """JSON has no infinity: nothing stands for it."""
-    return value if math.isfinite(value) else None
-
-
-def epsilon_text(value: float) -> str:
-    """ε for people."""
-    return f"{value:.4g}" if math.isfinite(value) else "∞ (not private)"
-
-
-def rank_text(value: float) -> str:
-    """A shift in rank for people."""
-    return f"±{value:.3f} in rank" if math.isfinite(value) else "no bound"

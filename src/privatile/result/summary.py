@@ -7,6 +7,7 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
 from privatile.inference.trajectory import Trajectory
+from privatile.result.both_readings import both_readings
 from privatile.result.caveats import caveats, interval_caveats, most_important_first
 from privatile.result.client_facts import client_facts
 from privatile.result.diagnostics import diagnose
@@ -22,13 +23,15 @@ def summarize(
 ) -> QuantileResult:
     """The result as it stands after any round."""
     evidence = gather_evidence(settings, plan, state, trajectory)
-    curve, alone = evidence.curve, choose_interval(settings, evidence)
+    alone = choose_interval(settings, evidence)
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
-    rows, warnings = diagnose(settings, plan, state, trajectory, curve)
-    anytime = None
-    if curve is not None:
-        sequence = as_displayed(anytime_inference(curve, evidence), settings, plan.scale)
+    any_shape = alone.method.startswith("any-shape")
+    rows, warnings = diagnose(settings, plan, state, trajectory, evidence, any_shape=any_shape)
+    both = both_readings(settings, evidence, alone, interval, plan.scale)
+    anytime, sequence = None, anytime_inference(evidence)
+    if sequence is not None:
+        sequence = as_displayed(sequence, settings, plan.scale)
         anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
     usual = settings.normalizer == "l2"
     return QuantileResult(
@@ -46,7 +49,10 @@ def summarize(
         mode=plan.mode,
         clients=client_facts(plan, state, settings.confidence_level),
         caveats=most_important_first(
-            *warnings, *interval_caveats(settings, plan, state, interval), *caveats(settings, plan, state, alone)
+            *both.caveats,
+            *warnings,
+            *interval_caveats(settings, plan, state, interval, any_shape=any_shape),
+            *caveats(settings, plan, state, alone),
         ),
         run=run,
         simulated=settings.simulated,
@@ -54,7 +60,12 @@ def summarize(
         scale=plan.scale,
         diagnostics=tuple(rows),
         anytime=anytime,
-        explanation=explain(plan, state, trajectory, curve),
+        explanation=explain(plan, state, trajectory, evidence),
+        condition=both.condition,
+        other=both.other,
+        contradiction=both.contradiction,
+        values=settings.values,
+        grid_values=both.grid_values,
     )
 
 
@@ -68,19 +79,23 @@ def narrow_enough(
 
 
 def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale, boundary_shift: float = 0.0) -> bool:
-    """Whether the displayed interval is as narrow as asked for, and its diagnostics hold.
+    """Whether the displayed interval is as narrow as asked for, and the diagnostics of a smooth one hold.
 
     `boundary_shift` moves the width and the limits of the diagnostics by a share, so that the run stops sooner (later
     where it is below zero): two machines may differ in a decision only where both of these differ
     (`estimator.transcript`).
     """
-    curve = evidence.curve
-    if curve is None or settings.until_width is None:
+    curve, straddled, holds = evidence.curve, evidence.straddled, True
+    if settings.until_width is None or (curve is None and straddled is None):
         return False
-    curve = replace(curve, fit=curve.fit.with_boundaries_moved(boundary_shift))
-    inference = as_displayed(choose_interval(settings, replace(evidence, curve=curve)), settings, scale)
-    low, high = interval_in_units(inference, scale, settings.confidence_level)
-    return bool(curve.fit.holds) and high - low <= settings.until_width * (1.0 + boundary_shift)
+    if curve is not None:
+        curve = replace(curve, fit=curve.fit.with_boundaries_moved(boundary_shift))
+        holds = bool(curve.fit.holds)
+    if straddled is not None:
+        straddled = straddled.with_boundaries_moved(boundary_shift)
+    chosen = choose_interval(settings, replace(evidence, curve=curve, straddled=straddled))
+    low, high = interval_in_units(as_displayed(chosen, settings, scale), scale, settings.confidence_level)
+    return holds and high - low <= settings.until_width * (1.0 + boundary_shift)
 
 
 def common_level(plan: Plan) -> float:

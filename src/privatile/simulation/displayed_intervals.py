@@ -46,8 +46,8 @@ class DisplayedIntervals(NamedTuple):
 
 
 def settings_of(cell: AutoCell) -> ReportSettings:
-    """The defaults of a result, for a cell."""
-    return ReportSettings("simulated values", (cell.level,))
+    """The defaults of a result of the design for continuous values, for a cell."""
+    return ReportSettings("simulated values", (cell.level,), values="continuous")
 
 
 def displayed_intervals(

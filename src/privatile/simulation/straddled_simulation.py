@@ -18,9 +18,9 @@ from privatile.estimator.straddle_window import Answers
 from privatile.inference.any_shape import ends_of
 from privatile.inference.curve import CurveFit
 from privatile.inference.readings import CHECKED_AT, reason_against
-from privatile.inference.smooth_reading import fit_smooth, low_information_factor
+from privatile.inference.smooth_reading import fit_smooth
 from privatile.inference.variance import known_share
-from privatile.laws.fieller import fieller_reach
+from privatile.laws.fieller import fieller_reach, low_information_factor
 from privatile.laws.normal import two_sided_z
 from privatile.simulation.auto_simulation import AutoCell, on_host, ranks_at
 from privatile.simulation.displayed_intervals import DisplayedIntervals
@@ -128,7 +128,7 @@ def read_straddled(
     tests, variances = found.state.window.tests, found.noise * found.share[:, None]
     fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
     low, high = ends_of(tests, CHECKED_AT)
-    reason = on_host(reason_against(fit, fit.center, low, high))
+    reason = on_host(reason_against(fit, fit.center, low, high, cell.information))
     inside = xp.minimum(xp.maximum(fit.center, low), high)
     parts = []
     for level in levels:

@@ -1,0 +1,90 @@
+"""The two readings of a run as its result shows them: which stands first, the other one, and what is contradicted.
+
+A declared grid turns the any-shape interval into the values of the grid that it leaves; the interval stays beside them.
+"""
+
+from typing import NamedTuple
+
+from privatile.core.scale import Scale
+from privatile.estimator.settings import ReportSettings
+from privatile.estimator.values import parse_values
+from privatile.inference.choice import Evidence, as_displayed
+from privatile.inference.grid_values import Grid
+from privatile.inference.inference import Inference
+from privatile.result.number_words import outward
+from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, interval_in_units
+from privatile.result.sentence import ANY_SHAPE, SMOOTH
+
+MOST_VALUES = 1000
+"""Values of a grid that a result holds one by one; more are left to the interval's ends."""
+
+
+class BothReadings(NamedTuple):
+    """What a result says about its two readings."""
+
+    condition: str
+    other: OtherReading | None
+    contradiction: str
+    grid_values: tuple[float, ...] | None
+    caveats: tuple[Caveat, ...]
+
+
+def both_readings(
+    settings: ReportSettings, evidence: Evidence, shown: Inference, interval: ConfidenceInterval, scale: Scale
+) -> BothReadings:
+    """What stands beside the interval that is `shown`."""
+    both = evidence.readings
+    if both is None:
+        return BothReadings(SMOOTH, None, "", None, ())
+    any_shape = shown.method.startswith("any-shape")
+    why, other = both.contradiction, None
+    if not any_shape and not shown.method.startswith("anytime"):
+        other = _other(both.any_shape, ANY_SHAPE, settings, scale)
+    elif any_shape and not why and settings.until_width is None:  # a run that stops by its width was looked at
+        other = _other(both.smooth, SMOOTH, settings, scale)
+    contradiction, caveats = f"no smooth interval: {why}" if why else "", []
+    if why and any_shape and settings.declared.continuous:
+        text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
+        caveats.append(Caveat("contradiction", text))
+    elif why and shown.method.startswith("smooth"):
+        text = (
+            f"The smooth interval is not to be relied on: {why}. --interval any-shape shows one that holds {ANY_SHAPE}."
+        )
+        caveats.append(Caveat("contradiction", text))
+    values = None
+    if any_shape:
+        values, off_grid = grid_values(settings.values, interval, scale)
+        if off_grid:
+            contradiction = off_grid
+            caveats.append(Caveat("contradiction", off_grid[0].upper() + off_grid[1:] + "."))
+    return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(caveats))
+
+
+def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
+    interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
+    return OtherReading(interval, inference.method, condition, f"first with --interval {inference.method}")
+
+
+def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:
+    """The values of a declared grid that an any-shape interval leaves, and in words what contradicts the declaration.
+
+    None where no grid is declared, where nothing is bounded, and where the values are more than `MOST_VALUES`.
+
+    >>> from privatile.core.scale import Linear
+    >>> grid_values("whole", ConfidenceInterval(43.8, 45.3), Linear(0.0, 120.0))
+    ((44.0, 45.0), '')
+    >>> grid_values("step=5", ConfidenceInterval(43.8, 44.3), Linear(0.0, 120.0))
+    (None, 'not every value can be a multiple of 5: none lies between 43.8 and 44.3')
+    >>> grid_values("whole", ConfidenceInterval(0.0, 1.5), Linear(0.0, 120.0))  # the range's own end is possible
+    ((0.0, 1.0), '')
+    """
+    declared, (low, high) = parse_values(values), interval
+    if declared.step is None or (low, high) == (scale.low, scale.high):
+        return None, ""
+    grid = Grid(declared.step)
+    # An end of the stated range may be the quantile itself; a question at the low end is excluded.
+    low = grid.just_below(low) if low <= scale.low else low
+    if grid.contradicted(low, high):
+        first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
+        return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
+    return (grid.values(low, high, MOST_VALUES) if grid.count(low, high) <= MOST_VALUES else None), ""

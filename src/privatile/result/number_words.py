@@ -1,0 +1,48 @@
+"""Numbers as people read them: as many digits as an interval deserves, its ends rounded outward."""
+
+import math
+
+
+def significant(value: float, width: float) -> str:
+    """A number with as many digits as its interval deserves: two of the width.
+
+    >>> significant(49512.3456, 812.0), significant(0.123456, 0.02), significant(3.0, 0.0)
+    ('49,510', '0.123', '3')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if not (math.isfinite(width) and width > 0):
+        return f"{value:,.6g}"
+    digits = 1 - math.floor(math.log10(width))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(digits, 0)}f}"
+
+
+def outward(value: float, width: float, *, up: bool) -> str:
+    """An end of an interval, rounded away from the inside: what is shown is never narrower than what holds.
+
+    >>> outward(47_934.0, 2_456.0, up=False), outward(50_301.0, 2_456.0, up=True), significant(50_301.0, 2_456.0)
+    ('47,900', '50,400', '50,300')
+    """
+    if not (math.isfinite(value) and math.isfinite(width) and width > 0):
+        return significant(value, width)
+    digits = 1 - math.floor(math.log10(width))
+    rounded = round(value, digits)
+    if rounded < value if up else rounded > value:
+        rounded = round(rounded + (1 if up else -1) * 10.0**-digits, digits)
+    return f"{rounded:,.{max(digits, 0)}f}"
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: nothing stands for it."""
+    return value if math.isfinite(value) else None
+
+
+def epsilon_text(value: float) -> str:
+    """ε for people."""
+    return f"{value:.4g}" if math.isfinite(value) else "∞ (not private)"
+
+
+def rank_text(value: float) -> str:
+    """A shift in rank for people."""
+    return f"±{value:.3f} in rank" if math.isfinite(value) else "no bound"
