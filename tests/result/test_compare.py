@@ -15,7 +15,7 @@ from privatile.result.result import ConfidenceInterval, QuantileResult
 
 def result(center: float, seed: int, records: int = 8000) -> QuantileResult:
     data = {"all": np.random.default_rng(seed).normal(center, 10, records)}
-    return estimate(data, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=seed)
+    return estimate(data, q=0.5, epsilon=2, range=(0, 100), values="continuous", simulate=True, rng=seed)
 
 
 @pytest.fixture(scope="module")

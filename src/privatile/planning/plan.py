@@ -13,7 +13,7 @@ from privatile.estimator.clients import Client, check_level, pooled_noise
 from privatile.estimator.question_policy import information
 from privatile.laws.critical import checked_level
 from privatile.planning.expected_width import TOO_LITTLE, ExpectedWidth, expected_widths, width_words
-from privatile.result.result import finite
+from privatile.result.number_words import finite
 
 
 @dataclass(frozen=True)
