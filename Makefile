@@ -8,7 +8,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
-  unit-pages unit-federation unit-compute unit-core flower format clean
+  unit-docs unit-pages unit-federation unit-compute unit-core flower format clean
 
 # Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
 # the parts of the suite.
@@ -59,11 +59,15 @@ contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
 # Tests of pages and of services start processes and wait for them; others compute. The longest parts come first.
-PAGES := tests/browser tests/dashboard tests/docs tests/faults
+DOCS := tests/docs
+PAGES := tests/browser tests/dashboard tests/faults
 FEDERATION := tests/federation
 COMPUTE := tests/inference tests/laws tests/paper tests/simulation tests/statistical tests/studies
 
-unit: unit-pages unit-compute unit-core unit-federation flower
+unit: unit-docs unit-compute unit-core unit-pages unit-federation flower
+
+unit-docs: $(VENV)/.test
+	$(RUN) -m pytest $(DOCS)
 
 unit-pages: $(VENV)/.test browser
 	PRIVATILE_BROWSER=required $(RUN) -m pytest $(PAGES)
@@ -75,7 +79,7 @@ unit-compute: $(VENV)/.test
 	$(RUN) -m pytest $(COMPUTE)
 
 unit-core: $(VENV)/.test
-	$(RUN) -m pytest $(addprefix --ignore=,$(PAGES) $(FEDERATION) $(COMPUTE))
+	$(RUN) -m pytest $(addprefix --ignore=,$(DOCS) $(PAGES) $(FEDERATION) $(COMPUTE))
 
 # Debian's chromium, for tests that look at pages as people do.
 browser:

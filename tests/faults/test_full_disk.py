@@ -27,7 +27,7 @@ INSIDE = "PRIVATILE_TEST_MAY_MOUNT"
 SIZE = 8 << 20
 """SQLite folds its log into the file every 4 MB; log and file must fit once the ballast is gone."""
 
-ROUNDS = 400
+ROUNDS = 150
 """Each takes 8 kB of log or more: far more than the room left."""
 
 

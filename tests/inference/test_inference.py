@@ -113,7 +113,7 @@ def test_endpoint_variance_is_the_formula() -> None:
 def test_file_intervals_cover_the_file_and_population_intervals_overcover_it() -> None:
     """One fixed file per replication, all its records asked: the narrower interval covers the file's own median."""
     rng = np.random.default_rng(77)
-    rounds, length, rate, replications = 600, 10, 0.9, 400
+    rounds, length, rate, replications = 600, 10, 0.9, 200
     n = rounds * length
     client = Client("a", RandomizedResponse(rate), 1.0, 0.5, n)
     steps = DecayingStep(12.0, offset=24.0).table(rounds)

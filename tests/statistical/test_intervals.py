@@ -22,7 +22,7 @@ from privatile.simulation.displayed_intervals import displayed_intervals
 from privatile.simulation.populations import Normal
 
 pytestmark = pytest.mark.statistical
-RUNS = 1500
+RUNS = 600
 
 
 def error_of(share: float, runs: int = RUNS) -> float:
@@ -125,8 +125,8 @@ def test_the_normal_value_at_few_relaxations_is_noticed(cell: AutoCell) -> None:
 
 
 def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell, runs: AutoRuns) -> None:
-    every = runs.queries.shape[1] // 12
-    assert stopping(cell, runs, half_width=4 * cell.bound, every=every).ever_missed <= 0.06
+    every = runs.queries.shape[1] // 8
+    assert stopping(cell, runs, half_width=4 * cell.bound, every=every).ever_missed <= 0.05 + error_of(0.05)
 
 
 def test_far_starts_and_wide_ranges_change_nothing() -> None:
@@ -155,7 +155,7 @@ def test_three_levels_hold_jointly() -> None:
 def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
     """One fixed file per run, every record asked once, r = 0.9: the file's own median, not the population's."""
     rng = np.random.default_rng(18)
-    n, rate, runs = 4000, 0.9, 200
+    n, rate, runs = 4000, 0.9, 80
     plan = AutoPlan((Client("a", RandomizedResponse(rate), 1.0, 0.5, n),), Identity(-10.0, 10.0))
     covered = {"file": 0, "population": 0}
     ratios = []

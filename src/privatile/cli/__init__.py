@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from privatile import __version__
+from privatile.cli.interrupts import remembered_interrupts
 from privatile.cli.printing import in_options, said_by_the_system, show_any_text
 from privatile.errors import PrivatileError
 
@@ -64,22 +65,25 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Turn our errors into one clear paragraph on stderr and their exit code."""
-        try:
-            return super().invoke(ctx)
-        except PrivatileError as error:
-            command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            text = str(error) if command is None else in_options(str(error), command)
-            click.echo(f"privatile: {text}", err=True)
-            ctx.exit(error.exit_code)
-        except BrokenPipeError:
-            raise  # the reader closed the pipe: click ends quietly
-        except OSError as error:
-            text, code = said_by_the_system(error)
-            click.echo(f"privatile: {text}", err=True)
-            ctx.exit(code)
-        except KeyboardInterrupt:
-            click.echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)
-            ctx.exit(130)
+        with remembered_interrupts() as interrupted:
+            try:
+                return super().invoke(ctx)
+            except PrivatileError as error:
+                command = self.get_command(ctx, ctx.invoked_subcommand or "")
+                text = str(error) if command is None else in_options(str(error), command)
+                click.echo(f"privatile: {text}", err=True)
+                ctx.exit(error.exit_code)
+            except BrokenPipeError:
+                raise  # the reader closed the pipe: click ends quietly
+            except OSError as error:
+                text, code = said_by_the_system(error)
+                click.echo(f"privatile: {text}", err=True)
+                ctx.exit(code)
+            except (KeyboardInterrupt, ImportError) as error:
+                if isinstance(error, ImportError) and not interrupted():
+                    raise
+                click.echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)
+                ctx.exit(130)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

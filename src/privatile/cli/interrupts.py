@@ -1,0 +1,37 @@
+"""Ctrl-C, remembered.
+
+A module that is interrupted while it is imported may turn that into an error of its own: numpy's compiled parts
+say "failed to import". Whoever pressed Ctrl-C is told that it was an interrupt.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def remembered_interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed since this block began; it interrupts as it always does.
+
+    >>> with remembered_interrupts() as interrupted:
+    ...     interrupted()
+    False
+    """
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # somebody else takes care of it
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, usual)
