@@ -11,8 +11,8 @@ with W_k = Σw and S_k = Σw(q − q̄_k)². Weights p_k never change, so the es
 question only has no slope of its own and is given the common one. Silence must not depend on the answers' coins.
 
 The rounds of all clients together show how the curve bends (`curve.fit_curve`, from complete rounds and pools);
-`client_lines` takes that bend off every answer first, so that lines suffice, and adds to the error what the bend
-leaves unknown.
+`fit_by_client` takes that bend off every answer first, so that lines suffice, and adds to the error what the bend
+leaves unknown. The slope's bias is removed as there.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,8 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.inference.curve import NEAR, NEAR_ERRORS, NEAR_LEAST, CurveFit
+from privatile.inference.curve import DRIFT_BIAS, NEAR, NEAR_ERRORS, NEAR_LEAST, UNKNOWN_SLOPE, CurveFit
+from privatile.inference.trajectory import ClientAnswers
 
 
 class ClientLines(NamedTuple):
@@ -37,28 +38,35 @@ class ClientLines(NamedTuple):
     """ρ: relative standard error of f."""
 
 
-def client_lines(
-    queries: Floats, residuals: Floats, precisions: Floats, weights: Floats, level: float, fit: CurveFit
-) -> "ClientLines":
-    """The lines of all clients through the answers near the quantile, the bend of the pooled curve taken off.
+def fit_by_client(fit: CurveFit, answers: ClientAnswers, weights: Floats, level: float, share: float) -> CurveFit:
+    """The fit of one run with silent clients: centre, slope and their errors are those of the clients' own lines.
 
-    `fit` is that curve, of one run; the other arguments are those of `fit_client_lines`.
+    `fit` is the curve through complete rounds and pools; its bend and its diagnostics stay. `weights` are p_k; `share`
+    is what knowing the clients' ranks leaves of the noise (`variance_share`).
     """
+    if not float(fit.slope_error) < UNKNOWN_SLOPE:
+        return fit
+    queries, precisions = answers.queries, answers.precisions / share
     scale = level * (1.0 - level)
-    steep = float(fit.slope) / scale
-    x = steep * (queries - float(fit.center))
-    errors = NEAR_ERRORS / (scale * float(np.sqrt(1.0 / (weights**2 / precisions.sum(axis=0)).sum())))
-    near = np.abs(x) <= min(NEAR, max(NEAR_LEAST, errors))
+    x = float(fit.slope) / scale * (queries - float(fit.center))
+    offered = 1.0 / float((weights**2 / precisions.sum(axis=0)).sum())
+    near = np.abs(x) <= min(NEAR, max(NEAR_LEAST, NEAR_ERRORS / (scale * offered**0.5)))
+    kept = np.where(near[:, None], precisions, 0.0)
+    if not bool(np.all(kept.sum(axis=0) > 0.0)):
+        # A client was silent wherever it would have counted: nothing bounds the error.
+        return fit._replace(error=np.asarray(np.inf), slope_error=np.asarray(np.inf))
     clipped = np.clip(x, -2.0, 2.0)
     logits = np.log(level / (1.0 - level)) + clipped + float(fit.bend) * clipped**2
     bent = 1.0 / (1.0 + np.exp(-logits)) - level - scale * clipped
-    kept = np.where(near[:, None], precisions, 0.0)
-    if bool(np.any(precisions.sum(axis=0) > 0.0)) and not bool(np.all(kept.sum(axis=0) > 0.0)):
-        # The curve is no guide here, or a client was silent wherever it would have counted: nothing bounds the error.
-        return ClientLines(float(fit.center), np.inf, float(fit.slope), np.inf)
-    lines = fit_client_lines(queries, residuals + bent[:, None], kept, weights)
+    lines = fit_client_lines(queries, answers.residuals + bent[:, None], kept, weights)
+    unbiased = max(1.0 - DRIFT_BIAS * lines.slope_error**2, 0.1)
     known = max(1.0 - float(fit.bend_share), 0.1)
-    return lines._replace(error=lines.error / known**0.5)
+    return fit._replace(
+        center=np.asarray(lines.center),
+        error=np.asarray(lines.error / (unbiased * known**0.5)),
+        slope=np.asarray(lines.slope * unbiased),
+        slope_error=np.asarray(lines.slope_error),
+    )
 
 
 def fit_client_lines(queries: Floats, residuals: Floats, precisions: Floats, weights: Floats) -> "ClientLines":

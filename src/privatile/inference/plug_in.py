@@ -20,6 +20,7 @@ from privatile.errors import InputError
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import probe_reach
 from privatile.inference.bracket import Bracket
+from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import NEAR, CurveFit, fit_curve
 from privatile.inference.inference import Inference, from_ends
 from privatile.inference.trajectory import Trajectory, slope
@@ -56,24 +57,18 @@ def information_in(noise: Floats, level: float) -> float:
     return (level * (1.0 - level)) ** 2 * float((1.0 / noise).sum())
 
 
-def curve_of(fit: CurveFit, answers: Floats, level: float, *, repeated: float = 1.0, file_share: float = 1.0) -> Curve:
-    """The curve of one run from its fit.
-
-    `repeated` is the factor by which answers used again for silent clients raise the noise: the fit has weighted
-    them as fresh ones.
-    """
-    fit = fit._replace(misfit=fit.misfit / repeated, lean=fit.lean / math.sqrt(repeated))
-    queries, drifts, noise = answers
-    law = FiellerLaw(float(fit.slope_error), information_in(noise, level))
-    error = float(fit.error) * math.sqrt(repeated * file_share)
+def curve_of(fit: CurveFit, answers: Floats, level: float, *, file_share: float = 1.0) -> Curve:
+    """The curve of one run from its fit."""
+    law = FiellerLaw(float(fit.slope_error), information_in(answers[2], level))
+    error = float(fit.error) * math.sqrt(file_share)
     inference = Inference("smooth", float(fit.center), error, law.quantile, law.tail)
-    return Curve(fit, inference, np.stack([queries, drifts, noise * repeated]), level, file_share)
+    return Curve(fit, inference, answers, level, file_share)
 
 
 def plug_in(
     state: RoundState, trajectory: Trajectory, plan: Plan, *, guess: float | None = None, file: bool = False
 ) -> Curve:
-    """Fit a run's answers: estimate, interval and diagnostics.
+    """Fit a run's answers: estimate, interval and diagnostics. Silent clients are fitted one by one (`client_curves`).
 
     `guess` is a first guess of the slope; none: the plain regression over the averaged rounds.
     """
@@ -83,12 +78,12 @@ def plug_in(
     if rounds < 2:
         raise InputError(f"an interval needs at least two averaged rounds; there are {rounds}.")
     queries, drifts, noise = answers = trajectory.answers
-    first = slope(trajectory) if guess is None else guess
+    first, share = slope(trajectory) if guess is None else guess, variance_share(state, plan)
     low, high = working_range(plan.scale)
     fit = fit_curve(
         queries[None],
         drifts[None],
-        noise[None] * variance_share(state, plan),
+        noise[None] * share,
         plan.level,
         start=np.array([trajectory.asked.mean()]),
         # Where the answers give no slope: that of a rank that rises evenly over the range.
@@ -98,12 +93,12 @@ def plug_in(
     if guess is None:
         # A guess from the window itself is no second opinion on the slope.
         fit = fit._replace(slope_ratio=np.ones_like(fit.slope_ratio))
-    standing = noise[len(noise) - rounds :]
-    repeated = float((trajectory.weights / standing**2).sum() / (1.0 / standing).sum())
+    if (clients := trajectory.clients) is not None:
+        fit = fit_by_client(fit, clients, np.array([client.weight for client in plan.clients]), plan.level, share)
     left = 1.0
     if file:
         left = left_for_file(fit, answers, state, plan)
-    return curve_of(fit, answers, plan.level, repeated=repeated, file_share=left)
+    return curve_of(fit, answers, plan.level, file_share=left)
 
 
 def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan) -> float:

@@ -20,11 +20,11 @@ from privatile.estimator.auto import SUPPORTED, supported
 from privatile.estimator.plan import RoundState
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import AnyShape
-from privatile.inference.client_curves import client_lines
+from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import Inference, from_ends, hull
 from privatile.inference.plug_in import Curve, information_in, left_for_file
-from privatile.inference.smooth_reading import fit_smooth
+from privatile.inference.smooth_reading import PLACED, fit_smooth
 from privatile.inference.trajectory import ClientAnswers
 from privatile.inference.variance import variance_share
 from privatile.laws.fieller import FiellerLaw
@@ -83,14 +83,14 @@ def readings(
     queries, residuals, noise = answers
     share = variance_share(state, plan)
     fit = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, learned.window).of_run(0)
-    center, error, slope_error = float(fit.center), float(fit.error), float(fit.slope_error)
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])
-        lines = client_lines(clients.queries, clients.residuals, clients.precisions, weights, plan.level, fit)
-        center, error, slope_error = lines.center, lines.error * share**0.5, lines.slope_error
+        fit = fit_by_client(fit, clients, weights, plan.level, share)
+        fit = fit._replace(error=PLACED * fit.error)
+    center, error = float(fit.center), float(fit.error)
     if file:
         error *= left_for_file(fit, answers, state, plan) ** 0.5
-    law = FiellerLaw(slope_error, information_in(noise, plan.level))
+    law = FiellerLaw(float(fit.slope_error), information_in(noise, plan.level))
     smooth = Inference("smooth", center, error, law.quantile, law.tail)
     tests = AnyShape(learned.window.tests)
     any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
