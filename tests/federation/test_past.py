@@ -18,7 +18,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
-from privatile.errors import AlreadyAnswered, LedgerError
+from privatile.errors import AlreadyAnswered, LedgerError, SiteRefusal
 from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
@@ -206,12 +206,16 @@ def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Pa
 
 
 def test_a_late_answer_frames_nobody(tmp_path: Path) -> None:
-    """A broker that has an old question answered, and hands out that answer first, puts nobody into quarantine."""
+    """A broker that hands out answers in another order puts nobody into quarantine. It has no old question answered
+    after a newer one: the coordinator may count on it that no coin is drawn for that round any more."""
     one, _ = studies(tmp_path)
     client = one.client("site0")
     intake = AnswerIntake(one.study.digest, {"site0": client.key.public.signer}, {}, {}, {"site0": 0})
-    answer, older = ask(client, 2), ask(client, 1)
-    intake.open({"site0": (Question(one.study.run, 2, 0.5, 50.0, 4),)})
+    older, answer = ask(client, 1), ask(client, 3)
+    with pytest.raises(SiteRefusal, match="round 2 is over: round 3 has been answered"):
+        ask(client, 2)
+    assert ask(client, 1) == older  # an answer that was given is given again
+    intake.open({"site0": (Question(one.study.run, 3, 0.5, 50.0, 4),)})
     assert [intake.offer("site0", each).outcome for each in (older, answer, older)] == ["late", "counted", "late"]
     assert not intake.quarantined
 

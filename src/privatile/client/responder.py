@@ -92,6 +92,10 @@ class Responder:
         """How many records have answered this run, by the ledger."""
         return self._account.asked()
 
+    def has_answered(self, question: Question) -> bool:
+        """Whether this round and level were answered, with this question or another."""
+        return self._account.has_answered(question)
+
     @property
     def position(self) -> Position:
         """Where this run stands in the ledger: the number of its own entries, and the chain's head at the last."""

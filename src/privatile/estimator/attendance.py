@@ -58,17 +58,35 @@ def no_pool(clients: int) -> "Pool":
     return Pool((0,) * clients, (0.0,) * clients, (0.0,) * clients)
 
 
+def outermost(stage: str, places: Sequence[float]) -> float:
+    """The place that stands for answers to several questions: the one furthest out; the mean of a centre's.
+
+    >>> outermost("low", [1.0, 2.0]), outermost("high", [1.0, 2.0]), outermost("centre", [1.0, 2.0])
+    (1.0, 2.0, 1.5)
+    """
+    if stage == "low":
+        return min(places)
+    return max(places) if stage == "high" else math.fsum(places) / len(places)
+
+
 def gather(
-    pools: Pools, stage: str, query: float, lengths: Sequence[int], means: Sequence[float | None]
+    pools: Pools,
+    stage: str,
+    query: float,
+    lengths: Sequence[int],
+    means: Sequence[float | None],
+    *,
+    keeps_place: bool = False,
 ) -> "tuple[Pools, Pool]":
     """One round further: what still waits, and this round's pool, complete or not. None is a silent client.
 
-    A complete round is a pool by itself, whatever else waits.
+    A round completes a pool where every client has answers in the two together. With `keeps_place` a round that all
+    have answered stands alone where its question is not the outermost: what waits would move it outwards.
 
     >>> pools, pool = gather({}, "low", 1.0, (10, 10), (0.5, None))
     >>> pool.is_complete, pools["low"].records
     (False, (10, 0))
-    >>> pools, pool = gather(pools, "low", 2.0, (10, 10), (0.9, 0.7))
+    >>> pools, pool = gather(pools, "low", 2.0, (10, 10), (0.9, 0.7), keeps_place=True)
     >>> pool.places, pools["low"].records
     ((2.0,), (10, 0))
     >>> pools, pool = gather(pools, "low", 3.0, (10, 20), (None, 0.7))
@@ -82,9 +100,9 @@ def gather(
         tuple(number * query for number, _ in here),
         (query,) if any(number for number, _ in here) else (),
     )
-    if came.is_complete:
-        return pools, came
     waits = pools.get(stage, no_pool(len(here)))
+    if came.is_complete and (not waits.places or (keeps_place and outermost(stage, (*waits.places, query)) != query)):
+        return pools, came
     pool = Pool(
         tuple(map(operator.add, waits.records, came.records)),
         tuple(map(operator.add, waits.sums, came.sums)),
@@ -92,17 +110,6 @@ def gather(
         waits.places + came.places,
     )
     return {**pools, stage: no_pool(len(here)) if pool.is_complete else pool}, pool
-
-
-def outermost(stage: str, places: Sequence[float]) -> float:
-    """The place that stands for answers to several questions: the one furthest out; the mean of a centre's.
-
-    >>> outermost("low", [1.0, 2.0]), outermost("high", [1.0, 2.0]), outermost("centre", [1.0, 2.0])
-    (1.0, 2.0, 1.5)
-    """
-    if stage == "low":
-        return min(places)
-    return max(places) if stage == "high" else math.fsum(places) / len(places)
 
 
 def add_round(
@@ -125,7 +132,7 @@ def add_round(
     >>> heard.place, round(heard.residual, 6), round(heard.variance, 6), heard.rounds, pools["low"].places
     (0.5, 0.1, 0.05, 2, ())
     """
-    pools, pool = gather(pools, stage, query, lengths, means)
+    pools, pool = gather(pools, stage, query, lengths, means, keeps_place=True)
     if not pool.is_complete:
         return pools, Heard(query, math.nan, math.inf)
     heard = _heard(outermost(stage, pool.places), pool.records, pool.sums, clients, level)

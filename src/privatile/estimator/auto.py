@@ -42,8 +42,6 @@ class Memory(NamedTuple):
     """What a run of this design has learned."""
 
     tuning: Tuning
-    left: tuple[int, ...]
-    """Records of every client not yet asked."""
 
 
 def chosen_rounds(wanted: int | None, smallest: int) -> int:
@@ -104,15 +102,15 @@ class AutoPlan(Plan):
 
     def initial_memory(self) -> Memory:
         """Nothing learned, nothing asked."""
-        return Memory(self.policy.begin(), tuple(client.records for client in self.clients))
+        return Memory(self.policy.begin())
 
     def ask(self, state: RoundState) -> Ask | None:
         """The policy's next question, asked of its share of every client's records."""
         if state.round >= self.rounds:
             return None
-        tuning, left = memory_of(state)
+        tuning = memory_of(state).tuning
         records = np.array([client.records for client in self.clients])
-        lengths = self.policy.lengths(tuning, records, np.array([left]))[0]
+        lengths = self.policy.lengths(tuning, records, np.array([[one.left for one in state.records]]))[0]
         averaged = bool(tuning.stage[0] == AVERAGE)
         return Ask(
             query=float(tuning.query[0]),
@@ -123,17 +121,16 @@ class AutoPlan(Plan):
         )
 
     def learn(self, ask: Ask, state: RoundState) -> Memory:
-        """The belief and the records left after a round."""
-        tuning, left = memory_of(state)
+        """The belief after a round."""
+        tuning = memory_of(state).tuning
         # What was asked counts: in a replay it may differ from this machine's own question in the last bits.
         step = np.array([ask.step]) if ask.averaged else tuning.step
         tuning = tuning._replace(query=np.array([ask.query]), step=step)
-        tuning = self.policy.learn(tuning, np.array([drift(state, self)]), np.array([round_weight(state)]))
-        return Memory(tuning, tuple(have - asked for have, asked in zip(left, ask.lengths, strict=True)))
+        return Memory(self.policy.learn(tuning, np.array([drift(state, self)]), np.array([round_weight(state)])))
 
     def standard_error(self, state: RoundState, ask: Ask) -> float:
         """The belief's own error of the quantile; in the window, whose step is fixed, the run's final error s/f."""
-        tuning, _ = memory_of(state)
+        tuning = memory_of(state).tuning
         if ask.averaged:
             return math.sqrt(self.policy.noise) / float(tuning.slope[0])
         return float(search_belief.summarize(tuning.belief).error[0])

@@ -18,6 +18,7 @@ from privatile.core.scale import Scale, working_range
 from privatile.errors import InputError
 from privatile.estimator.averaging import Averages
 from privatile.estimator.clients import Client, check_clients
+from privatile.estimator.missed_records import Records
 from privatile.estimator.schedule import Design, Lengths, Mode
 
 LocalLevel = Literal["global", "own"]
@@ -60,6 +61,8 @@ class RoundState(NamedTuple):
     window_ones: tuple[int, ...]
     window_asked: tuple[int, ...]
     """Counts over the averaged rounds, for local ranks."""
+    records: tuple[Records, ...]
+    """What may still be asked of every client, and what it has missed."""
     averages: Averages
     memory: object = None
     """What a design that tunes itself has learned; fixed tables learn nothing."""

@@ -9,16 +9,18 @@ In `local` mode this is Algorithm 1: a client's last iterate depends on its repo
 q + (γ/E)(a_k·n₁ − b_k·(E − n₁)) = q + γ(y_k − (1 − τ)). In `cohort` mode all E records answer about the same q.
 The server's step is the same; only what the client does inside a round differs.
 
-A silent client never changes the estimand: weights are not renormalised; its last debiased mean is used again,
-and the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c).
+A silent client never changes the estimand: weights are not renormalised. The recursion takes its last debiased mean
+once more, and the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c). Where a curve
+is fitted (`inference.client_curves`) or a test is made (`attendance`), no answer is used twice.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from privatile.core.scale import clip
 from privatile.errors import ProtocolError
 from privatile.estimator.averaging import Averages, add
+from privatile.estimator.missed_records import Records
 from privatile.estimator.plan import Ask, Plan, RoundState
 
 
@@ -37,6 +39,7 @@ def begin(plan: Plan) -> RoundState:
         asked=(0,) * clients,
         window_ones=(0,) * clients,
         window_asked=(0,) * clients,
+        records=tuple(Records(client.records) for client in plan.clients),
         averages=Averages(center=plan.start),
         memory=plan.initial_memory(),
     )
@@ -50,8 +53,13 @@ def round_weight(state: RoundState) -> float:
     return math.fsum((2 * used - 1) * noise for used, noise in zip(state.used, state.noise, strict=True))
 
 
-def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) -> RoundState:
+def step(
+    state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan, unspent: Collection[int] = ()
+) -> RoundState:
     """One round: the counts of all clients in, the next state out. `None` is a silent client.
+
+    `unspent` are the places of clients whose ledgers show that no coin was drawn in the rounds they have missed since
+    their last answer (`missed_records`).
 
     >>> import numpy as np
     >>> from privatile.core.mechanism import RandomizedResponse
@@ -68,8 +76,15 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         raise ProtocolError(f"a round needs one count per client, {len(clients)}; got {len(ones)}.")
     means, noise, used, heard = list(state.means), list(state.noise), list(state.used), list(state.heard)
     silent, total_ones, total_asked = list(state.silent), list(state.ones), list(state.asked)
-    window_ones, window_asked = list(state.window_ones), list(state.window_asked)
+    window_ones, window_asked, records = list(state.window_ones), list(state.window_asked), list(state.records)
+    for k in unspent:
+        if not 0 <= k < len(clients) or ones[k] is None or not records[k].missed:
+            raise ProtocolError(
+                f"client number {k + 1} gets records of missed rounds back in round {state.round + 1}: it has missed "
+                "none before it, or does not answer it."
+            )
     for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
+        records[k] = records[k].after(length, answered=count is not None, unspent=k in unspent)
         if count is None:
             if not used[k]:
                 raise ProtocolError(
@@ -103,6 +118,7 @@ def step(state: RoundState, ask: Ask, ones: Sequence[int | None], plan: Plan) ->
         asked=tuple(total_asked),
         window_ones=tuple(window_ones),
         window_asked=tuple(window_asked),
+        records=tuple(records),
     )
     query = clip(plan.scale, ask.query + ask.step * drift(after, plan))
     # Averaging starts where the burn-in ends: centre its sums there.

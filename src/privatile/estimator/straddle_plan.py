@@ -24,8 +24,6 @@ class StraddleMemory(NamedTuple):
     """What a run of this design has learned."""
 
     policy_state: Straddling
-    left: tuple[int, ...]
-    """Records of every client not yet asked."""
     pools: Pools
     """Answers that wait for silent clients."""
 
@@ -69,15 +67,15 @@ class StraddlePlan(Plan):
 
     def initial_memory(self) -> StraddleMemory:
         """Nothing learned, nothing asked."""
-        return StraddleMemory(self.policy.begin(), tuple(client.records for client in self.clients), {})
+        return StraddleMemory(self.policy.begin(), {})
 
     def ask(self, state: RoundState) -> Ask | None:
         """The policy's next question, asked of its share of every client's records."""
         if state.round >= self.rounds:
             return None
-        learned, left, _ = straddle_memory(state)
+        learned = straddle_memory(state).policy_state
         records = np.array([client.records for client in self.clients])
-        lengths = self.policy.lengths(learned, records, np.array([left]))[0]
+        lengths = self.policy.lengths(learned, records, np.array([[one.left for one in state.records]]))[0]
         stage = int(learned.stage[0])
         return Ask(float(learned.query[0]), tuple(lengths.tolist()), 0.0, stage != SEARCH, STAGES[stage])
 
@@ -87,7 +85,7 @@ class StraddlePlan(Plan):
         Where to ask next may use a guess of what a silent client would have answered: its last answer, moved along the
         slope to this question. The tests take real answers alone, each once.
         """
-        learned, left, pools = straddle_memory(state)
+        learned, pools = straddle_memory(state)
         learned = _as_asked(learned, ask)
         slope = float(learned.window.slope[0] / learned.window.spread[0])
         slope = 0.0 if math.isnan(slope) else slope
@@ -100,12 +98,11 @@ class StraddlePlan(Plan):
         pools, heard = add_round(pools, ask.stage, ask.query, ask.lengths, means, self.clients, self.level)
         answers = Answers(*(np.array([float(value)]) for value in heard))
         learned = self.policy.learn(learned, np.array([guess]), np.array([round_weight(state)]), answers)
-        rest = tuple(have - asked for have, asked in zip(left, ask.lengths, strict=True))
-        return StraddleMemory(learned, rest, pools)
+        return StraddleMemory(learned, pools)
 
     def standard_error(self, state: RoundState, ask: Ask) -> float:
         """The belief's own error of the quantile; in the window s/(f·√v), that of the centre at time v."""
-        learned, _, _ = straddle_memory(state)
+        learned = straddle_memory(state).policy_state
         if not ask.averaged:
             return float(search_belief.summarize(learned.belief).error[0])
         window = learned.window

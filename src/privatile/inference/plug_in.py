@@ -98,7 +98,7 @@ def plug_in(
     left = 1.0
     if file:
         left = left_for_file(fit, answers, state, plan)
-    return curve_of(fit, answers, plan.level, file_share=left)
+    return curve_of(fit, answers[:, np.isfinite(noise)], plan.level, file_share=left)
 
 
 def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan) -> float:

@@ -63,7 +63,7 @@ class Trajectory:
                 answer = mean - (1.0 - plan.level_of(client)), 4.0 * client.mechanism.truth_rate**2 * length
                 self._by_client.extend(answer if used == 1 else (0.0, 0.0))
         means = [mean if used == 1 else None for mean, used in zip(state.means, state.used, strict=True)]
-        if None not in means:
+        if None not in means and not any(pool.places for pool in self._pools.values()):
             query = math.fsum(client.weight * query for client, query in zip(clients, state.heard, strict=True))
             self._answers.extend((query, came, math.fsum(state.noise)))
             return

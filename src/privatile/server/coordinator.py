@@ -11,7 +11,7 @@ How questions and counts travel is up to the caller:
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from privatile.core.messages import Question
@@ -47,12 +47,12 @@ class Track:
         self.trajectory = Trajectory()
         self.ask: Ask | None = as_sent(self.plan, self.plan.ask(self.state))
 
-    def advance(self, ones: Sequence[int | None]) -> None:
-        """Go one round further."""
+    def advance(self, ones: Sequence[int | None], unspent: Collection[int] = ()) -> None:
+        """Go one round further; `unspent` as in `step`."""
         before, ask = self.state, self.ask
         if ask is None:
             raise ProtocolError("there are more rounds than the plan asks for.")
-        self._arrive = lambda plan: step(before, ask, ones, plan)
+        self._arrive = lambda plan: step(before, ask, ones, plan, unspent)
         self.state = self._arrive(self.plan)
         self.trajectory.record(ask, self.state, self.plan)
         self.ask = None if self._stops() else as_sent(self.plan, self.plan.ask(self.state))
@@ -89,7 +89,7 @@ class Track:
         if stored.round != self.state.round + 1:
             raise ProtocolError(f"after round {self.state.round} comes round {stored.round}.")
         self.take(stored.ask)
-        self.advance(stored.ones)
+        self.advance(stored.ones, stored.unspent)
 
     def end(self) -> None:
         """Let the level be over, as recorded; refused where the design would have gone on on any machine."""
@@ -156,6 +156,16 @@ class Coordinator:
         return max(track.state.round for track in self.tracks)
 
     @property
+    def asked(self) -> dict[str, int]:
+        """Records that complete rounds have asked of every client, less those that are known not to have answered."""
+        names = [client.name for client in self.spec.clients]
+        found = dict.fromkeys(names, 0)
+        for track in self.tracks:
+            for client, records in zip(track.plan.clients, track.state.records, strict=True):
+                found[client.name] += client.records - records.left
+        return found
+
+    @property
     def planned(self) -> int:
         """The largest number of rounds that the run may have."""
         return max(track.plan.rounds for track in self.tracks)
@@ -186,15 +196,24 @@ class Coordinator:
     def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
         return _level_questions(self.run, track.plan, track.state.round + 1, ask)
 
-    def accept(self, counts: Sequence[Sequence[int | None]], also: Sequence[Statement] = ()) -> None:
+    def accept(
+        self,
+        counts: Sequence[Sequence[int | None]],
+        also: Sequence[Statement] = (),
+        unspent: Collection[str] = (),
+    ) -> None:
         """Take the counts of exactly the rounds that `rounds()` gave, in that order: step, then write, all or nothing.
 
-        `also` holds what the caller keeps with the round; it is written in the same transaction.
+        `also` holds what the caller keeps with the round; it is written in the same transaction. `unspent` names
+        clients that answer this round and whose ledgers show that no coin was drawn in the rounds before it that they
+        have missed: these records are asked later.
         """
         stored = []
         for (index, track, ask), ones in zip(self._waiting(), counts, strict=True):
-            track.advance(ones)
-            stored.append(StoredRound(index, track.state.round, ask, tuple(ones)))
+            rows = enumerate(zip(track.plan.clients, track.state.records, strict=True))
+            kept = tuple(k for k, (client, records) in rows if records.missed and client.name in unspent)
+            track.advance(ones, kept)
+            stored.append(StoredRound(index, track.state.round, ask, tuple(ones), kept))
         self.store.append(stored, [*also, *self._opening()])
 
     def result(self, level_index: int = 0) -> QuantileResult:

@@ -19,6 +19,7 @@ from privatile import __version__
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.sqlite_types import lenient_text
 from privatile.errors import InputError, StoreError
+from privatile.estimator.missed_records import Records
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
 from privatile.server.program import named, program
@@ -38,6 +39,8 @@ class StoredRound(NamedTuple):
     round: int
     ask: Ask
     ones: tuple[int | None, ...] = ()
+    unspent: tuple[int, ...] = ()
+    """Places of the clients whose ledgers show that no coin was drawn in the rounds missed before this answer."""
     at: float = 0.0
 
 
@@ -70,11 +73,19 @@ def _read_counts(text: str, asked: tuple[int, ...]) -> tuple[int | None, ...]:
     return counts
 
 
+def _read_unspent(text: str, clients: int) -> tuple[int, ...]:
+    """Places of clients, in order; a ValueError where it is something else."""
+    places = tuple(json.loads(text))
+    if not all(type(place) is int and 0 <= place < clients for place in places) or sorted(set(places)) != list(places):
+        raise ValueError("these are places of clients, in order")
+    return places
+
+
 class ClientTotals(NamedTuple):
     """One client's part of a run so far, over all levels."""
 
     asked: int
-    """Records that the rounds asked for."""
+    """Records that the rounds asked for, without those that are known not to have answered (`missed_records`)."""
     answered: int
     """Records that answered."""
     silent: int
@@ -184,8 +195,8 @@ class RunStore:
     def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
         """Write one round of every level, and what the caller keeps with it, in one transaction."""
         now = time.time()
-        rows = [(*_written(*entry[:3]), json.dumps(entry.ones), now) for entry in rounds]
-        self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
+        rows = [(*_written(*entry[:3]), json.dumps(entry.ones), json.dumps(entry.unspent), now) for entry in rounds]
+        self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -254,15 +265,17 @@ class RunStore:
         """The rounds of one level, in order, from round `after` + 1 on."""
         try:
             cursor = self._connection.execute(
-                "SELECT level, round, stage, query, sent, lengths, step, averaged, ones, at FROM rounds "
+                "SELECT level, round, stage, query, sent, lengths, step, averaged, ones, unspent, at FROM rounds "
                 "WHERE level = ? AND round > ? ORDER BY round",
                 (level_index, after),
             )
             for row in cursor:
                 asked = _read(row[:8])
-                if len(asked[2].lengths) != len(self.spec.clients):
+                clients = len(self.spec.clients)
+                if len(asked[2].lengths) != clients:
                     raise ValueError("every client was asked")
-                yield StoredRound(*asked, ones=_read_counts(row[8], asked[2].lengths), at=row[9])
+                counts = _read_counts(row[8], asked[2].lengths)
+                yield StoredRound(*asked, counts, _read_unspent(row[9], clients), row[10])
         except (sqlite3.DatabaseError, ValueError, TypeError, RecursionError):
             raise self._damaged() from None
 
@@ -275,11 +288,16 @@ class RunStore:
         """What every client was asked and has answered so far."""
         names = [client.name for client in self.spec.clients]
         asked, answered, silent = ([0] * len(names) for _ in range(3))
-        for stored in self.all_rounds():
-            for k, (length, ones) in enumerate(zip(stored.ask.lengths, stored.ones, strict=True)):
-                asked[k] += length
-                answered[k] += length if ones is not None else 0
-                silent[k] += ones is None
+        for level_index in range(len(self.spec.levels)):
+            records = [Records(0)] * len(names)
+            for stored in self.rounds(level_index):
+                for k, (length, ones) in enumerate(zip(stored.ask.lengths, stored.ones, strict=True)):
+                    here = ones is not None
+                    records[k] = records[k].after(length, answered=here, unspent=k in stored.unspent)
+                    answered[k] += length if here else 0
+                    silent[k] += not here
+            for k, one in enumerate(records):
+                asked[k] -= one.left
         return {name: ClientTotals(*row) for name, *row in zip(names, asked, answered, silent, strict=True)}
 
     def finish(self) -> None:

@@ -13,7 +13,7 @@ from privatile.core.words import printable
 from privatile.errors import StoreError
 from privatile.server.program import named, program
 
-FORMAT = 2
+FORMAT = 3
 
 ASKED = """level INTEGER NOT NULL, round INTEGER NOT NULL, stage TEXT NOT NULL, query REAL NOT NULL,
            sent REAL NOT NULL, lengths TEXT NOT NULL, step REAL NOT NULL, averaged INTEGER NOT NULL"""
@@ -21,7 +21,8 @@ ASKED = """level INTEGER NOT NULL, round INTEGER NOT NULL, stage TEXT NOT NULL, 
 OWN = (
     """CREATE TABLE run (format INTEGER NOT NULL, version TEXT NOT NULL, program TEXT NOT NULL, id TEXT NOT NULL,
                   spec TEXT NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL, finished REAL)""",
-    f"CREATE TABLE rounds ({ASKED}, ones TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (level, round)) WITHOUT ROWID",
+    f"CREATE TABLE rounds ({ASKED}, ones TEXT NOT NULL, unspent TEXT NOT NULL, at REAL NOT NULL,"
+    " PRIMARY KEY (level, round)) WITHOUT ROWID",
     f"CREATE TABLE open_round ({ASKED}, PRIMARY KEY (level)) WITHOUT ROWID",
 )
 """Every file has these."""

@@ -208,6 +208,14 @@ class Account:
 
     # -- answering -----------------------------------------------------------------------------------------------
 
+    def has_answered(self, question: Question) -> bool:
+        """Whether this round and level were answered, with this question or another."""
+        found = self.ledger.execute(
+            "SELECT 1 FROM answers WHERE run = ? AND client = ? AND round = ? AND level = ?",
+            (self.run, self.content.client, question.round, question.level),
+        )
+        return found.fetchone() is not None
+
     def replay(self, question: Question) -> Stored | AccountState:
         """The stored answer to the identical question; the account's state if the round is new; refused otherwise."""
         if question.run != self.run:

@@ -153,6 +153,22 @@ class AnswerIntake:
         """How far clients' ledgers have come by answers that were too late to count."""
         return self._late_links
 
+    @property
+    def unspent(self) -> frozenset[str]:
+        """Clients that have answered the open round, and whose ledgers show no coin between this and the last answer.
+
+        The link is part of what a client signs, and a site answers no round before one that it has answered: no coin
+        was drawn in the rounds that it missed in between, and none will be. Where the ledger was restored nothing is
+        known, and they count as spent.
+        """
+        return frozenset(client for client in self._answers if self._adds_only_this_round(client))
+
+    def _adds_only_this_round(self, client: str) -> bool:
+        before, late = self._links.get(client), self._late_links.get(client)
+        if before is None or (late is not None and late.since > 0):
+            return False
+        return self._answers[client].ledger.adds_only(len(self._questions[client]), before)
+
     # -- rounds --------------------------------------------------------------------------------------------------
 
     def open(self, questions: Mapping[str, Sequence[Question]]) -> None:
@@ -167,8 +183,9 @@ class AnswerIntake:
         levels = len(next(iter(self._questions.values())))
         return [[None if answer is None else answer.ones[k] for answer in answers] for k in range(levels)]
 
-    def close(self) -> None:
-        """End the round: its counts are in the run's file."""
+    def close(self, asked: Mapping[str, int] | None = None) -> None:
+        """End the round: its counts are in the run's file. `asked` is by client what all rounds have asked so far."""
+        self._asked = self._asked if asked is None else Counter(asked)
         self._links.update((client, accepted.ledger) for client, accepted in self._answers.items())
         self._questions, self._answers = {}, {}
 

@@ -64,13 +64,12 @@ class CoordinatorService:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics("privatile", COORDINATOR_METRICS)
-        asked = {name: totals.asked for name, totals in self.coordinator.store.client_totals().items()}
         self._intake = AnswerIntake(
             self.study.digest,
             self.signers(),
             self.journal.links(),
             self.journal.quarantined(),
-            asked,
+            self.coordinator.asked,
             self.journal.late_links(),
         )
         self._late_links = dict(self._intake.late_links)
@@ -256,8 +255,9 @@ class CoordinatorService:
     def _close_round(self) -> None:
         number = self.coordinator.done + 1
         answers, silent = self._intake.answers, self._intake.missing
-        self.coordinator.accept(self._intake.counts(), self.journal.evidence_rows(number, answers))
-        self._intake.close()
+        evidence, unspent = self.journal.evidence_rows(number, answers), self._intake.unspent
+        self.coordinator.accept(self._intake.counts(), evidence, unspent)
+        self._intake.close(self.coordinator.asked)
         if self._paused_for:
             self._paused_for = ""
             self.metrics.set("paused", 0)

@@ -98,7 +98,7 @@ def transcript_digest(store: RunStore) -> str:
     """SHA-256 over every round: what was asked, every count, every signature."""
     digest = hashlib.sha256()
     for stored in store.all_rounds():
-        digest.update(canonical([stored.level_index, stored.round, stored.ask, stored.ones]) + b"\n")
+        digest.update(canonical([stored.level_index, stored.round, stored.ask, stored.ones, stored.unspent]) + b"\n")
     for row in store.query(
         "SELECT round, client, sequence, hash, signer, signature FROM evidence ORDER BY round, client"
     ):

@@ -1,17 +1,21 @@
 """Who was silent in a run, by its counts, and whether its coordinator kept the study's rules about that.
 
-A coordinator uses the last answer of a silent client again, for at most `patience` rounds in a row; then it has to wait
+Records of missed rounds are asked later only where the links that the client has signed before and after them show that
+its ledger wrote nothing in between.
+
+A coordinator goes on without a silent client for at most `patience` rounds in a row; then it has to wait
 (`coordinator.round_rules`). Otherwise it could call a client silent whenever it dislikes the count, for the whole run.
 A round is closed at the quorum or, with fewer answers, at its deadline: the counts cannot show the deadline, so they
 only show how often there were fewer.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.transcript import Exchanges
 from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.messages import Link
 
 MOST_NAMED = 10
 """Clients named in one line; the others are counted."""
@@ -37,6 +41,26 @@ def silence_of(client: str, answered: list[bool]) -> Silence:
         in_a_row = 0 if here else in_a_row + 1
         longest = max(longest, in_a_row)
     return Silence(client, answered.count(False), longest)
+
+
+def check_unspent(checks: Checks, exchanged: Exchanges, links: Mapping[tuple[int, str], Link]) -> None:
+    """Check by the signed links that no coin was drawn for what was asked again. `links` are by round and client."""
+    before: dict[str, Link] = {}
+    wrong = []
+    for number, client in sorted(exchanged):
+        exchange, link = exchanged[number, client], links.get((number, client))
+        if exchange.unspent:
+            last = before.get(client)
+            if link is None or last is None or not link.adds_only(len(exchange.questions), last):
+                wrong.append(f"{client} in round {number:,}")
+        if link is not None:
+            before[client] = link
+    more = f" and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
+    checks.add(
+        "records of missed rounds were asked later only where the client's ledger shows that no coin was drawn",
+        not wrong,
+        ", ".join(wrong[:MOST_NAMED]) + more,
+    )
 
 
 def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, countersigned: Container[str]) -> None:

@@ -12,6 +12,8 @@ class Exchange(NamedTuple):
 
     questions: tuple[Question, ...]
     ones: tuple[int | None, ...]
+    unspent: bool = False
+    """Whether records of rounds that the client had missed before were counted as not asked."""
 
     @property
     def is_silent(self) -> bool:
@@ -28,7 +30,8 @@ def exchanges(store: RunStore) -> Exchanges:
     names = [client.name for client in store.spec.clients]
     found: Exchanges = {}
     for stored, questions in stored_questions(store):
-        for name, question, ones in zip(names, questions, stored.ones, strict=True):
+        for k, (name, question, ones) in enumerate(zip(names, questions, stored.ones, strict=True)):
             before = found.get((stored.round, name), Exchange((), ()))
-            found[stored.round, name] = Exchange((*before.questions, question), (*before.ones, ones))
+            unspent = before.unspent or k in stored.unspent
+            found[stored.round, name] = Exchange((*before.questions, question), (*before.ones, ones), unspent)
     return found

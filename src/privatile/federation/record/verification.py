@@ -34,7 +34,7 @@ from privatile.federation.record.document import (
     spent,
     transcript_digest,
 )
-from privatile.federation.record.silence import check_silence
+from privatile.federation.record.silence import check_silence, check_unspent
 from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -255,7 +255,7 @@ def _check_evidence(
     signers = {client: _signers(body, client) for client in study.clients}
     for number, client in counts.keys() & evidence.keys():
         sequence, head, signer, signature = evidence[number, client]
-        questions, counted = counts[number, client]
+        questions, counted, _ = counts[number, client]
         answers = [
             Answer(study.run, number, client, question.level, ones)
             for question, ones in zip(questions, counted, strict=True)
@@ -266,6 +266,8 @@ def _check_evidence(
         bad += not (signer in signers[client] and is_signed(signed, signer, signature))
     text = f"all {len(counts):,} signatures of clients hold, each for its question and its counts"
     checks.add(text, not bad, f"{bad} do not")
+    links = {key: Link(row[0], row[1]) for key, row in evidence.items()}
+    check_unspent(checks, exchanged, links)
     for client in study.clients:
         used = {row[2] for (_, name), row in evidence.items() if name == client}
         current = _keys(body, client).current

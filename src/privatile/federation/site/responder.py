@@ -54,6 +54,7 @@ class SiteResponder:
     def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
         """One count per question, all in one transaction, and the link of the last one."""
         with self.ledger.transaction():
+            self._check_order(questions)
             outcomes = [self._responder.outcome(question) for question in questions]
             # Counted here, under the write lock: another process may have answered since this one was opened.
             new, through = self.ledger.execute(
@@ -68,6 +69,21 @@ class SiteResponder:
         self._answered, self._counted_through = self._answered + new, through
         last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
         return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
+
+    def _check_order(self, questions: Sequence[Question]) -> None:
+        """Refuse a new question of a round before the last one answered: the coordinator may count on its absence.
+
+        It has seen by the link of the later answer that no coin was drawn for that round, and asks its records later.
+        """
+        own = (self._run, ONLY_CLIENT)
+        (last,) = self.ledger.execute(
+            "SELECT COALESCE(MAX(round), 0) FROM answers WHERE run = ? AND client = ?", own
+        ).fetchone()
+        for question in questions:
+            if question.round < last and not self._responder.has_answered(question):
+                raise SiteRefusal(
+                    f"round {question.round} is over: round {last} has been answered. Its records answer later rounds."
+                )
 
     @property
     def is_unproven(self) -> bool:

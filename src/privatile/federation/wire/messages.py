@@ -64,6 +64,14 @@ class Link(_Fields, frozen=True):
     sequence: _Count
     hash: _Hex32
 
+    def adds_only(self, entries: int, before: "Link") -> bool:
+        """Whether the ledger has nothing but these entries since `before`: no coin was drawn for anything else.
+
+        >>> Link(7, "1" * 32).adds_only(2, Link(5, "0" * 32)), Link(8, "1" * 32).adds_only(2, Link(5, "0" * 32))
+        (True, False)
+        """
+        return self.sequence == before.sequence + entries
+
 
 def _canonical(body: object) -> bytes:
     """One line of JSON, keys sorted, no blanks: the same content is always the same bytes."""
