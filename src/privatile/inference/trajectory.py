@@ -37,6 +37,8 @@ class Trajectory:
         self._by_client = array("d", by_client)
         """By round: its query, then residual and precision of every client."""
         self._pools: Pools = {}
+        self._last = math.nan
+        """The last query."""
 
     def until(self, rounds: int, averaged: int) -> "Trajectory":
         """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
@@ -56,7 +58,8 @@ class Trajectory:
 
     def _add_answers(self, ask: Ask, state: RoundState, plan: Plan, came: float) -> None:
         """What this round gives a fit: its own answers, or those of a pool that it completes (`attendance`)."""
-        clients = plan.clients
+        clients, last = plan.clients, self._last
+        self._last = ask.query
         if len(clients) > 1 and plan.mode == "cohort":
             self._by_client.append(ask.query)
             for client, mean, used, length in zip(clients, state.means, state.used, ask.lengths, strict=True):
@@ -67,7 +70,12 @@ class Trajectory:
             query = math.fsum(client.weight * query for client, query in zip(clients, state.heard, strict=True))
             self._answers.extend((query, came, math.fsum(state.noise)))
             return
-        self._pools, pool = gather(self._pools, ask.stage, ask.query, ask.lengths, means)
+        # Before the window, questions go up and down by much: only those that went the same way are put together, and
+        # those of a search never.
+        side = ask.stage if ask.averaged else f"{ask.stage} {'up' if ask.query > last else 'down'}"
+        searches = ask.stage == "search"
+        pools, pool = gather({} if searches else self._pools, side, ask.query, ask.lengths, means)
+        self._pools = self._pools if searches else pools
         if not pool.is_complete:
             self._answers.extend((ask.query, 0.0, math.inf))
             return

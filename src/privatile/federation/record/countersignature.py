@@ -85,8 +85,15 @@ def compare_with_ledger(store: RunStore, client: str, ledger: Ledger) -> Compari
     given, lost = given_answers(ledger, store.run), lost_through(ledger, store.run)
     own = {number: exchange for (number, name), exchange in exchanges(store).items() if name == client}
     found = Comparison([], [], sorted(given.keys() - own.keys()), [], [])
+    missed: list[int] = []
     for number, exchange in sorted(own.items()):
         answered = given.get(number)
+        if exchange.unspent and (drawn := [one for one in missed if one in given]):
+            found.differences.append(
+                f"round {number}: the transcript asks records of {named_rounds(drawn)} again, for which this ledger "
+                "has drawn coins"
+            )
+        missed = [*missed, number] if exchange.is_silent else []
         if answered is None:
             if exchange.is_silent:
                 continue
