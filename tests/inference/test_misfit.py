@@ -72,26 +72,31 @@ def test_a_bracket_narrows_where_the_answers_are_clear() -> None:
     assert Bracket(queries, 0.0 * residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95) == (-math.inf, math.inf)
 
 
-def test_whole_numbers_carry_the_caveat_and_a_wider_interval_and_dither_takes_it_away() -> None:
+def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:
     ages = {"all": np.floor(np.clip(np.random.default_rng(1).normal(43.3, 15, 200_000), 0, 99))}
-    result = estimate(ages, q=0.5, epsilon=2, range=(0, 120), simulate=True, rng=1)
-    assert "misfit" in {caveat.code for caveat in result.caveats}
+    result = estimate(ages, q=0.5, epsilon=2, range=(0, 120), values="continuous", simulate=True, rng=1)
+    assert "contradiction" in {caveat.code for caveat in result.caveats}
+    assert "the answers do not follow a smooth curve" in result.contradiction
+    assert result.method == "any-shape"
+    assert result.other is None
     assert result.confidence_interval.low <= 43.0 <= result.confidence_interval.high
     shown = {row.key: row.value for row in result.rows()}
     assert shown["misfit"] > LARGEST_MISFIT
-    smooth = estimate(ages, q=0.5, epsilon=2, range=(0, 120), dither=1.0, simulate=True, rng=1)
-    assert "misfit" not in {caveat.code for caveat in smooth.caveats}
+    dithered = estimate(ages, q=0.5, epsilon=2, range=(0, 120), values="continuous", dither=1.0, simulate=True, rng=1)
+    assert dithered.method == "smooth"
+    assert not dithered.contradiction
 
 
 @pytest.mark.slow
-def test_whole_years_are_covered_or_carry_a_caveat() -> None:
-    """Few enough records that their steps drown in the noise: then the interval's own width is the warning."""
-    told = 0
-    for seed in range(12):
+def test_whole_years_are_covered_and_the_grid_leaves_a_few() -> None:
+    """Few enough records that their steps drown in the noise: no diagnostic is needed to be honest."""
+    smooth = 0
+    for seed in range(6):
         ages = {"all": np.rint(np.random.default_rng(seed).normal(40.2, 12.0, 40_000))}
-        got = estimate(ages, q=0.5, epsilon=1.1, range=(0, 120), simulate=True, rng=seed)
-        covered = got.confidence_interval.low <= 40.0 <= got.confidence_interval.high
-        warned = {"misfit", "atom"} & {caveat.code for caveat in got.caveats}
-        assert covered or warned
-        told += bool(warned)
-    assert told >= 10
+        got = estimate(ages, q=0.5, epsilon=1.1, range=(0, 120), values="whole", simulate=True, rng=seed)
+        assert got.confidence_interval.low <= 40.0 <= got.confidence_interval.high
+        assert got.grid_values is not None
+        assert 40.0 in got.grid_values
+        assert len(got.grid_values) <= 5
+        smooth += got.other is not None and not got.other.interval.low <= 40.0 <= got.other.interval.high
+    assert smooth >= 1  # the control: the curve's interval misses

@@ -8,7 +8,7 @@ import pytest
 from privatile.api.estimate import estimate
 from privatile.errors import InputError
 from privatile.result.rearrangement import rearranged
-from privatile.result.result import ConfidenceInterval, QuantileResult, Row
+from privatile.result.result import ConfidenceInterval, OtherReading, QuantileResult, Row
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),
@@ -29,41 +29,77 @@ def result() -> QuantileResult:
     return estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3)
 
 
-def test_the_default_is_the_tuned_design_with_the_plug_in_interval(result: QuantileResult) -> None:
-    assert (result.design, result.method, result.rounds) == ("auto", "smooth", 200)
+@pytest.fixture(scope="module")
+def smooth() -> QuantileResult:
+    return estimate(DATA, q=0.5, epsilon=2, range=(0, 100), values="continuous", simulate=True, rng=3)
+
+
+def test_the_default_straddles_the_quantile_and_shows_the_any_shape_interval(result: QuantileResult) -> None:
+    assert (result.design, result.method, result.rounds) == ("straddle", "any-shape", 200)
+    assert result.condition == "whatever the distribution"
+    assert result.anytime == result.confidence_interval
     facts = result.to_dict()
     assert facts["information"] > 1500
     assert facts["search"]["share"] < 0.05
-    assert 15 < facts["relaxations"] < 60
     assert facts["density"]["estimate"] == pytest.approx(0.0352, rel=0.5)
+    assert "relaxations" not in facts
     assert "support" not in codes(result)
-    assert any("Assumptions 2–3" in line for line in result.explanation)
+    assert any("candidate for an end" in line for line in result.explanation)
+    assert result.other is not None
+    assert result.other.method == "smooth"
+    assert "continuous" in result.other.condition
+    assert "--interval smooth" in result.other.how
+    text = result.to_text()
+    assert result.other.condition in text
+    assert result.other.how in text
+    assert facts["other_interval"] == {**result.other.interval._asdict(), **_words(result.other)}
 
 
-def test_the_three_intervals_agree_on_where_and_differ_in_width(result: QuantileResult) -> None:
+def _words(other: OtherReading) -> dict[str, str]:
+    return {"method": other.method, "condition": other.condition, "how": other.how}
+
+
+def test_values_declared_continuous_are_asked_by_the_tuned_design_and_read_smooth(smooth: QuantileResult) -> None:
+    assert (smooth.design, smooth.method, smooth.rounds) == ("tuned", "smooth", 200)
+    assert 15 < smooth.to_dict()["relaxations"] < 60
+    assert any("Assumptions 2–3" in line for line in smooth.explanation)
+    assert smooth.other is not None
+    assert smooth.other.method == "any-shape"
+    assert smooth.other.interval.low < smooth.confidence_interval.low
+    assert smooth.other.interval.high > smooth.confidence_interval.high
+
+
+def test_the_intervals_agree_on_where_and_differ_in_width() -> None:
     widths = {}
-    for interval in ("smooth", "self-normalized", "paper"):
-        other = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, interval=interval)
+    for interval in ("any-shape", "smooth", "self-normalized", "paper"):
+        options = {"interval": interval, "values": "any" if interval == "any-shape" else "continuous"}
+        other = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, **options)
         low, high = other.confidence_interval
         widths[interval] = high - low
         assert low - (high - low) < 55 < high + (high - low)
     # Few relaxations make the honest self-normalised interval wider than the asymptotic one.
     assert widths["self-normalized"] > widths["paper"]
     assert widths["smooth"] < widths["self-normalized"]
+    assert widths["smooth"] < widths["any-shape"]
 
 
 @pytest.mark.slow
-def test_the_anytime_interval_is_wider_and_stops_a_run(result: QuantileResult) -> None:
+@pytest.mark.parametrize("values", ["any", "continuous"])
+def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: QuantileResult, values: str) -> None:
+    result = result if values == "any" else smooth
     low, high = result.confidence_interval
     assert result.anytime is not None
-    assert result.anytime.low < low < high < result.anytime.high
+    if values == "continuous":
+        assert result.anytime.low < low < high < result.anytime.high
     width = 2 * (result.anytime.high - result.anytime.low)
-    short = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, until_width=width)
-    assert short.method == "anytime"
+    options = {"values": values, "simulate": True, "rng": 3}
+    short = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **options)
+    assert short.method == ("any-shape" if values == "any" else "anytime")
+    assert short.other is None  # the smooth interval of a run that was looked at would be too narrow
     assert short.records < 18_000
     assert short.confidence_interval.high - short.confidence_interval.low <= width
     assert short.test(short.estimate).p_value == 1.0
-    far = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, until_width=1e-3)
+    far = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=1e-3, **options)
     assert far.records == 18_000
     assert "out-of-reach" in codes(far)
     # Information is of those who were asked, all of them in a complete run; what counts for the run is what it had.
@@ -79,17 +115,24 @@ def test_the_anytime_interval_is_wider_and_stops_a_run(result: QuantileResult) -
 
 
 @pytest.mark.slow
-def test_simultaneous_intervals_are_wider_and_their_p_values_larger() -> None:
-    options = {"q": (0.3, 0.5, 0.8), "epsilon": 2, "range": (0, 100), "simulate": True, "rng": 3}
+@pytest.mark.parametrize("values", ["any", "continuous"])
+def test_simultaneous_intervals_are_wider_and_their_p_values_larger(values: str) -> None:
+    options = {"q": (0.3, 0.5, 0.8), "epsilon": 2, "range": (0, 100), "values": values, "simulate": True, "rng": 3}
     alone = estimate(DATA, **options)  # type: ignore[call-overload]
     joint = estimate(DATA, **options, simultaneous=True)  # type: ignore[call-overload]
     assert len(alone) == len(joint) == 3
     for one, together in zip(alone, joint, strict=True):
-        assert together.confidence_interval.low < one.confidence_interval.low
+        assert together.confidence_interval.low <= one.confidence_interval.low
+        assert together.confidence_interval.high >= one.confidence_interval.high
+        assert together.interval(0.95) == pytest.approx(one.interval(0.95 ** (1 / 3)), rel=1e-12)
         assert "simultaneous over 3 levels" in together.method
         edge = together.confidence_interval.high
-        assert together.test(edge).p_value == pytest.approx(0.05, rel=1e-6)
-        assert one.test(edge).p_value < 0.05
+        if values == "continuous":
+            assert together.test(edge).p_value == pytest.approx(0.05, rel=1e-6)
+            assert one.test(edge).p_value < 0.05
+        else:
+            assert together.test(edge + 1e-6).p_value <= 0.05 + 1e-6
+            assert one.test(edge + 1e-6).p_value < together.test(edge + 1e-6).p_value
 
 
 @pytest.mark.slow
@@ -148,11 +191,13 @@ def test_too_little_information_is_said_with_what_it_would_take() -> None:
     assert "times the records" in next(caveat.text for caveat in got.caveats if caveat.code == "support")
 
 
-def test_an_undithered_interval_around_a_round_value_warns(result: QuantileResult) -> None:
-    low, high = result.confidence_interval
-    assert ("atom" in codes(result)) == (low <= 55 <= high or high - low < 1)
-    dithered = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, dither=1.0)
-    assert "atom" not in codes(dithered)
+def test_a_smooth_interval_around_a_round_value_warns_and_names_the_other(
+    result: QuantileResult, smooth: QuantileResult
+) -> None:
+    low, high = smooth.confidence_interval
+    assert ("atom" in codes(smooth)) == (low <= 55 <= high or high - low < 1)
+    assert "--dither" not in smooth.to_text() + result.to_text()
+    assert "atom" not in codes(result)  # an any-shape interval covers atoms
 
 
 def test_a_dominating_client_is_named() -> None:
@@ -171,8 +216,9 @@ def test_a_dominating_client_is_named() -> None:
 def test_the_file_itself_as_target_is_narrower() -> None:
     loose = {"all": DATA["north"]}
     for seed in (3, 4):
-        people = estimate(loose, q=0.5, epsilon=6, range=(0, 100), simulate=True, rng=seed)
-        file = estimate(loose, q=0.5, epsilon=6, range=(0, 100), simulate=True, rng=seed, target="file")
+        options = {"values": "continuous", "simulate": True, "rng": seed}
+        people = estimate(loose, q=0.5, epsilon=6, range=(0, 100), **options)
+        file = estimate(loose, q=0.5, epsilon=6, range=(0, 100), target="file", **options)
         ratio = (file.confidence_interval.high - file.confidence_interval.low) / (
             people.confidence_interval.high - people.confidence_interval.low
         )

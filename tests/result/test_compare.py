@@ -108,7 +108,8 @@ def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     runner = CliRunner()
     for group in ("f", "m"):
         options = (
-            f"estimate pay.csv --value pay --client sex --only {group} --epsilon 2 --range 0 100 --save {group}.db"
+            f"estimate pay.csv --value pay --client sex --only {group} --epsilon 2 --range 0 100 --values continuous "
+            f"--save {group}.db"
         )
         done = runner.invoke(main, options.split())
         assert done.exit_code == 0, done.output

@@ -67,7 +67,12 @@ def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> 
     people = np.random.default_rng(1).normal(100.0, 10.0, 20_000)
     lost = estimate(people, q=0.5, epsilon=1, range=(low, high), simulate=True, rng=1)
     assert lost.caveats[0].code == "range"
-    assert "probably lies outside the stated range" in lost.sentence
+    # Certain whatever the distribution: F at the end of the range is above, or below, one half.
+    words = "is 140, the lower end of the stated range, or below it" if low else "probably lies outside the stated"
+    assert words in lost.sentence
+    smooth = estimate(people, q=0.5, epsilon=1, range=(low, high), values="continuous", simulate=True, rng=1)
+    assert smooth.caveats[0].code == "range"
+    assert "probably lies outside the stated range" in smooth.sentence
     assert "may lie anywhere in" not in lost.sentence
     found = estimate(people, q=0.5, epsilon=1, range=(0.0, 200.0), simulate=True, rng=1)
     assert "range" not in {caveat.code for caveat in found.caveats}
@@ -76,12 +81,24 @@ def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> 
 
 def test_the_test_of_a_value_inverts_the_displayed_interval(result: QuantileResult) -> None:
     low, high = result.confidence_interval
-    for end in (low, high):
-        assert result.test(end).p_value == pytest.approx(0.05, abs=1e-5)
+    # An end of an any-shape interval is a question: the p-value jumps there.
+    for end, outside in ((low, -1e-6), (high, 1e-6)):
+        assert result.test(end + outside).p_value <= 0.05 + 1e-5 < result.test(end - outside).p_value + 2e-5
     assert result.test(result.estimate).p_value == pytest.approx(1.0, abs=1e-6)
-    assert result.test(low - 1.0).p_value < 0.05 < result.test(low + 0.1 * (high - low)).p_value
+    assert result.test(low - 1.0).p_value < 0.05 < result.test(low + 0.3 * (high - low)).p_value
     assert result.test(-5.0).p_value == 0.0  # outside the stated range
-    narrow = result.interval(0.5)
+    narrow, wide = result.interval(0.5), result.interval(0.999)
+    assert wide.low <= low <= narrow.low <= narrow.high <= high <= wide.high
+
+
+def test_the_test_of_a_value_inverts_a_smooth_interval() -> None:
+    people = np.random.default_rng(5).normal(50, 10, 8000)
+    smooth = estimate(people, q=0.5, epsilon=2, range=(0, 100), values="continuous", simulate=True, rng=8)
+    assert smooth.method == "smooth"
+    low, high = smooth.confidence_interval
+    for end in (low, high):
+        assert smooth.test(end).p_value == pytest.approx(0.05, abs=1e-5)
+    narrow = smooth.interval(0.5)
     assert low < narrow.low < narrow.high < high
 
 

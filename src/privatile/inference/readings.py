@@ -17,7 +17,10 @@ import numpy as np
 from privatile.core.arrays import Floats, array_namespace
 from privatile.core.scale import clip
 from privatile.estimator.auto import SUPPORTED, supported
+from privatile.estimator.candidates import Candidates
+from privatile.estimator.clients import pooled_noise
 from privatile.estimator.plan import RoundState
+from privatile.estimator.straddle import level_variance
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import AnyShape
 from privatile.inference.client_curves import fit_by_client
@@ -33,6 +36,10 @@ CHECKED_AT = 0.95
 """Confidence of the any-shape interval that a smooth centre must lie in."""
 
 OUTSIDE = "the curve's quantile lies outside the interval that holds for every distribution"
+FEW_RECORDS = 500
+"""With fewer records in all the any-shape tests use Ville's exact bound instead of the normal law: a side's sum of a
+few bits has no normal tail."""
+
 LITTLE = f"the answers hold less information than the {SUPPORTED:,.0f} from which on it is validated"
 UNKNOWN_STEEPNESS = "the answers do not show how steep the distribution is at the quantile"
 NO_CURVE = "the answers do not follow a smooth curve"
@@ -92,9 +99,21 @@ def readings(
         error *= left_for_file(fit, answers, state, plan) ** 0.5
     law = FiellerLaw(float(fit.slope_error), information_in(noise, plan.level))
     smooth = Inference("smooth", center, error, law.quantile, law.tail)
-    tests = AnyShape(learned.window.tests)
+    tests = tests_of(plan, learned.window.tests)
     any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
     return Readings(any_shape, smooth, fit, contradiction_of(fit, center, tests, plan.information), tests)
+
+
+def tests_of(plan: StraddlePlan, tests: Candidates) -> AnyShape:
+    """The tests of a run: by the normal law, or exact for few records."""
+    records = np.array([client.records for client in plan.clients])
+    if records.sum() >= FEW_RECORDS:
+        return AnyShape(tests)
+    weights = np.array([client.weight for client in plan.clients])
+    rates = np.array([client.mechanism.truth_rate for client in plan.clients])
+    # The scores were measured in `level_variance`; the exact bound needs the plain one, which is larger.
+    share = float(level_variance(plan.level, weights, rates, records)) / pooled_noise(plan.clients)
+    return AnyShape(tests, exact=True).with_boundaries_moved(share**0.5 - 1.0)
 
 
 def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inference:

@@ -10,6 +10,7 @@ from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
+from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.inference import Inference
 from privatile.result.diagnostics import cure
 from privatile.result.result import Caveat, ConfidenceInterval
@@ -94,8 +95,10 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
             "of the stated range: the quantile lies outside. Ask other people with a wider --range.",
         )
     else:
-        at_low = inference.center <= low + near and first <= low
-        at_high = inference.center >= high - near and last >= high
+        # A straddled run that bounds nothing points nowhere.
+        free = isinstance(plan, StraddlePlan) and first <= low and last >= high
+        at_low = inference.center <= low + near and first <= low and not free
+        at_high = inference.center >= high - near and last >= high and not free
         for stuck, word in ((at_low, "lower"), (at_high, "upper")):
             if stuck:
                 yield Caveat(

@@ -13,9 +13,18 @@ def significant(value: float, width: float) -> str:
         return str(value)
     if not (math.isfinite(width) and width > 0):
         return f"{value:,.6g}"
-    digits = 1 - math.floor(math.log10(width))
-    rounded = round(value, digits)
-    return f"{rounded:,.{max(digits, 0)}f}"
+    digits = digits_shown(value, width)
+    return f"{round(value, digits):,.{max(digits, 0)}f}"
+
+
+def digits_shown(value: float, width: float) -> int:
+    """Decimals that a value deserves: two digits of the width, and no more than nine of the value.
+
+    >>> digits_shown(60.0, 8e-10), digits_shown(49_512.0, 812.0)
+    (7, -1)
+    """
+    largest = 8 - math.floor(math.log10(abs(value))) if value else 12
+    return min(1 - math.floor(math.log10(width)), largest)
 
 
 def outward(value: float, width: float, *, up: bool) -> str:
@@ -26,7 +35,7 @@ def outward(value: float, width: float, *, up: bool) -> str:
     """
     if not (math.isfinite(value) and math.isfinite(width) and width > 0):
         return significant(value, width)
-    digits = 1 - math.floor(math.log10(width))
+    digits = digits_shown(value, width)
     rounded = round(value, digits)
     if rounded < value if up else rounded > value:
         rounded = round(rounded + (1 if up else -1) * 10.0**-digits, digits)
