@@ -1,6 +1,7 @@
 """What a user of the default design sees: several levels, stopping by width, warnings in words."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
     if values == "continuous":
         assert result.anytime.low < low < high < result.anytime.high
     width = 2 * (result.anytime.high - result.anytime.low)
-    options = {"values": values, "simulate": True, "rng": 3}
+    options: dict[str, Any] = {"values": values, "simulate": True, "rng": 3}
     short = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **options)
     assert short.method == ("any-shape" if values == "any" else "anytime")
     assert short.other is None  # the smooth interval of a run that was looked at would be too narrow
@@ -216,7 +217,7 @@ def test_a_dominating_client_is_named() -> None:
 def test_the_file_itself_as_target_is_narrower() -> None:
     loose = {"all": DATA["north"]}
     for seed in (3, 4):
-        options = {"values": "continuous", "simulate": True, "rng": seed}
+        options: dict[str, Any] = {"values": "continuous", "simulate": True, "rng": seed}
         people = estimate(loose, q=0.5, epsilon=6, range=(0, 100), **options)
         file = estimate(loose, q=0.5, epsilon=6, range=(0, 100), target="file", **options)
         ratio = (file.confidence_interval.high - file.confidence_interval.low) / (

@@ -15,7 +15,7 @@ from tests.server import other_machines
 from tests.server.other_machines import ODD_RUNS, compare, designs, fails, made, read, settings, start, write
 
 RUNS, ROUNDS = 12, 40
-"""Ten designs; both that tune themselves also with other data: 0 is straddled, heaped and silent, 11 tuned and heaped."""
+"""Ten designs; both that tune themselves also with other data: 0 is straddled, heaped and silent; 11 tuned, heaped."""
 READ_UNDER = ("AVX2", "SSE", "C library without FMA")
 
 
