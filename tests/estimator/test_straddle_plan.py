@@ -81,7 +81,7 @@ def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         query, doubt = best_question(*given)
         return other_bits(query), other_bits(doubt)
 
-    monkeypatch.setattr("privatile.estimator.straddle_window.solve_fit", fit)
+    monkeypatch.setattr("privatile.estimator.straddle_placement.solve_fit", fit)
     monkeypatch.setattr("privatile.estimator.search_belief.best_question", question)
 
 

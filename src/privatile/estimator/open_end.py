@@ -20,8 +20,8 @@ from privatile.estimator.open_candidates import OpenCandidates, add_bet, add_ope
 from privatile.estimator.question_policy import SPREAD_KNOWN
 from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
+from privatile.estimator.straddle_placement import plausible_center, refit
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, side_of
-from privatile.estimator.straddle_window import plausible_center, refit
 from privatile.estimator.window_fit import Ridge, add_answer, begin_fit, offset_of, solve_fit
 
 Ints = NDArray[np.int64]

@@ -32,13 +32,13 @@ from privatile.estimator import search_belief
 from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_SEARCH_SHARE, SPREAD_KNOWN
 from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
+from privatile.estimator.straddle_placement import place_questions
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
 from privatile.estimator.straddle_window import (
     Answers,
     Window,
     begin_window,
     learn_answer,
-    place_questions,
     room_for,
 )
 

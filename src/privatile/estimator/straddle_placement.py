@@ -1,0 +1,172 @@
+"""Where the straddling window's questions go, from all of its answers; see `straddle` for the rules.
+
+Distances are in final standard errors se = s·σ₀/F. None of this decides what the tests conclude: they hold wherever the
+questions are asked.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.core.arrays import Floats, array_namespace
+from privatile.estimator.antitonic import CERTAIN, sign_change
+from privatile.estimator.run_rows import put_rows, take_rows
+from privatile.estimator.straddle_schedule import (
+    CLOSEST,
+    HIGH,
+    LOW,
+    SIDE_SHARE,
+    block_at,
+    distances,
+    information_gap,
+    shares_left,
+)
+from privatile.estimator.straddle_window import Window
+from privatile.estimator.window_fit import Ridge, begin_fit, offset_of, solve_fit
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+REACH = 0.55
+"""Questions lie at most this many local spreads from the centre (unless they are pushed): further out a parabola no
+longer describes a distribution."""
+
+WANTED = 1.985 + 1.2
+"""A candidate is behind where S + √(B·what its side can still gather) is less: the 95% critical value and a margin of
+1.2 standard deviations."""
+
+ACCEPTED = 2.5
+"""A candidate whose largest S has reached this needs no further help."""
+
+PUSH, GROWTH = 2.5, 1.3
+"""A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far, …"""
+
+PATIENCE = 1
+"""… from the third one in a row on 2, 4, 8, 128, 2¹⁵, 2³¹ … times further still: the distribution is then flat beyond
+anything the search saw. Beside an atom the flat stretch may be 10⁸ times what the search took for the spread."""
+
+AGAIN = 1.0
+"""Spreads within which answers enter a fit that begins anew, and its prior error."""
+
+
+def place_questions(window: Window, now: Floats, level: float, noise: float, boundary_shift: float = 0.0) -> Window:
+    """New questions from all answers of the window."""
+    xp = array_namespace(now)
+    rows = xp.arange(len(now))
+    root = solve_fit(window.fit, level)
+    first = window.placed == 0
+    slope = xp.where(first, root.slope, xp.clip(root.slope, window.slope / 2.0, window.slope * 2.0))
+    center = window.origin + window.spread * root.center
+    low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN * (1.0 + boundary_shift))
+    center, beyond, moved = plausible_center(window.sides, window.beyond, center, low, high, first)
+    block = block_at(now)
+    reach = distances(now)
+    basis = reach[rows, block]
+    score, budget, peak = window.tests.outermost
+    started = window.tests.counts > 0
+    can_gather = SIDE_SHARE * (shares_left(now) * reach**2).sum(axis=1)
+    here = SIDE_SHARE * xp.maximum(shares_left(now)[rows, block], 1e-6)
+    largest = REACH * level * (1.0 - level) / math.sqrt(noise)
+    error = math.sqrt(noise) / slope
+    behind, sides, signals = window.behind.copy(), window.sides.copy(), window.signals.copy()
+    for side in (LOW, HIGH):
+        at_risk = started[:, side] & (budget[:, side] > 1e-6) & (peak[:, side] < ACCEPTED * (1.0 + boundary_shift))
+        hoped = score[:, side] + xp.sqrt(xp.maximum(budget[:, side], 0.0) * can_gather)
+        lags = at_risk & (hoped < WANTED * (1.0 + boundary_shift))
+        needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
+        wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
+        row = behind[:, side]
+        push = xp.where(lags, _push(row), 1.0)
+        x = xp.where(lags, xp.minimum(xp.maximum(basis * push, wanted), PUSH * push * basis), basis)
+        behind[:, side] = xp.where(lags, row + 1, 0)
+        limit = xp.maximum(largest * push, CLOSEST)
+        sign = -1.0 if side == LOW else 1.0
+        offset = offset_of(xp.minimum(x, limit) * error, slope, root.bend, sign)
+        question = center + sign * window.spread * offset
+        if side == LOW:
+            sides[:, side] = xp.where(lags & xp.isfinite(low), xp.minimum(question, low), question)
+        else:
+            sides[:, side] = xp.where(lags & xp.isfinite(high), xp.maximum(question, high), question)
+        # Weights expect the distance before any push: pushing adds signal and spends no more of the budget.
+        signals[:, side] = xp.maximum(xp.minimum(basis, limit) - information_gap(now, xp), 0.5)
+    again = xp.flatnonzero(moved)
+    if len(again):
+        some = take_rows(window, again)
+        fit = refit(some.places, some.sums, some.precisions, center[again], some.spread, level)
+        renewed = some._replace(origin=center[again], matrix=fit.matrix, vector=fit.vector)
+        window = put_rows(window, again, renewed)
+    return window._replace(
+        slope=slope,
+        center=center,
+        sides=sides,
+        signals=signals,
+        block=block,
+        placed=window.placed + 1,
+        behind=behind,
+        beyond=beyond,
+        replaced=window.replaced + (window.block == block),
+        fresh=xp.ones_like(window.fresh),
+        astray=xp.zeros_like(window.astray),
+        side_sums=xp.zeros_like(window.side_sums),
+        side_precisions=xp.zeros_like(window.side_precisions),
+    )
+
+
+def _push(row: Ints) -> Floats:
+    """How many times as far a side is asked that has been behind for `row` placements before this one.
+
+    >>> _push(np.array([0, 1, 2, 3, 4, 5])).round(1).tolist()
+    [1.0, 1.3, 3.4, 8.8, 22.8, 475.3]
+    """
+    xp = array_namespace(row)
+    late = xp.clip(row - PATIENCE, 0, 7)
+    pushes: Floats = GROWTH**row * 2.0 ** xp.minimum(xp.maximum(late, 2 ** xp.maximum(late - 1, 0) - 1), 50)
+    return pushes
+
+
+def refit(places: Floats, sums: Floats, precisions: Floats, center: Floats, spread: Floats, level: float) -> Ridge:
+    """The fit begun anew around a centre that the old one did not find, from the answers within `AGAIN` spreads of it.
+
+    A parabola around a place far away says nothing here.
+    """
+    xp = array_namespace(center)
+    offsets = (places - center[:, None]) / spread[:, None]
+    near = (xp.abs(offsets) <= AGAIN) & (precisions > 0.0)
+    offsets = xp.where(near, offsets, 0.0)
+    rows = xp.stack([xp.ones_like(offsets), -offsets, -offsets * offsets], axis=2)
+    fit = begin_fit(level, xp.full_like(center, AGAIN))
+    weights = xp.where(near, precisions, 0.0)
+    return Ridge(
+        fit.matrix + xp.einsum("rs,rsi,rsj->rij", weights, rows, rows),
+        fit.vector + xp.einsum("rs,rsi->ri", xp.where(near, sums, 0.0), rows),
+    )
+
+
+def plausible_center(
+    sides: Floats, beyond: Ints, center: Floats, low: Floats, high: Floats, first: Flags
+) -> tuple[Floats, Ints, Flags]:
+    """The fit's centre where the answers allow it: between the last place known to be below and the first above.
+
+    `sides` are the last questions, `low` and `high` those places (∓∞: none). Where one of them is not known yet, the
+    centre goes one reach beyond what was asked, twice as far each time in a row (`beyond`). Returns the centre, that
+    count, and where the answers contradicted the fit. At the first placement nothing has been asked.
+
+    >>> sides, one = np.array([[-1.0, 1.0]]), np.ones(1)
+    >>> never = np.array([False])
+    >>> plausible_center(sides, np.array([1]), 0.5 * one, one, np.inf * one, never)  # all that was asked lies below
+    (array([5.]), array([2]), array([ True]))
+    """
+    xp = array_namespace(center)
+    reach = sides[:, HIGH] - sides[:, LOW]
+    near = xp.clip(center, sides[:, LOW] - reach, sides[:, HIGH] + reach)
+    known = low < high
+    below, above = known & (near < low), known & (near > high)
+    both = xp.isfinite(low) & xp.isfinite(high)
+    step = reach * 2.0**beyond
+    middle = 0.5 * (xp.where(both, low, 0.0) + xp.where(both, high, 0.0))
+    moved = xp.where(below, low + step, xp.where(above, high - step, near))
+    moved = xp.where((below | above) & both, middle, moved)
+    contradicted = (below | above) & ~first
+    lone = contradicted & ~both
+    return xp.where(first, center, moved), xp.where(lone, beyond + 1, 0), contradicted
