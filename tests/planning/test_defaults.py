@@ -73,7 +73,7 @@ def test_values_declared_continuous_are_asked_by_the_tuned_design_and_read_smoot
 def test_the_intervals_agree_on_where_and_differ_in_width() -> None:
     widths = {}
     for interval in ("any-shape", "smooth", "self-normalized", "paper"):
-        options = {"interval": interval, "values": "any" if interval == "any-shape" else "continuous"}
+        options: dict[str, Any] = {"interval": interval, "values": "any" if interval == "any-shape" else "continuous"}
         other = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, **options)
         low, high = other.confidence_interval
         widths[interval] = high - low

@@ -48,7 +48,7 @@ def test_estimand_is_named_in_words(result: QuantileResult) -> None:
     ("code", "words"),
     [
         ("unbounded", "is not located by these answers"),
-        ("range", "probably lies outside the stated range"),
+        ("range", "of the stated range, or above it"),
         ("not-located", "was not located"),
     ],
 )
@@ -68,7 +68,11 @@ def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> 
     lost = estimate(people, q=0.5, epsilon=1, range=(low, high), simulate=True, rng=1)
     assert lost.caveats[0].code == "range"
     # Certain whatever the distribution: F at the end of the range is above, or below, one half.
-    words = "is 140, the lower end of the stated range, or below it" if low else "probably lies outside the stated"
+    words = (
+        "is 140, the lower end of the stated range, or below it"
+        if low
+        else "at the upper end of the stated range, or above it"
+    )
     assert words in lost.sentence
     smooth = estimate(people, q=0.5, epsilon=1, range=(low, high), values="continuous", simulate=True, rng=1)
     assert smooth.caveats[0].code == "range"

@@ -101,11 +101,14 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
         at_high = inference.center >= high - near and last >= high and not free
         for stuck, word in ((at_low, "lower"), (at_high, "upper")):
             if stuck:
-                yield Caveat(
-                    "range",
-                    f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. "
-                    "Ask other people with a wider --range.",
+                text = (
+                    f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. Ask"
                 )
+                if isinstance(plan, StraddlePlan) and inference.method.startswith("any-shape"):
+                    text = (
+                        f"The interval lies at the {word} end of the stated range. Where values can lie beyond it, ask"
+                    )
+                yield Caveat("range", f"{text} other people with a wider --range.")
 
 
 def interval_caveats(

@@ -22,10 +22,12 @@ def sentence_of(result: "QuantileResult") -> str:
     percent = f"{100 * result.confidence_level:g}%"
     shown, (first, last) = result.shown(result.estimate, high - low), result.ends_shown(result.confidence_interval)
     known = {caveat.code for caveat in result.caveats}
-    if "range" in known and low == high:
-        if low == result.scale.low:
-            return f"{what} is {first}, the lower end of the stated range, or below it, {result.condition} ({percent})."
-        return f"{what} lies above the stated range, which ends at {last}, {result.condition} ({percent})."
+    if "range" in known and "unbounded" not in known and result.condition == ANY_SHAPE:
+        end, beyond = ("lower", "below") if low == result.scale.low else ("upper", "above")
+        where = f"is {first}, the {end} end" if low == high else f"lies between {first} and {last}, at the {end} end"
+        if low == high == result.scale.high:
+            return f"{what} lies above the stated range, which ends at {last}, {ANY_SHAPE} ({percent})."
+        return f"{what} {where} of the stated range, or {beyond} it, {ANY_SHAPE} ({percent})."
     if "unbounded" in known and "range" in known:
         return (
             f"{what} probably lies outside the stated range, {first} to {last}: the answers point to its end, {shown}, "
