@@ -99,22 +99,23 @@ def twisted(
 
 
 @pytest.mark.parametrize(
-    ("mode", "design", "levels"),
+    ("mode", "design", "levels", "values"),
     [
-        ("cohort", "rounds", (0.5,)),
-        ("local", "rounds", (0.5,)),
-        ("cohort", "rounds", (0.1, 0.5, 0.9)),
-        ("local", "rounds", (0.1, 0.5, 0.9)),
-        ("cohort", "auto", (0.9, 0.1, 0.5)),
+        ("cohort", "rounds", (0.5,), "any"),
+        ("local", "rounds", (0.5,), "any"),
+        ("cohort", "rounds", (0.1, 0.5, 0.9), "any"),
+        ("local", "rounds", (0.1, 0.5, 0.9), "any"),
+        ("cohort", "auto", (0.9, 0.1, 0.5), "step=0.5"),
+        ("cohort", "auto", (0.5,), "continuous"),
     ],
 )
 def test_broker_and_in_process_runs_agree_bit_for_bit(
-    tmp_path: Path, mode: str, design: str, levels: tuple[float, ...]
+    tmp_path: Path, mode: str, design: str, levels: tuple[float, ...], values: str
 ) -> None:
     rounds = 25 if design == "rounds" else 60
     # Clients of unequal size whose records do not divide by the levels.
     agreements = {f"site{k}": ClientAgreement(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
-    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels)
+    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels, values=values)
     federation = Federation(tmp_path, study)
     copies = tmp_path / "copies"
     copies.mkdir()

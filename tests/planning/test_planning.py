@@ -74,7 +74,7 @@ def test_a_plan_shows_both_intervals_each_with_its_condition() -> None:
     assert made.headline.rank_half_width > 2.5 * made.other.rank_half_width
     assert made.rank_half_width == made.headline.rank_half_width
     first, second = (line for line in made.to_text().splitlines() if line.startswith("- "))
-    assert "holds for every distribution" in first
+    assert "holds whatever the distribution" in first
     assert "If the values are continuous and their distribution is smooth around the quantile" in second
     assert "--values continuous" in second
     assert [one["method"] for one in made.to_dict()["intervals"]] == ["any-shape", "smooth"]

@@ -96,6 +96,13 @@ def federation() -> None:
 )
 @click.option("--mode", default="cohort", show_default=True, help="cohort or local.")
 @click.option("--missing", default="noise", show_default=True, help="noise, drop or fail.")
+@click.option(
+    "--values",
+    default="any",
+    show_default=True,
+    metavar="KIND",
+    help="What you declare about the values: any, continuous, whole or step=NUMBER; see `privatile estimate --help`.",
+)
 @click.option("--confidence-level", type=float, default=0.95, show_default=True)
 @click.option("--deadline", type=float, default=60.0, show_default=True, help="Seconds a round waits.")
 @click.option("--quorum", type=int, default=0, help="Answers that close a round at once; all unless given.")

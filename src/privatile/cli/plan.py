@@ -41,6 +41,13 @@ RECORDS = click.IntRange(1, LARGEST_LENGTH)
 )
 @click.option("--runs", type=click.IntRange(2), default=400, show_default=True, help="Simulated runs of that check.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
+@click.option(
+    "--values",
+    default="any",
+    show_default=True,
+    metavar="KIND",
+    help="What you will declare about the values: any, continuous, whole or step=NUMBER.",
+)
 @json_flag("The plan")
 def plan(
     level: float,
@@ -76,11 +83,13 @@ def plan(
         return
     click.echo(made.to_text())
     if check is not None:
-        smooth = made.headline if made.headline.method == "smooth" else made.other
+        target = "at least " if made.headline.method == "any-shape" else ""
+        width = "no interval was bounded"
+        if check["half_width"] is not None:
+            width = f"median half-width {check['half_width']:.4g} (predicted {made.half_width:.4g})"
         click.echo(
-            f"Simulated, {check['runs']} runs of the smooth interval: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
-            f"(predicted {goals['confidence_level']:g}), mean half-width {check['half_width']:.4g} "
-            f"(predicted {smooth.half_width:.4g})."
+            f"Simulated, {check['runs']} runs: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
+            f"(predicted {target}{goals['confidence_level']:g}), {width}."
         )
 
 

@@ -127,19 +127,30 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
-    from privatile.result.number_words import significant
+    from privatile.result.number_words import outward, significant
 
-    interval = level["anytime"] or level["fixed"]
+    fixed, anytime, other = level["fixed"], level["anytime"], level["other"]
+    interval = anytime or fixed
     if level["estimate"] is None or interval is None:
         return Text("  no interval yet: burn-in", "yellow")
     width = interval["high"] - interval["low"]
-    ends = f"{significant(interval['low'], width)} … {significant(interval['high'], width)}"
-    name = "anytime" if level["anytime"] else "fixed-time" if state["status"] != "finished" else ""
-    return Text.assemble(
-        (f"  {significant(level['estimate'], width)}", "bold"),
-        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval {ends}   ",
+    ends = f"{outward(interval['low'], width, up=False)} … {outward(interval['high'], width, up=True)}"
+    # An interval that holds for every distribution holds at every look too.
+    always = anytime is not None and all(fixed[end] == anytime[end] for end in ("low", "high"))
+    name = "" if always else "anytime" if anytime else "fixed-time" if state["status"] != "finished" else ""
+    condition = f", {fixed['condition']}" if always and fixed["condition"] else ""
+    parts: list[str | tuple[str, str]] = [
+        (f"  {level['values_left'] or significant(level['estimate'], width)}", "bold"),
+        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval {ends}{condition}   ",
         (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
-    )
+    ]
+    if other is not None:
+        width = other["high"] - other["low"]
+        ends = f"{outward(other['low'], width, up=False)} … {outward(other['high'], width, up=True)}"
+        parts.append((f"\n  beside it {ends}, {other['condition']}", "dim"))
+    elif level["contradiction"]:
+        parts.append((f"\n  {level['contradiction']}", "yellow"))
+    return Text.assemble(*parts)
 
 
 def moment(at: float, now: float) -> str:

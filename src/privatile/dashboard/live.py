@@ -11,7 +11,9 @@ from typing import Any
 
 from privatile.core.arrays import Floats
 from privatile.errors import StoreError
+from privatile.estimator.values import parse_values
 from privatile.report.findings import caveat_findings
+from privatile.report.method_words import OTHER_NAMES
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
@@ -141,13 +143,25 @@ def _rate(times: Floats, now: float) -> float | None:
 
 def _level(level: LevelView) -> dict[str, Any]:
     result = level.result
-    shown: dict[str, Any] = {"level": level.level, "path": level.path(POINTS).to_dict()}
+    shown: dict[str, Any] = {
+        "level": level.level,
+        "straddles": level.history.straddles,
+        "path": level.path(POINTS).to_dict(),
+    }
     if result is None:
-        return shown | dict.fromkeys(("estimate", "fixed", "anytime", "estimand")) | {"caveats": []}
+        nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
+        return shown | nothing | {"values_left": "", "declared": "", "contradiction": "", "caveats": []}
+    other = result.other
     return shown | {
         "estimate": result.estimate,
-        "fixed": {**result.confidence_interval._asdict(), "method": result.method},
+        "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
         "anytime": None if result.anytime is None else result.anytime._asdict(),
+        "other": None
+        if other is None
+        else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
+        "values_left": result.grid_text,
+        "declared": parse_values(result.values).grid_in_words,
+        "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
     }

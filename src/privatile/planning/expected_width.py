@@ -21,6 +21,7 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
 from privatile.laws.fieller import low_information_factor
 from privatile.laws.normal import two_sided_z
+from privatile.result.result import ANY_SHAPE, SMOOTH
 
 LOST = 1.2
 """Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
@@ -31,9 +32,6 @@ BY_INFORMATION = ((150.0, 3.8), (600.0, 3.3), (6000.0, 3.1))
 
 BY_CONFIDENCE = ((0.8, 3.9), (0.9, 3.3), (0.95, 3.07), (0.99, 2.9), (0.999, 3.0))
 """Confidence level, and the same ratio there at information 6,000: the questions are placed for 95%."""
-
-EVERY_DISTRIBUTION = "holds for every distribution"
-SMOOTH = "if the values are continuous and their distribution is smooth around the quantile"
 
 
 TOO_LITTLE = (
@@ -56,9 +54,9 @@ class ExpectedWidth(NamedTuple):
 def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
     """One interval's expected reach and what it needs, in a sentence.
 
-    >>> print(width_words(ExpectedWidth("any-shape", EVERY_DISTRIBUTION, 0.01, 2.0), 0.5, 0.95))
-    The 95% interval that holds for every distribution would reach from about the 0.4900 to the 0.5100 quantile, ± 2 in
-    units of the data.
+    >>> print(width_words(ExpectedWidth("any-shape", ANY_SHAPE, 0.01, 2.0), 0.5, 0.95))
+    The 95% interval that holds whatever the distribution would reach from about the 0.4900 to the 0.5100 quantile, ± 2
+    in units of the data.
     """
     percent = f"{100 * confidence_level:g}%"
     low, high = max(0.0, level - width.rank_half_width), min(1.0, level + width.rank_half_width)
@@ -66,7 +64,7 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
     reach = f"would reach from about the {low:.4f} to the {high:.4f} quantile{units}"
     if width.method == "smooth":
         return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--values continuous), the {percent} interval {reach}."
-    return f"The {percent} interval{f' that {width.condition}' if width.condition else ''} {reach}."
+    return f"The {percent} interval{f' that holds {width.condition}' if width.condition else ''} {reach}."
 
 
 def expected_widths(
@@ -80,7 +78,7 @@ def expected_widths(
     """Of the any-shape interval and of the smooth one, which come from the same answers."""
     info = information(level, pooled_noise(clients))
     factors = (any_shape_factor(info, confidence_level), smooth_factor(info, rounds, confidence_level))
-    conditions = (("any-shape", EVERY_DISTRIBUTION), ("smooth", SMOOTH))
+    conditions = (("any-shape", ANY_SHAPE), ("smooth", SMOOTH))
     reaches = [rank_half_width(level, clients, confidence_level, factor) for factor in factors]
     first, second = (
         ExpectedWidth(*words, reach, None if density is None else reach / density)

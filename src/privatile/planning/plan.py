@@ -11,6 +11,7 @@ from privatile.errors import InputError
 from privatile.estimator.auto import chosen_rounds, supported
 from privatile.estimator.clients import Client, check_level, pooled_noise
 from privatile.estimator.question_policy import information
+from privatile.estimator.values import parse_values
 from privatile.laws.critical import checked_level
 from privatile.planning.expected_width import TOO_LITTLE, ExpectedWidth, expected_widths, width_words
 from privatile.result.number_words import finite
@@ -145,6 +146,7 @@ def plan_run(
     """
     check_level(level)
     checked_level(confidence_level)
+    continuous = parse_values(values).continuous
     if not clients:
         raise InputError("a plan needs at least one client.")
     for name, value in (("density", density), ("half_width", half_width)):
@@ -156,7 +158,7 @@ def plan_run(
 
     def widths(members: Sequence[Client], rounds: int) -> tuple[ExpectedWidth, ExpectedWidth]:
         any_shape, smooth = expected_widths(level, members, rounds, confidence_level=confidence_level, density=density)
-        return (smooth, any_shape) if values == "continuous" else (any_shape, smooth)
+        return (smooth, any_shape) if continuous else (any_shape, smooth)
 
     def reached(members: Sequence[Client], rounds: int) -> float:
         return widths(members, rounds)[0].rank_half_width

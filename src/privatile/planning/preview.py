@@ -106,8 +106,7 @@ def preview(spec: RunSpec) -> Preview:
         level, clients = plan.level, plan.clients
         if spec.design in SELF_TUNING and not spec.needs_path:
             any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=spec.confidence_level)
-            declared = spec.interval == "default" and spec.declared.continuous
-            first_smooth = declared or spec.interval == "smooth"
+            first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
             widths.append((smooth, any_shape) if first_smooth else (any_shape, smooth))
         else:
             reach = rank_half_width(level, clients, spec.confidence_level, cost)

@@ -14,6 +14,10 @@ STILL_POINTS = 300
 """Points of a trajectory: about one for two pixels of the drawing's width."""
 
 
+MOST_DOTS = 60
+"""Questions at the centre that are drawn."""
+
+
 class Shape(NamedTuple):
     """A line through points or, closed, a filled area; `kind` is its class in the style sheet."""
 
@@ -120,8 +124,13 @@ def trajectory_chart(path: ThinPath) -> Chart | None:
     shapes += [
         Shape("walk", area(path.question_low.tolist(), path.question_high.tolist()), closed=True),
         Shape("band", area(path.low.tolist(), path.high.tolist()), closed=True),
+        *(Shape("beside", points(ends.tolist(), keep)) for ends in (path.other_low, path.other_high)),
         Shape("estimate", points(path.estimate.tolist(), keep)),
     ]
+    centers = np.flatnonzero(~np.isnan(path.question_center))
+    for i in centers[:: 1 + len(centers) // MOST_DOTS].tolist():
+        at, height_there = x.at(float(path.rounds[i])), y.at(float(path.question_center[i]))
+        shapes.append(_line("dot", at, height_there, at, height_there))
     for value in ticks(1, last, 6):
         labels.append(Label(x.at(value), height - 14, f"{value:,.0f}", "end" if value > 0.97 * last else "middle"))
     labels.append(Label((left + width) // 2, height, "rounds"))

@@ -52,7 +52,7 @@ def caveat_findings(result: QuantileResult) -> list[Finding]:
 WORRIES = frozenset(
     {
         "range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations", "misfit",
-        "unbounded", "unfinished",
+        "unbounded", "unfinished", "contradiction",
     }
 )  # fmt: skip
 """Caveats under which the interval, or the privacy, may not be what it says."""
@@ -64,6 +64,7 @@ CAVEAT_TITLES = {
     "curvature": "A bent distribution",
     "relaxations": "Few relaxations",
     "dominance": "One client decides",
+    "contradiction": "The answers contradict it",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
     "misfit": "Not a smooth curve",
@@ -101,7 +102,8 @@ def _complete(view: RunView) -> Finding:
 
 
 def _settled(level: LevelView, result: QuantileResult) -> Finding:
-    averaged = level.history.after[len(level.history) - result.averaged_rounds :]
+    middle = (level.history.low + level.history.high) / 2.0
+    averaged = middle[len(level.history) - result.averaged_rounds :]
     half = len(averaged) // 2
     moved = abs(float(averaged[half:].mean() - averaged[:half].mean()))
     _, last = level.snapshots[-1]

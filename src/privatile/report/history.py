@@ -3,6 +3,7 @@
 The file holds questions and counts; `Track` leads from them to the state, as the run itself did.
 """
 
+import math
 from array import array
 from typing import NamedTuple
 
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.errors import ProtocolError
-from privatile.estimator.plan import RoundState
+from privatile.estimator.plan import Ask, RoundState
 from privatile.estimator.spec import RunSpec
+from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.trajectory import Trajectory
 from privatile.server.coordinator import Track
 from privatile.server.run_file import RunStore, StoredRound
@@ -34,6 +36,9 @@ class Snapshot(NamedTuple):
     high: float
     anytime_low: float
     anytime_high: float
+    other_low: float
+    other_high: float
+    """Of the reading that stands beside the headline."""
 
 
 class Mark(NamedTuple):
@@ -74,6 +79,18 @@ def envelope(values: Floats, ends: Integers) -> tuple[Floats, Floats]:
     return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
 
 
+def last_in_bucket(values: Floats, ends: Integers) -> Floats:
+    """The last value in each bucket that is none of NaN; NaN where there is none.
+
+    >>> last_in_bucket(np.array([np.nan, 1.0, 2.0, np.nan, np.nan]), np.array([1, 4, 5]))
+    array([nan,  2., nan])
+    """
+    places = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
+    at = places[ends - 1]
+    starts = np.concatenate([[0], ends[:-1]])
+    return np.where(at >= starts, values[at], np.nan)
+
+
 def mark_rounds(planned: int) -> frozenset[int]:
     """Rounds to keep a mark at, known beforehand: all of a short run, else evenly spaced and, early on, geometric.
 
@@ -101,10 +118,13 @@ class LevelHistory:
         self.snapshots: dict[int, Snapshot] = {}
         """Intervals already computed at marks, by round: they do not change as the run grows."""
         self._mark_rounds = mark_rounds(self.plan.rounds)
-        self._after, self._mean, self._at, self._records = array("d"), array("d"), array("d"), array("q")
+        self.straddles = isinstance(self.plan, StraddlePlan)
+        """Whether the questions lie on both sides of the quantile, so that their mean is no estimate."""
+        self._low, self._high, self._center = array("d"), array("d"), array("d")
+        self._mean, self._at, self._records = array("d"), array("d"), array("q")
 
     def __len__(self) -> int:
-        return len(self._after)
+        return len(self._at)
 
     def refresh(self, store: RunStore) -> int:
         """Read the rounds that are new; returns how many."""
@@ -140,10 +160,24 @@ class LevelHistory:
         self.answered += here
         self.silent += ~here
         self.last_answer[here] = stored.at
-        self._after.append(self.state.query)
-        self._mean.append(self.state.averages.estimate)
+        low, high, center = self._questions(stored.ask)
+        self._low.append(low)
+        self._high.append(high)
+        self._center.append(center)
+        self._mean.append(0.0 if self.straddles else self.state.averages.estimate)
         self._at.append(stored.at)
         self._records.append(sum(self.state.asked))
+
+    def _questions(self, ask: Ask) -> tuple[float, float, float]:
+        """The low and the high question that stand after a round, and the one at the centre where it asked there."""
+        if not self.straddles:
+            return self.state.query, self.state.query, math.nan
+        if ask.stage == "search" or not self._low:
+            return ask.query, ask.query, math.nan
+        low, high = self._low[-1], self._high[-1]
+        if ask.stage == "low":
+            return ask.query, high, math.nan
+        return (low, ask.query, math.nan) if ask.stage == "high" else (low, high, ask.query)
 
     @property
     def state(self) -> RoundState:
@@ -166,13 +200,23 @@ class LevelHistory:
         return len(self) - self.state.averages.rounds
 
     @property
-    def after(self) -> Floats:
-        """The question after each round, working scale."""
-        return np.array(self._after)
+    def low(self) -> Floats:
+        """The question after each round, working scale; where the design straddles, the low one that stands."""
+        return np.minimum(self._low, self._high)
+
+    @property
+    def high(self) -> Floats:
+        """Likewise the high one."""
+        return np.maximum(self._low, self._high)
+
+    @property
+    def center(self) -> Floats:
+        """The questions at the centre of a design that straddles; NaN in all other rounds."""
+        return np.array(self._center)
 
     @property
     def mean(self) -> Floats:
-        """Running mean Q_m, working scale; NaN in the burn-in."""
+        """Running mean Q_m, working scale; NaN in the burn-in, 0 where the design straddles."""
         return np.array(self._mean)
 
     @property

@@ -19,7 +19,12 @@ def way_there(first_rounds: int, result: QuantileResult) -> str:
     """What the rounds before averaging were for."""
     if not first_rounds:
         return ""
-    if result.design == "auto":
+    if result.design == "straddle":
+        return (
+            f"The first {first_rounds:,} rounds searched for the quantile; from then on the questions lie on both "
+            "sides of it, ever closer. "
+        )
+    if result.design == "tuned":
         return (
             f"The first {first_rounds:,} rounds searched for the quantile and asked around it, partly beyond what is "
             "drawn; from then on the step is fixed. "
@@ -27,9 +32,24 @@ def way_there(first_rounds: int, result: QuantileResult) -> str:
     return f"The first {first_rounds:,} rounds searched for the quantile (burn-in). "
 
 
+OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth"}
+"""The interval that stands beside the first one, in a few words."""
+
+
 def how_read(result: QuantileResult) -> str:
     """Where estimate and interval come from."""
     method = result.method
+    if method.startswith("any-shape") and result.design == "straddle":
+        return (
+            "The interval ends at the innermost questions that the answers place below and above the quantile: of the "
+            "distribution it needs nothing, and it holds at every look. The estimate is where a curve through all "
+            "answers so far crosses the level, moved into the interval."
+        )
+    if method.startswith("any-shape"):
+        return (
+            "The estimate is where the curve through all answers so far crosses the level. The interval holds what "
+            "that curve gives, and the questions between which the answers place the quantile."
+        )
     if method.startswith("self-normalized"):
         since = " since then" if result.averaged_rounds < result.rounds else ""
         return (
@@ -40,20 +60,9 @@ def how_read(result: QuantileResult) -> str:
         "The estimate is where the curve through all answers so far crosses the level; how steep the curve is there "
         "and the noise of the answers, which is known by design, give the interval"
     )
-    if method.startswith("plug-in"):
-        return f"{curve} (plug-in)."
-    if method.startswith("anytime"):
-        return f"{curve}, widened so that it holds at every look at once (anytime)."
-    if method.startswith("wider"):
-        return (
-            "The slope of the curve through the answers is not known well enough, so the interval is the wider of two: "
-            "the one read from that curve, and the one from how the mean of the questions moved."
-        )
-    return (
-        "The answers do not lie on a smooth curve whose slope is known, so the interval is the widest of three: the "
-        "one read from the curve, the one from how the mean of the questions moved, and the questions between which "
-        "the quantile lies."
-    )
+    if method.startswith("smooth"):
+        return f"{curve}. It needs continuous values whose distribution is smooth around the quantile."
+    return f"{curve}, widened so that it holds at every look at once (anytime)."
 
 
 def looking(spec: RunSpec) -> str:
@@ -63,4 +72,6 @@ def looking(spec: RunSpec) -> str:
             f"It stays valid however often one looks: the run stops by itself once it is at most "
             f"{spec.until_width:,.6g} wide."
         )
+    if spec.design == "straddle" and not spec.declared.continuous and spec.interval in ("default", "any-shape"):
+        return "It stays valid however often one looks; the dashed one holds at the planned end only."
     return "Stopping a run because of what this interval shows voids its confidence."

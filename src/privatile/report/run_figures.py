@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from privatile.report.method_words import OTHER_NAMES
 from privatile.report.print_style import BLUE, GREY
 from privatile.report.view import RunView
 
@@ -20,8 +21,13 @@ def trajectory_figure(view: RunView) -> "Figure":
         panel.fill_between(
             path.rounds, path.question_low, path.question_high, color=GREY, alpha=0.45, linewidth=0.6, label="question"
         )
-        name = f"{100 * view.spec.confidence_level:g}% interval"
+        condition = "" if level.result is None or not level.result.condition else f", {level.result.condition}"
+        name = f"{100 * view.spec.confidence_level:g}% interval{condition}"
         panel.fill_between(path.rounds, path.low, path.high, color=BLUE, alpha=0.25, linewidth=0.8, label=name)
+        if level.result is not None and level.result.other is not None:
+            for ends, text in ((path.other_low, OTHER_NAMES[level.result.other.method]), (path.other_high, None)):
+                panel.plot(path.rounds, ends, color=BLUE, linewidth=0.9, linestyle=(0, (5, 3)), label=text)
+        panel.plot(path.rounds, path.question_center, color=GREY, linestyle="none", marker=".", markersize=2.5)
         panel.plot(path.rounds, path.estimate, color=BLUE, linewidth=1.8, label="estimate")
         panel.set_ylim(*path.heights)
         panel.yaxis.set_major_formatter("{x:,.6g}")

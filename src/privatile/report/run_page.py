@@ -10,9 +10,10 @@ from typing import Any
 from privatile import __version__
 from privatile.core.words import duration
 from privatile.errors import InputError
+from privatile.estimator.values import parse_values
 from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.findings import findings
-from privatile.report.method_words import how_read, looking, short_title, way_there
+from privatile.report.method_words import OTHER_NAMES, how_read, looking, short_title, way_there
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
@@ -53,6 +54,7 @@ def run_page(view: RunView) -> str:
         percent=f"{100 * view.spec.confidence_level:g}%",
         mixture=view.spec.value if result is None else result.estimand.partition(" of ")[2],
         joint=view.spec.joint > 1,
+        conditions=_conditions(levels),
         records=view.records,
         clients=len(clients),
         epsilon=max(client.mechanism.epsilon for client in clients),
@@ -126,10 +128,7 @@ def _moment(seconds: float) -> str:
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
     result, answer, method = level.result, None, ""
     if result is not None:
-        low, high = result.interval_so_far or result.confidence_interval
-        values = {"estimate": result.estimate, "low": low, "high": high}
-        answer = {name: result.shown(value, high - low) for name, value in values.items()}
-        answer["name"] = "anytime interval" if result.interval_so_far else "interval"
+        answer = _answer(result)
         method = f"{way_there(level.history.burn_in, result)}{how_read(result)}"
     return {
         "name": short_title(level.level, "").removesuffix(" of "),
@@ -138,10 +137,51 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
         "answer": answer,
         "method": method,
         "chart": trajectory_chart(path),
+        "beside": "" if result is None or result.other is None else OTHER_NAMES[result.other.method],
+        "straddles": level.history.straddles,
         "rounds": len(level.history),
         "steps": len(path.rounds),
         "snapshots": len(level.snapshots),
         "client_rows": _client_rows(level, max(FEWEST_CLIENTS, SHOWN_CLIENTS // len(view.levels))),
+    }
+
+
+def _conditions(levels: list[dict[str, Any]]) -> list[str]:
+    """What the intervals of several levels need, each kind said once."""
+    answers = [level["answer"] for level in levels if level["answer"] is not None]
+    first = dict.fromkeys(answer["condition"] for answer in answers if answer["condition"])
+    others = dict.fromkeys(
+        (OTHER_NAMES[answer["other"]["method"]], answer["other"]["condition"], answer["other"]["how"])
+        for answer in answers
+        if answer["other"] is not None
+    )
+    grids = dict.fromkeys(answer["declared"] for answer in answers if answer["values"])
+    return [
+        *(f"The values are those left if every value is {grid}." for grid in grids),
+        *(f"The interval holds {condition}." for condition in first),
+        *(f"“{name}”: it holds {condition}; {how}." for name, condition, how in others),
+    ]
+
+
+def _answer(result: QuantileResult) -> dict[str, Any]:
+    """What stands first on the page, in words: the estimate or the values left, and both intervals."""
+    interval = result.interval_so_far or result.confidence_interval
+    low, high = result.ends_shown(interval)
+    other = None
+    if result.other is not None:
+        ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
+        other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
+    return {
+        "estimate": result.shown(result.estimate, interval.high - interval.low),
+        "low": low,
+        "high": high,
+        "name": "anytime interval" if result.interval_so_far else "interval",
+        "condition": result.condition,
+        "values": result.grid_text,
+        "declared": parse_values(result.values).grid_in_words,
+        "other": other,
+        "contradiction": result.contradiction,
+        "warned": any(caveat.code == "contradiction" for caveat in result.caveats),
     }
 
 

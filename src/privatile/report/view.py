@@ -13,7 +13,7 @@ from privatile.core.scale import Scale
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
-from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope
+from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope, last_in_bucket
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult, in_units
 from privatile.result.summary import summarize
@@ -24,6 +24,11 @@ POINTS = 4500
 """Points of all levels together in a page: each costs about 60 bytes, and a screen is some 2,000 pixels wide."""
 
 
+LOW_ENDS = ("low", "anytime_low", "other_low")
+ENDS = (*LOW_ENDS, "high", "anytime_high", "other_high")
+"""Columns of a path that are ends of intervals."""
+
+
 @dataclass(frozen=True)
 class ThinPath:
     """A thinned path in units of the data, ready to be drawn; NaN where there is no estimate yet."""
@@ -32,11 +37,15 @@ class ThinPath:
     records: NDArray[np.int64]
     question_low: Floats
     question_high: Floats
+    question_center: Floats
+    """Questions at the centre of a design that straddles; NaN elsewhere."""
     estimate: Floats
     low: Floats
     high: Floats
     anytime_low: Floats
     anytime_high: Floats
+    other_low: Floats
+    other_high: Floats
 
     @property
     def heights(self) -> tuple[float, float]:
@@ -50,26 +59,39 @@ class ThinPath:
             first, last = self.low[-1], self.high[-1]
             reach = 2.5 * (last - first)  # early intervals may span the whole range
             low, high = min(first, max(low, first - reach)), max(last, min(high, last + reach))
+            if not math.isnan(self.other_low[-1]):  # the interval beside it is seen too
+                low, high = (
+                    min(low, max(self.other_low[-1], first - 2 * reach)),
+                    max(high, min(self.other_high[-1], last + 2 * reach)),
+                )
         room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
         return float(low - room), float(high + room)
 
     def to_dict(self) -> dict[str, list[float | None] | list[int]]:
-        """Plain lists: values to four significant digits of the last interval's width."""
+        """Plain lists: values to four significant digits of the last interval's width, ends of intervals outward."""
         width = float(self.high[-1] - self.low[-1]) if len(self.high) else math.nan
         if not (math.isfinite(width) and width > 0):
             width = abs(float(self.question_high[-1])) / 100 if len(self.question_high) else 1.0
         digits = 3 - math.floor(math.log10(width)) if width > 0 else 6
 
-        def plain(values: Floats) -> list[float | None]:
-            return [None if math.isnan(value) else _short(round(value, digits)) for value in values.tolist()]
+        def plain(name: str) -> list[float | None]:
+            values = getattr(self, name)
+            rounded = np.round(values, digits)
+            if name in ENDS:
+                outside = values < rounded if name in LOW_ENDS else values > rounded
+                step = -(10.0**-digits) if name in LOW_ENDS else 10.0**-digits
+                rounded = np.where(outside, np.round(rounded + step, digits), rounded)
+            return [None if math.isnan(value) else _short(round(value, digits)) for value in rounded.tolist()]
 
         names = ["question_low", "question_high", "estimate", "low", "high"]
-        if not np.isnan(self.anytime_low).all():
-            names += ["anytime_low", "anytime_high"]
+        for more in (("question_center",), ("anytime_low", "anytime_high"), ("other_low", "other_high")):
+            same = more[0] == "anytime_low" and np.array_equal(self.anytime_low, self.low, equal_nan=True)
+            if not (same or np.isnan(getattr(self, more[0])).all()):
+                names += more
         return {
             "round": self.rounds.tolist(),
             "records": self.records.tolist(),
-            **{name: plain(getattr(self, name)) for name in names},
+            **{name: plain(name) for name in names},
         }
 
 
@@ -89,7 +111,7 @@ class LevelView:
     scale: Scale
 
     def path(self, most: int) -> ThinPath:
-        """At most `most` points; between two snapshots the interval is drawn straight along the running mean."""
+        """At most `most` points; between two snapshots the interval is drawn straight, along a running mean."""
         history = self.history
         ends = bucket_ends(len(history), most)
         mean = history.mean
@@ -105,7 +127,15 @@ class LevelView:
         return ThinPath(
             ends,
             history.records[ends - 1],
-            *(_in_units(values, self.scale) for values in (*envelope(history.after, ends), *reach.values())),
+            *(
+                _in_units(values, self.scale)
+                for values in (
+                    envelope(history.low, ends)[0],
+                    envelope(history.high, ends)[1],
+                    last_in_bucket(history.center, ends),
+                    *reach.values(),
+                )
+            ),
         )
 
 
@@ -200,7 +230,8 @@ class RunRecord:
 def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
     """A result's estimate and intervals on the working scale."""
     anytime = result.anytime or (math.nan, math.nan)
-    values = (result.estimate, *result.confidence_interval, *anytime)
+    other = (math.nan, math.nan) if result.other is None else result.other.interval
+    values = (result.estimate, *result.confidence_interval, *anytime, *other)
     return Snapshot(*(value if math.isnan(value) else scale.to_working(value) for value in values))
 
 

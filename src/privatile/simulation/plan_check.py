@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import InputError
+from privatile.estimator.values import parse_values
 from privatile.planning.plan import RunPlan
 from privatile.simulation.auto_simulation import AutoCell, simulate
 from privatile.simulation.displayed_intervals import displayed_intervals
 from privatile.simulation.populations import FAMILIES, Population, population
+from privatile.simulation.straddled_simulation import read_straddled, straddle
 
 SPREADS = 8.0
 """Half-width of the stated range, in spreads of the population (quartile distances): what a user might know."""
@@ -39,7 +41,7 @@ def parse_population(text: str) -> Population:
 
 
 def check_plan(plan: RunPlan, law: Population, runs: int) -> dict[str, Any]:
-    """Coverage and mean half-width of the intervals that the results of `runs` simulated runs would show."""
+    """Coverage and median half-width of the intervals that the results of `runs` simulated runs would show first."""
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
     cell = AutoCell(
         (law,) * len(plan.clients),
@@ -51,14 +53,17 @@ def check_plan(plan: RunPlan, law: Population, runs: int) -> dict[str, Any]:
         high=center + SPREADS * spread,
         rounds=plan.rounds,
     )
-    found = simulate(cell, runs, np.random.default_rng(SEED))
-    intervals = displayed_intervals(cell, found, (plan.confidence_level,))[0]
+    rng, levels = np.random.default_rng(SEED), (plan.confidence_level,)
+    if parse_values(plan.values).continuous:
+        intervals = displayed_intervals(cell, simulate(cell, runs, rng), levels, "smooth")[0]
+    else:
+        intervals = read_straddled(cell, straddle(cell, runs, rng), levels)[0].headline(continuous=False)
     bounded = np.isfinite(intervals.half_width)
     covered = float(intervals.covers(cell.truth).mean())
     return {
         "runs": runs,
         "coverage": covered,
         "coverage_error": math.sqrt(covered * (1.0 - covered) / runs),
-        "half_width": float(intervals.half_width[bounded].mean()) if bounded.any() else None,
+        "half_width": float(np.median(intervals.half_width[bounded])) if bounded.any() else None,
         "unbounded": float(1.0 - bounded.mean()),
     }

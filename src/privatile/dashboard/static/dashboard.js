@@ -21,6 +21,8 @@
 
   const current = () => state.levels[Math.min(shown, state.levels.length - 1)];
   function intervalOf(level) { return level[kind] || level.fixed || level.anytime; }
+  // An interval that holds for every distribution holds at every look too: there is nothing to choose.
+  const always = (level) => level.anytime && level.fixed && level.anytime.low === level.fixed.low && level.anytime.high === level.fixed.high;
 
   function pathOf(level) {
     const path = level.path;
@@ -33,14 +35,26 @@
     const interval = intervalOf(level);
     format = privatileFormat(interval ? interval.high - interval.low : NaN);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
-    say("estimate", level.estimate == null ? "–" : format(level.estimate));
-    say("interval", interval ? `${100 * state.confidence_level}% interval ${format(interval.low)} … ${format(interval.high)}`
-      : "no interval yet");
+    say("estimate", level.estimate == null ? "–" : level.values_left || format(level.estimate));
+    const percent = `${100 * state.confidence_level}%`;
+    say("interval", interval ? `${percent} interval ${format(interval.low, false)} … ${format(interval.high, true)}`
+      + (interval.condition || always(level) ? `, ${interval.condition || level.fixed.condition}` : "") : "no interval yet");
+    say("left-note", level.values_left ? `${percent} certain, if every value is ${level.declared}` : "");
+    const own = level.other ? privatileFormat(level.other.high - level.other.low) : null;
+    say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
+      + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
     const has = level.anytime != null;
+    document.getElementById("choice").hidden = always(level);
+    for (const [name, text] of [["beside", level.other ? level.other.name : ""], ["center", level.straddles ? " " : ""]]) {
+      const key = document.querySelector(`[data-key="${name}"]`);
+      key.hidden = !text;
+      if (name === "beside") key.querySelector("span").textContent = text;
+    }
+    document.querySelector('[data-key="walk"]').textContent = level.straddles ? "low and high question" : "question";
     for (const button of document.querySelectorAll("button[data-interval]"))
       button.setAttribute("aria-pressed", String(button.dataset.interval === (has ? kind : "fixed")));
     const anytime = kind === "anytime" && has;
-    say("interval-note", state.status === "finished" || anytime
+    say("interval-note", always(level) ? (state.status === "finished" ? "" : "valid however often you look") : state.status === "finished" || anytime
       ? (anytime ? "valid however often you look" : "")
       : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
       : "holds at the planned end only: do not stop early because of it");
@@ -48,7 +62,7 @@
     if (chart) chart.update(path);
     else if (path.round.length >= 2) {
       const figure = document.querySelector("figure.chart");
-      chart = privatileChart(figure, path, { format: (value) => format(value) });
+      chart = privatileChart(figure, path, { format: (value, up) => format(value, up) });
       figure.dataset.ready = "yes";
     }
     document.title = level.estimate == null ? "privatile" : `${format(level.estimate)} · privatile`;
@@ -134,8 +148,8 @@
     lastAloud = Date.now();
     const level = current(), interval = intervalOf(level);
     if (level.estimate == null) return;
-    say("aloud", `Round ${state.done} of ${state.planned}, ${state.status}. Estimate ${format(level.estimate)}`
-      + (interval ? `, interval ${format(interval.low)} to ${format(interval.high)}.` : "."));
+    say("aloud", `Round ${state.done} of ${state.planned}, ${state.status}. Estimate ${level.values_left || format(level.estimate)}`
+      + (interval ? `, interval ${format(interval.low, false)} to ${format(interval.high, true)}.` : "."));
   }
 
   function show(next) {

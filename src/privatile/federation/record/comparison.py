@@ -1,8 +1,9 @@
 """Compares the result in a record with the result that its counts give.
 
-    settings   what study and counts fix: rounds, records, budgets, levels, weights
-    figures    every other number: estimate, interval, anytime interval, density, diagnostics, ranks of the clients
-    words      estimand, method, caveats, explanation
+    settings   what study and counts fix: rounds, records, budgets, levels, weights, what is declared about the values
+    figures    every other number: estimate, both intervals, the values of a declared grid that are left, the anytime
+               interval, density, diagnostics, ranks of the clients
+    words      estimand, method, conditions of the intervals, what is contradicted, caveats, explanation
 
 Settings and figures must agree whichever version of privatile made the record, figures of another version within
 `OTHER_BUILD`. Words must agree only if this program
@@ -22,11 +23,17 @@ SAME = 1e-9
 OTHER_BUILD = 1e-3
 """The same where another build made the record: it may have fitted otherwise. A forger gains nothing from so little."""
 
-WORDS = ("caveats", "estimand", "explanation", "method")
-SETTINGS = ("rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated")
+WORDS = ("caveats", "condition", "contradiction", "estimand", "explanation", "method")
+SETTINGS = (
+    "rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated",
+    "values",
+)  # fmt: skip
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
 IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")
 """Figures in units of the data: their size is the standard error. A median of 1e-12 may be as wrong as one of 1e12."""
+
+
+OTHER, ENDS = "other_interval", ("low", "high")
 
 
 def same(recorded: object, recomputed: object, size: float | None = None, share: float = SAME) -> bool:
@@ -76,6 +83,8 @@ def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: flo
         [key for key in WORDS if not same(recorded.get(key), recomputed[key])],
         sorted((recorded.keys() ^ recomputed.keys()) - fixed),
     )
+    if not same(_words_of(recorded.get(OTHER)), _words_of(recomputed[OTHER])):
+        found.words.append("words of the other interval")
     for key in sorted((recorded.keys() & recomputed.keys()) - fixed):
         if not _same_figure(key, recorded[key], recomputed[key], error, share):
             found.figures.append(key)
@@ -83,7 +92,17 @@ def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: flo
     return found
 
 
+def _words_of(other: object) -> dict[str, Any] | None:
+    """What a record says about its other interval, beside its ends."""
+    return {key: value for key, value in other.items() if key not in ENDS} if isinstance(other, dict) else None
+
+
 def _same_figure(key: str, recorded: object, recomputed: object, error: float, share: float) -> bool:
+    if key == "grid_values":
+        # Multiples of the declared step: no machine computes them otherwise, and the next one is another value.
+        return same(recorded, recomputed, 0.0)
+    if key == OTHER and isinstance(recorded, dict) and isinstance(recomputed, dict):
+        return all(end in recorded and same(recorded[end], recomputed[end], error, share) for end in ENDS)
     if key == "density" and isinstance(recorded, dict) and isinstance(recomputed, dict):
         # Per unit of the data: it may be of any size.
         density = recomputed["estimate"]

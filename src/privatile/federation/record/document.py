@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from privatile import __version__
+from privatile.core.words import short
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.setup.directory import Directory
@@ -20,7 +21,9 @@ from privatile.server.coordinator import Coordinator
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
-FORMAT = 2
+FORMAT = 3
+"""3: two intervals, and what is declared about the values."""
+
 SOFTWARE = f"privatile {__version__}"
 
 
@@ -52,7 +55,13 @@ def read_record(path: Path) -> dict[str, Any]:
     what = "a release record of this version of privatile"
     record = read_json(path, dict[str, dict[str, Any]], what)
     form = set(record) == {"body", "signatures"} and isinstance(record["signatures"].get("clients"), dict)
-    if not form or record["body"].get("privatile_release") != FORMAT:
+    found = record["body"].get("privatile_release") if form else None
+    if type(found) is int and found != FORMAT:
+        raise InputError(
+            f"{path}: is a release record of format {short(found)}; this privatile reads format {FORMAT}. Read it with "
+            "the one that made it."
+        )
+    if found != FORMAT:
         raise InputError(f"{path}: is not {what}.")
     return record
 

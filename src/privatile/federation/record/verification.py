@@ -15,7 +15,7 @@ from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
-from privatile.federation.record.comparison import OTHER_BUILD, SAME, differences
+from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences
 from privatile.federation.record.countersignature import (
     MOST_NAMED,
     Statement,
@@ -69,8 +69,8 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     statements = _check_countersignatures(checks, record, study)
     if transcript is None and body.get("finished") is not True:
         checks.flagged.append(
-            "the run is unfinished, and the coordinator chose when to release it. Its interval holds at the planned "
-            "end only; valid at such a time is the anytime interval"
+            "the run is unfinished, and the coordinator chose when to release it. Of its intervals only the anytime "
+            "interval is valid at such a time; the others hold at the planned end"
         )
     if transcript is None:
         checks.not_checked += [
@@ -316,9 +316,15 @@ def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, 
     settings, figures, words, one_sided = differences(told, mine, error, share)
     why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
     given = f"the one the counts give, within {share:g} standard errors"
-    for name, key in (("estimate", "estimate"), ("interval", "confidence_interval")):
-        checks.add(f"the {name}{where} is {given}", key in told and key not in figures, why)
-    others = [key for key in figures if key not in ("estimate", "confidence_interval")]
+    for name, key in (("estimate", "estimate"), ("interval", "confidence_interval"), ("other interval", OTHER)):
+        # A result without a second interval has none in its record either.
+        if key != OTHER or mine[OTHER] is not None or told.get(OTHER) is not None:
+            checks.add(f"the {name}{where} is {given}", key in told and key not in figures, why)
+    if mine["grid_values"] is not None or told.get("grid_values") is not None:
+        left = f"the values that the declared grid leaves{where} are those the counts give"
+        checks.add(left, "grid_values" in told and "grid_values" not in figures, why)
+    named = ("estimate", "confidence_interval", OTHER, "grid_values")
+    others = [key for key in figures if key not in named]
     numbers = f"the anytime interval and all other figures{where} are those the counts give"
     checks.add(numbers, not others, ", ".join(others) + (f"; {why}" if why else ""))
     fixed = f"budgets, weights, levels and numbers of records{where} are those of the run"

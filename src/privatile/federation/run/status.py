@@ -33,10 +33,13 @@ class Status:
     heard: dict[str, float | None]
     """When each client was heard last, in seconds since 1970; empty before the run has begun."""
     events: tuple[Event, ...]
+    answers: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Of each level that has an interval so far: its sentence, and its main facts."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self) | {"events": [event._asdict() for event in self.events]}
+        answers = [{"sentence": sentence, **facts} for sentence, facts in self.answers]
+        return asdict(self) | {"events": [event._asdict() for event in self.events], "answers": answers}
 
     def to_text(self) -> str:
         """A few lines for people."""
@@ -47,6 +50,9 @@ class Status:
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
             f"rounds       {self.done:,} of {self.planned:,}",
         ]
+        for sentence, facts in self.answers:
+            lines.append(f"so far       {sentence}" if self.state != "finished" else f"result       {sentence}")
+            lines += [f"             {text}" for text in facts["beside"]]
         lines += self._client_lines(time.time())
         lines += [f"silent       {name}, {rounds} rounds" for name, rounds in sorted(self.silent.items())]
         lines += [f"quarantined  {name}: {reason}" for name, reason in sorted(self.quarantined.items())]
@@ -106,7 +112,31 @@ def read_status(directory: Directory) -> Status:
             absent,
             {client.name: heard.get(client.name) for client in store.spec.clients},
             events,
+            _answers(coordinator),
         )
+
+
+FACTS = ("level", "estimate", "confidence_interval", "condition", "grid_values", "other_interval", "contradiction")
+"""What a status tells programs about the result of a level."""
+
+
+def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """The results so far; none while a level is still being searched for."""
+    if any(track.state.averages.rounds < 2 for track in coordinator.tracks):
+        return ()
+    found = []
+    for result in coordinator.results():
+        whole = result.to_dict()
+        found.append((result.sentence, {**{key: whole[key] for key in FACTS}, "beside": beside(result)}))
+    return tuple(found)
+
+
+def beside(result: QuantileResult) -> list[str]:
+    """The other interval of a result with its condition, or why there is none, in words."""
+    if result.other is None:
+        return [f"{result.contradiction[0].upper()}{result.contradiction[1:]}."] if result.contradiction else []
+    low, high = result.ends_shown(result.other.interval)
+    return [f"Beside it: {low} to {high}, {result.other.condition}."]
 
 
 def run_results(directory: Directory) -> tuple[QuantileResult, ...]:

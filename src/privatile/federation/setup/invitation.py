@@ -14,15 +14,20 @@ import msgspec
 from privatile.core.messages import Missing
 from privatile.errors import InputError
 from privatile.estimator.schedule import Mode
+from privatile.estimator.values import parse_values
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.files import read_json, write_json
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 from privatile.federation.wire.subjects import NAME
 
-Format = Literal[1]
-FORMAT: Format = 1
-"""The version of both files; a file of another version is refused."""
+InvitationFormat = Literal[2]
+INVITATION: InvitationFormat = 2
+"""2: a study says what is declared about the values."""
+
+EnrolmentFormat = Literal[1]
+ENROLMENT: EnrolmentFormat = 1
+"""A file of another version is refused."""
 
 
 def check_url(url: str) -> str:
@@ -45,7 +50,7 @@ def check_url(url: str) -> str:
 class _InvitationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An invitation's fields, in the order of the file."""
 
-    privatile_invitation: Format
+    privatile_invitation: InvitationFormat
     client: str
     study: dict[str, Any]
     study_hash: str
@@ -86,6 +91,7 @@ class Invitation:
             ("value", study.value),
             ("question", f"are you above q? q within {low:,.10g} to {high:,.10g}, {study.scale} scale"),
             _levels_row(study.levels if agreement.level is None else (agreement.level,)),
+            ("values declared", f"{study.values}: {values_words(study.values)}"),
             ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
             ("this client", f"{self.client}, weight {agreement.weight:g} of 1"),
             ("other clients", _some(others)),
@@ -97,7 +103,7 @@ class Invitation:
                 f"a round waits {study.deadline:g} seconds, or for {study.quorum} of {count} answers; after "
                 f"{study.patience} silent rounds of one client the run pauses",
             ),
-            ("published", f"the estimate, its {100 * study.confidence_level:g}% interval, and every count"),
+            ("published", f"the estimate, its {100 * study.confidence_level:g}% intervals, and every count"),
             ("study hash", study.digest),
             ("coordinator", self.coordinator.fingerprint),
             ("broker", ", ".join(self.brokers)),
@@ -109,7 +115,7 @@ class Invitation:
         path.parent.mkdir(parents=True, exist_ok=True)
         study = self.study
         fields = (self.client, study.to_dict(), study.digest, self.brokers, self.authority, self.coordinator)
-        write_json(path, _InvitationFile(FORMAT, *fields))
+        write_json(path, _InvitationFile(INVITATION, *fields))
 
 
 MISSING_WORDS: dict[Missing, str] = {
@@ -117,6 +123,25 @@ MISSING_WORDS: dict[Missing, str] = {
     "drop": "a record without a value is left out; that it has none is not protected",
     "fail": "with a record without a value this site does not take part",
 }
+VALUES_WORDS = {
+    "any": "nothing is said about them; the interval holds for every distribution",
+    "continuous": "they are continuous and their distribution is smooth around the quantile; if that is false here, "
+    "the interval may be too narrow",
+}
+
+
+def values_words(values: str) -> str:
+    """What a study's declaration says about the records of every site.
+
+    >>> values_words("step=1000")
+    'every one is a multiple of 1,000; if that is false here, the published set of values may miss the quantile'
+    """
+    grid = parse_values(values).grid_in_words
+    if not grid:
+        return VALUES_WORDS[values]
+    return f"every one is {grid}; if that is false here, the published set of values may miss the quantile"
+
+
 MODE_WORDS: dict[Mode, str] = {
     "cohort": "all records of a round answer about the same q",
     "local": "q moves after every record, here at the site; one count leaves it",
@@ -150,7 +175,7 @@ def read_invitation(path: Path) -> Invitation:
 class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site's public keys, signed by themselves: possession is proved, identity is confirmed by people."""
 
-    privatile_enrolment: Format
+    privatile_enrolment: EnrolmentFormat
     client: str
     identity: str
     keys: PublicKeys
@@ -171,7 +196,7 @@ class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def make(cls, client: str, identity: str, key: KeyPair) -> "Enrolment":
         """Sign one's own public keys for one federation."""
-        return cls(FORMAT, client, identity, key.public, key.sign(cls._text(client, identity, key.public)))
+        return cls(ENROLMENT, client, identity, key.public, key.sign(cls._text(client, identity, key.public)))
 
 
 def read_enrolment(path: Path) -> "Enrolment":

@@ -27,6 +27,7 @@ from privatile.estimator.clients import UNITY
 from privatile.estimator.plan import TablePlan
 from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.estimator.values import parse_values
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
 from privatile.federation.wire.subjects import NAME
 
@@ -89,6 +90,8 @@ class FederationStudy:
     mode: Mode = "cohort"
     design: str = "auto"
     missing: Missing = "noise"
+    values: str = "any"
+    """What is declared about the values at every client: any, continuous, whole or step=NUMBER."""
     confidence_level: float = 0.95
     deadline: float = 60.0
     quorum: int = 0
@@ -164,6 +167,7 @@ class FederationStudy:
             confidence_level=self.confidence_level,
             weighting=self.weighting,
             missing=self.missing,
+            values=self.values,
             may_dither=False,
         )
 
@@ -220,6 +224,10 @@ def _broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         add(f'must be positive on the log scale; got {low:g} to {high:g}. Use scale = "linear".', "range")
     if study.scale not in SCALES:
         add(f"must be one of {', '.join(SCALES)}; got {study.scale!r:.60}.", "scale")
+    try:
+        parse_values(study.values)
+    except InputError as error:
+        add(str(error).removeprefix("values "), "values")
     if not 0.0 < study.confidence_level < 1.0:
         add(f"must lie inside (0, 1); got {study.confidence_level}. 0.95 is the usual choice.", "confidence_level")
     if not 1 <= study.rounds <= MOST_COUNTS:
@@ -343,6 +351,7 @@ _REMARKS = {
     "levels": "  # every record answers about one of them",
     "scale": "  # linear, log or logit between the ends of the range, or identity",
     "missing": "  # what a record without a value does",
+    "values": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
     "deadline": "  # seconds a round waits for its answers",
     "quorum": "  # answers that close a round at once",
     "patience": "  # silent rounds of one client after which the run pauses",

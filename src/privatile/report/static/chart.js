@@ -10,7 +10,9 @@ function privatileChart(figure, path, options) {
   const whole = new Intl.NumberFormat("en");
   let by = "round", chart = null, data = path;
 
-  const columns = () => [data[by], data.question_low, data.question_high, data.low, data.high, data.estimate];
+  const none = () => new Array(data[by].length).fill(null);
+  const columns = () => [data[by], data.question_low, data.question_high, data.low, data.high,
+    data.other_low || none(), data.other_high || none(), data.question_center || none(), data.estimate];
 
   // The height shows what matters: the band once it has settled, the question's excursions short of its extremes.
   function heights(from, to) {
@@ -28,6 +30,10 @@ function privatileChart(figure, path, options) {
       const first = data.low[end], last = data.high[end], reach = 2.5 * (last - first);
       low = Math.min(first, Math.max(low, first - reach));
       high = Math.max(last, Math.min(high, last + reach));
+      if (data.other_low && data.other_low[end] != null) {  // the interval beside it is seen too
+        low = Math.min(low, Math.max(data.other_low[end], first - 2 * reach));
+        high = Math.max(high, Math.min(data.other_high[end], last + 2 * reach));
+      }
     }
     const room = (high - low) * 0.12 || Math.abs(high) * 0.01 || 1;
     return [low - room, high + room];
@@ -46,7 +52,8 @@ function privatileChart(figure, path, options) {
     let text = `${name}${whole.format(x[i])}: `;
     text += data.estimate[i] == null ? `question ${format(data.question_high[i])}, burn-in`
       : `estimate ${format(data.estimate[i])}`;
-    if (data.low[i] != null) text += `, interval ${format(data.low[i])} … ${format(data.high[i])}`;
+    if (data.low[i] != null) text += `, interval ${format(data.low[i], false)} … ${format(data.high[i], true)}`;
+    if (data.other_low && data.other_low[i] != null) text += `, beside it ${format(data.other_low[i], false)} … ${format(data.other_high[i], true)}`;
     readout.textContent = `${text}   (shown: ${whole.format(from)} to ${whole.format(to)})`;
   }
 
@@ -57,7 +64,8 @@ function privatileChart(figure, path, options) {
       stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 },
       font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 24, ...extra,
     });
-    const line = (colour, width) => ({ stroke: css(colour), width, points: { show: false } });
+    const line = (colour, width, dash) => ({ stroke: css(colour), width, dash, points: { show: false } });
+    const dots = (colour) => ({ stroke: css(colour), paths: () => null, points: { show: true, size: 5, width: 0, fill: css(colour) } });
     chart = new uPlot({
       width: Math.max(plot.clientWidth, 240), height: Math.min(440, Math.max(260, plot.clientWidth * 0.45)),
       legend: { show: false },
@@ -70,7 +78,8 @@ function privatileChart(figure, path, options) {
         axis({ label: by === "round" ? "rounds" : "records that have answered", values: (u, at) => at.map((v) => whole.format(v)) }),
         axis({ size: 78, values: (u, at) => at.map((v) => format(v)) }),
       ],
-      series: [{}, line("--walk", 1), line("--walk", 1), line("--blue", 1), line("--blue", 1), line("--blue", 3)],
+      series: [{}, line("--walk", 1), line("--walk", 1), line("--blue", 1), line("--blue", 1),
+        line("--blue", 1.4, [6, 4]), line("--blue", 1.4, [6, 4]), dots("--walk"), line("--blue", 3)],
       bands: [
         { series: [2, 1], fill: css("--walk") + "40" },
         { series: [4, 3], fill: css("--band") },
@@ -133,14 +142,18 @@ function privatileChart(figure, path, options) {
   };
 }
 
-// Numbers with as many digits as the interval deserves.
+// Numbers with as many digits as the interval deserves; an end of one is rounded outward (up: true, or false).
 function privatileFormat(width) {
   const digits = width > 0 && isFinite(width) ? 1 - Math.floor(Math.log10(width)) : 3;
   const shown = new Intl.NumberFormat("en", {
     minimumFractionDigits: Math.max(0, Math.min(digits, 12)), maximumFractionDigits: Math.max(0, Math.min(digits, 12)),
   });
-  return (value) => {
+  const unit = 10 ** -digits, nearest = (value) => digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(Math.min(digits, 100)));
+  return (value, up) => {
     if (value == null) return "–";
-    return shown.format(digits < 0 ? Math.round(value * 10 ** digits) / 10 ** digits : value);
+    let rounded = nearest(value);
+    if (up === true && rounded < value) rounded = nearest(rounded + unit);
+    if (up === false && rounded > value) rounded = nearest(rounded - unit);
+    return shown.format(rounded);
   };
 }
