@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from statistics import NormalDist
 
@@ -24,19 +25,27 @@ def long_run(
     silent: frozenset[int] = frozenset(),
     value: str = "income",
     design: str = "rounds",
+    values: str = "any",
+    length: int = 1,
+    whole: bool = False,
 ) -> Path:
-    """A file with many rounds of N(55, 10), in one transaction; `silent` clients answer once only."""
+    """A file with many rounds of N(55, 10), in one transaction; `silent` clients answer once only.
+
+    `length` records of every client answer in a round and level; `whole` rounds the values to whole numbers.
+    """
     mechanism = RandomizedResponse.from_epsilon(1.0)
     spec = RunSpec(
         value,
         levels,
         tuple(
-            ClientSpec(f"client {k}", mechanism.threshold, 1 / clients, rounds * len(levels)) for k in range(clients)
+            ClientSpec(f"client {k}", mechanism.threshold, 1 / clients, rounds * length * len(levels))
+            for k in range(clients)
         ),
         "linear",
         0.0,
         100.0,
         design=design,
+        values=values,
         rounds=rounds,
         simulated=True,
     )
@@ -49,7 +58,8 @@ def long_run(
     while (asked := coordinator.rounds()) is not None and coordinator.done != stop:
         counts: list[list[int | None]] = []
         for each in asked:
-            above = 1 - people.cdf(each.questions[0].query)
+            query = each.questions[0].query
+            above = 1 - people.cdf(math.floor(query) + 0.5 if whole else query)
             yes = 0.5 + mechanism.truth_rate * (above - 0.5)
             counts.append(
                 [

@@ -90,7 +90,7 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
 
 
 def test_a_comparison_carries_those_of_both(tmp_path: Path) -> None:
-    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file")
+    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", values="continuous")
     text = compare(first, second, disjoint=True).to_text()
     shared = next(caveat.text for caveat in first.caveats if caveat.code == "central")
     assert text.count(shared) == 1

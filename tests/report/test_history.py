@@ -68,7 +68,7 @@ def test_a_history_ends_where_the_coordinator_ends(rounds: int, silence: float, 
             assert history.refresh(coordinator.store) == 0
             assert history.state == track.state
             assert history.trajectory.queries.tolist() == track.trajectory.queries.tolist()
-            assert history.after[-1] == track.state.query
+            assert history.low[-1] == history.high[-1] == track.state.query
             assert history.records[-1] == sum(track.state.asked)
             assert history.burn_in == rounds - track.state.averages.rounds
             assert len(history.marks) <= marks

@@ -15,6 +15,7 @@ from privatile.report.view import read_view
 from tests.made_runs import long_run
 from tests.report.test_caveats import made
 
+BOTH_SIDES = "the innermost questions that the answers place below and above the quantile"
 CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the questions"
 
 
@@ -22,11 +23,13 @@ CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the 
 @pytest.mark.parametrize(
     ("options", "said", "unsaid"),
     [
-        ({}, CURVE, MEAN),
+        ({}, BOTH_SIDES, MEAN),
+        ({"values": "continuous"}, CURVE, MEAN),
         ({"interval": "self-normalized"}, MEAN, CURVE),
         ({"design": "paper-c1", "interval": "paper"}, MEAN, CURVE),
         ({"design": "rounds"}, CURVE, MEAN),
-        ({"until_width": 12.0}, "at every look at once", MEAN),
+        ({"until_width": 40.0}, BOTH_SIDES, MEAN),
+        ({"until_width": 12.0, "values": "continuous"}, "at every look at once", MEAN),
     ],
 )
 def test_the_chart_says_where_the_estimate_comes_from(
@@ -40,15 +43,15 @@ def test_the_chart_says_where_the_estimate_comes_from(
     averaged = "are averaged" in result.to_text() or "all of them averaged" in result.to_text()
     assert averaged == (said == MEAN)
     assert ("since then" in page) == (said == MEAN and "paper-c1" not in options.values())
-    assert ("voids its confidence" in page) == ("until_width" not in options)
+    assert ("voids its confidence" in page) == ("until_width" not in options and said != BOTH_SIDES)
     assert ("The method:" in page) == ("paper-c1" in options.values())
 
 
 def test_a_run_that_stops_by_its_width_may_be_watched(tmp_path: Path) -> None:
-    made(tmp_path / "run.db", until_width=12.0)
+    made(tmp_path / "run.db", until_width=40.0)
     view = read_view(tmp_path / "run.db")
     assert view.done < view.planned
-    assert "at most 12 wide" in looking(view.spec)
+    assert "at most 40 wide" in looking(view.spec)
     assert f"<b>{view.done} of {view.planned}</b>" in run_page(view)
 
 

@@ -21,6 +21,7 @@ from privatile.errors import InputError, MissingExtra
 from privatile.report.run_page import run_page
 from privatile.report.view import ThinPath, read_view
 from privatile.result.result import QuantileResult
+from privatile.result.sentence import grid_text
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.made_runs import long_run
@@ -211,7 +212,7 @@ def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
     assert len(page.encode()) < 500_000
     path = Reader(page).facts["trajectories"][0]
     assert len(path["round"]) <= 2000
-    after = view.levels[0].history.after
+    after = view.levels[0].history.low
     drawn = view.levels[0].path(2000)
     scale = view.levels[0].scale
     assert drawn.question_high.max() == pytest.approx(scale.to_units(float(after.max())))
@@ -224,7 +225,8 @@ def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> No
     low, high = np.full(count, 0.0), np.full(count, 1e6)
     low[known:], high[known:] = 48.0, 52.0
     rounds, estimate = np.arange(1, count + 1), np.full(count, 50.0)
-    path = ThinPath(rounds, rounds, estimate, estimate, estimate, low, high, low, high)
+    none = np.full(count, np.nan)
+    path = ThinPath(rounds, rounds, estimate, estimate, none, estimate, low, high, low, high, none, none)
     bottom, top = path.heights
     assert bottom < 48.0 < 52.0 < top
     assert top - bottom < 1.3 * 6 * (52.0 - 48.0)
@@ -246,7 +248,94 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
     # The interval that is valid while looking comes first, and the page says why.
     assert "95% anytime interval <b>" in page
     assert "The run is unfinished: 300 of at most 800 rounds." in page
+
+
+@pytest.mark.parametrize(
+    ("values", "condition", "said"),
+    [
+        ("any", "whatever the distribution", "Its interval is valid at any time."),
+        ("continuous", "if the values are continuous", "Valid at such a time is the anytime interval"),
+    ],
+)
+def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
+    tmp_path: Path, values: str, condition: str, said: str
+) -> None:
+    path = long_run(tmp_path / "run.db", rounds=80, stop=60, length=60, design="auto", values=values)
+    page = run_page(read_view(path))
+    (shown,) = re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page)
+    assert shown.startswith(condition)
+    assert said in page
     assert "so far; the 95% interval valid at any time runs from" in page
+    (level,) = read_view(path).levels
+    assert level.result is not None
+    assert (level.result.anytime == level.result.confidence_interval) == (values == "any")
+
+
+@pytest.fixture(scope="module")
+def straddled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of whole numbers, declared as such."""
+    path = tmp_path_factory.mktemp("straddled") / "run.db"
+    return long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True)
+
+
+def test_the_page_shows_both_intervals_and_the_values_left(straddled: Path) -> None:
+    view = read_view(straddled)
+    (level,) = view.levels
+    result = level.result
+    assert result is not None
+    assert result.grid_values is not None
+    assert 55.0 in result.grid_values
+    page = run_page(view)
+    left = grid_text(result.grid_values)
+    assert f'<p class="big">{left}</p>' in page
+    assert "95% certain, if every value is a whole number" in page
+    low, high = result.ends_shown(result.confidence_interval)
+    assert f"95% interval <b>{low} … {high}</b>, whatever the distribution" in page
+    if result.other is None:
+        assert result.contradiction[1:] in page
+    else:
+        low, high = result.ends_shown(result.other.interval)
+        assert f"{low} … {high}, if the values are continuous and their distribution is smooth" in page
+    (facts,) = Reader(page).facts["results"]
+    assert facts["grid_values"] == list(result.grid_values)
+    assert facts["values"] == "whole"
+
+
+def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(straddled: Path) -> None:
+    (level,) = read_view(straddled).levels
+    path, search = level.path(2000), level.history.burn_in
+    assert (path.question_low[:search] == path.question_high[:search]).all()
+    window = slice(search + 4, None)
+    assert (path.question_low[window] < path.question_high[window]).all()
+    asked = ~np.isnan(path.question_center)
+    assert 5 <= asked.sum() <= 12  # every eighth round of the window
+    assert not asked[:search].any()
+    # A design that follows the quantile has one question, and no centre.
+    assert np.isnan(
+        read_view(long_run(straddled.with_name("one.db"), rounds=30)).levels[0].path(99).question_center
+    ).all()
+
+
+def test_no_drawn_interval_is_narrower_than_the_result(straddled: Path) -> None:
+    (level,) = read_view(straddled).levels
+    assert level.result is not None
+    drawn = level.path(2000).to_dict()
+    low, high = level.result.confidence_interval
+    assert drawn["low"][-1] <= low < high <= drawn["high"][-1]  # type: ignore[operator]
+    assert drawn["low"][-1] == pytest.approx(low, abs=2e-3 * (high - low))
+    assert "anytime_low" not in drawn  # the same as the interval itself: not sent twice
+
+
+def test_several_levels_show_both_intervals_each(tmp_path: Path) -> None:
+    view = read_view(long_run(tmp_path / "run.db", rounds=80, length=150, levels=(0.4, 0.6), design="auto"))
+    page = run_page(view)
+    shown = [level.result for level in view.levels if level.result is not None]
+    assert len(shown) == 2
+    others = [result.other for result in shown if result.other is not None]
+    assert page.count('<span class="other">if smooth: ') == len(others)
+    assert others
+    assert page.count("The interval holds whatever the distribution.") == 1
+    assert page.count("“if smooth”: it holds if the values are continuous") == 1
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     # An interval that holds for every distribution holds at every look too.
     always = anytime is not None and all(fixed[end] == anytime[end] for end in ("low", "high"))
     name = "" if always else "anytime" if anytime else "fixed-time" if state["status"] != "finished" else ""
-    condition = f", {fixed['condition']}" if always and fixed["condition"] else ""
+    condition = f", {interval['condition']}" if interval["condition"] else ""
     parts: list[str | tuple[str, str]] = [
         (f"  {level['values_left'] or significant(level['estimate'], width)}", "bold"),
         f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval {ends}{condition}   ",

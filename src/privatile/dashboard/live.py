@@ -17,6 +17,8 @@ from privatile.report.method_words import OTHER_NAMES
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
+from privatile.result.result import QuantileResult
+from privatile.result.sentence import SMOOTH, grid_text
 from privatile.server.run_file import RunStore
 from privatile.server.writer import writer_lives
 
@@ -155,16 +157,23 @@ def _level(level: LevelView) -> dict[str, Any]:
     return shown | {
         "estimate": result.estimate,
         "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
-        "anytime": None if result.anytime is None else result.anytime._asdict(),
+        "anytime": None
+        if result.anytime is None
+        else {**result.anytime._asdict(), "condition": _anytime_condition(result)},
         "other": None
         if other is None
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
-        "values_left": result.grid_text,
+        "values_left": grid_text(result.grid_values),
         "declared": parse_values(result.values).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
     }
+
+
+def _anytime_condition(result: QuantileResult) -> str:
+    """When the anytime interval holds: unless it is the first interval itself, it is the curve's own sequence."""
+    return result.condition if result.anytime == result.confidence_interval else SMOOTH
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
 from privatile.laws.fieller import low_information_factor
 from privatile.laws.normal import two_sided_z
-from privatile.result.result import ANY_SHAPE, SMOOTH
+from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 LOST = 1.2
 """Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""

@@ -65,6 +65,7 @@ CAVEAT_TITLES = {
     "relaxations": "Few relaxations",
     "dominance": "One client decides",
     "contradiction": "The answers contradict it",
+    "one-sided": "Open on one side",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
     "misfit": "Not a smooth curve",

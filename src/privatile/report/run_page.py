@@ -18,6 +18,7 @@ from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result.result import QuantileResult
+from privatile.result.sentence import SMOOTH, grid_text
 from privatile.server.run_file import RunStore
 
 LISTED_CLIENTS = 1000
@@ -155,7 +156,7 @@ def _conditions(levels: list[dict[str, Any]]) -> list[str]:
         for answer in answers
         if answer["other"] is not None
     )
-    grids = dict.fromkeys(answer["declared"] for answer in answers if answer["values"])
+    grids = dict.fromkeys(answer["declared"] for answer in answers if answer["left"])
     return [
         *(f"The values are those left if every value is {grid}." for grid in grids),
         *(f"The interval holds {condition}." for condition in first),
@@ -176,8 +177,9 @@ def _answer(result: QuantileResult) -> dict[str, Any]:
         "low": low,
         "high": high,
         "name": "anytime interval" if result.interval_so_far else "interval",
-        "condition": result.condition,
-        "values": result.grid_text,
+        # What is valid at every look is the curve's own sequence, unless the interval itself is.
+        "condition": result.condition if interval == result.confidence_interval else SMOOTH,
+        "left": grid_text(result.grid_values),
         "declared": parse_values(result.values).grid_in_words,
         "other": other,
         "contradiction": result.contradiction,

@@ -38,7 +38,7 @@
     say("estimate", level.estimate == null ? "–" : level.values_left || format(level.estimate));
     const percent = `${100 * state.confidence_level}%`;
     say("interval", interval ? `${percent} interval ${format(interval.low, false)} … ${format(interval.high, true)}`
-      + (interval.condition || always(level) ? `, ${interval.condition || level.fixed.condition}` : "") : "no interval yet");
+      + (interval.condition ? `, ${interval.condition}` : "") : "no interval yet");
     say("left-note", level.values_left ? `${percent} certain, if every value is ${level.declared}` : "");
     const own = level.other ? privatileFormat(level.other.high - level.other.low) : null;
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
