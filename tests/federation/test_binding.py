@@ -523,11 +523,10 @@ def test_an_edited_ledger_does_not_countersign(cheated: Federation, tmp_path: Pa
 
 
 @pytest.mark.parametrize("interval", [(49.5, 50.5), (50.1, 50.2)])
-def test_a_federation_is_not_advised_to_dither(interval: tuple[float, float]) -> None:
+def test_nobody_is_advised_to_dither(interval: tuple[float, float]) -> None:
     study = make_study(1)
     plan = study.spec.plan()
-    for settings in (study.spec, replace(study.spec, may_dither=True)):
-        (caveat,) = interval_caveats(settings, plan, begin(plan), ConfidenceInterval(*interval))
-        assert caveat.code == "atom"
-        assert ("--dither" in caveat.text) == settings.may_dither
-    assert not study.spec.may_dither
+    (caveat,) = interval_caveats(study.spec, plan, begin(plan), ConfidenceInterval(*interval), any_shape=False)
+    assert caveat.code == "atom"
+    assert "--dither" not in caveat.text
+    assert not list(interval_caveats(study.spec, plan, begin(plan), ConfidenceInterval(*interval), any_shape=True))

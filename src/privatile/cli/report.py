@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from privatile.cli.options import choice, text
 from privatile.errors import InputError, StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ Kind = Literal["run", "experiment", "paper"]
     help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, an experiment's coverage and error, "
     "the paper's tables beside the printed ones.",
 )
-def report(source: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
+@text("--values", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER.")
+@choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
+def report(
+    source: Path, output: Path | None, figure: tuple[Path, ...], values: str | None, interval: str | None
+) -> None:
     """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
 
     RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
@@ -35,18 +40,22 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
 
     \b
     privatile report run.db -o report.html
+    privatile report ages.db --values whole
     privatile report run.db --figure trajectory.pdf
     privatile report results.db -o experiment.html --figure experiment.pdf
     privatile report paper-results -o paper.html --figure paper.svg
     """
     kind, path = find(source)
+    reported = {name: given for name, given in (("values", values), ("interval", interval)) if given is not None}
+    if reported and kind != "run":
+        raise InputError(f"--{next(iter(reported))} goes with a run; {source} is none.")
     if not figure and output is None:
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
     from privatile.report.print_style import write_figure
 
-    page, draw = _makers(kind, path)
+    page, draw = _makers(kind, path, reported)
     if output is not None:
         output.write_text(page(), encoding="utf-8")
     for target in figure:
@@ -56,7 +65,7 @@ def report(source: Path, output: Path | None, figure: tuple[Path, ...]) -> None:
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _makers(kind: Kind, path: Path) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
+def _makers(kind: Kind, path: Path, reported: dict[str, str]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
     """What gives the page's text, and what draws a figure."""
     if kind == "paper":
         from privatile.paper.differences import differences_figure
@@ -72,7 +81,7 @@ def _makers(kind: Kind, path: Path) -> tuple[Callable[[], str], Callable[[], "Fi
     from privatile.report.run_page import run_page
     from privatile.report.view import read_view
 
-    view = read_view(path)
+    view = read_view(path, **reported)
     return partial(run_page, view), partial(trajectory_figure, view)
 
 

@@ -80,8 +80,6 @@ class ReportSettings(ReportOptions):
     """Whether the unit of privacy is the person."""
     simulated: bool = False
     """Whether the draws were seeded."""
-    may_dither: bool = True
-    """Whether this kind of run can dither values; a federation's sites cannot."""
 
     @property
     def joint(self) -> int:

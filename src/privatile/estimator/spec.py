@@ -149,6 +149,20 @@ class RunSpec(ReportSettings):
         """This run, reported as `other` says."""
         return replace(self, **{name: getattr(other, name) for name in REPORT_ONLY})
 
+    def with_report(self, **report: Any) -> "RunSpec":
+        """This run with other values, interval, confidence level or target reported; refused where it was asked by them.
+
+        A straddled run may be reported as continuous; a grid may be declared afterwards. A run that stopped at a width
+        was asked until its interval was as narrow, so that interval stays.
+        """
+        other = replace(self, **report)
+        if other.questions != self.questions:
+            raise InputError(
+                f"{', '.join(sorted(report))} cannot be changed for this run: its interval decided where it stopped. "
+                "Report it as it was asked."
+            )
+        return other
+
     @property
     def working_scale(self) -> Scale:
         """Between units and the working scale."""

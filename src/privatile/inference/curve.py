@@ -65,7 +65,7 @@ LEAST_SLOPE = 0.45
 four runs in five are below; of smooth runs with 200 rounds at most 1% (log-normal, τ = 0.8), with 20 rounds 14%. The
 interval is not widened: a belief that was too steep looks the same."""
 
-LARGEST_LEAN = (-3.5, 5.0)
+LARGEST_SLOPE_CONTRAST = (-3.5, 5.0)
 """Standard errors between the slope that the window alone shows, in the rounds near enough, and that of the curve.
 Smooth runs of 200 rounds stay within (−2.2, 3.3). Above, the path sits on a step; below, it moves over a flat stretch
 of the distribution."""
@@ -103,8 +103,8 @@ class CurveFit(NamedTuple):
     """χ² of the near rounds about the curve; see `LARGEST_MISFIT`."""
     slope_ratio: Floats
     """f̂ as a share of its first guess; see `LEAST_SLOPE`."""
-    lean: Floats
-    """Standard errors between the window's own slope and the curve's; see `LARGEST_LEAN`."""
+    slope_contrast: Floats
+    """Standard errors between the window's own slope and the curve's; see `LARGEST_SLOPE_CONTRAST`."""
 
     def of_run(self, run: int) -> "CurveFit":
         """The fit of one run: the same fields, as numbers."""
@@ -117,7 +117,7 @@ class CurveFit(NamedTuple):
             slope_error=self.slope_error / factor,
             misfit=self.misfit / factor,
             slope_ratio=self.slope_ratio * factor,
-            lean=self.lean / factor,
+            slope_contrast=self.slope_contrast / factor,
         )
 
     @property
@@ -129,8 +129,8 @@ class CurveFit(NamedTuple):
     @property
     def smooth(self) -> NDArray[np.bool_]:
         """Whether the answers follow the curve: no step and no flat stretch shows."""
-        low, high = LARGEST_LEAN
-        straight = (self.lean >= low) & (self.lean <= high)
+        low, high = LARGEST_SLOPE_CONTRAST
+        straight = (self.slope_contrast >= low) & (self.slope_contrast <= high)
         return straight & (self.misfit <= LARGEST_MISFIT)
 
     @property
@@ -227,7 +227,7 @@ def fit_curve(
         slope_clipped,
         xp.where(known | xp.isinf(misfit), misfit, 0.0),
         steep * unbiased / first,
-        window_lean(queries, residuals, xp.where(window, weights, 0.0), scale * steep),
+        slope_contrast_of(queries, residuals, xp.where(window, weights, 0.0), scale * steep),
     )
 
 
@@ -238,15 +238,17 @@ def _ranks(level: float, x: Floats, bend: Floats) -> Floats:
     return ranks
 
 
-def window_lean(queries: Floats, residuals: Floats, weights: Floats, slope: Floats) -> Floats:
+def slope_contrast_of(queries: Floats, residuals: Floats, weights: Floats, slope: Floats) -> Floats:
     """(f_w − f)/s.e., f_w minus the slope of the answers on the questions of the window alone; 0 where it has none."""
     xp = array_namespace(queries)
     total = xp.maximum(weights.sum(axis=1), 1e-300)[:, None]
     off = queries - (weights * queries).sum(axis=1)[:, None] / total
     precision = (weights * off**2).sum(axis=1)
     drop = -(weights * off * residuals).sum(axis=1)
-    lean: Floats = xp.where(precision > 0.0, (drop - slope * precision) / xp.sqrt(xp.maximum(precision, 1e-300)), 0.0)
-    return lean
+    contrast: Floats = xp.where(
+        precision > 0.0, (drop - slope * precision) / xp.sqrt(xp.maximum(precision, 1e-300)), 0.0
+    )
+    return contrast
 
 
 def lack_of_fit(

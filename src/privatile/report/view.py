@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,9 +174,10 @@ def _in_units(values: Floats, scale: Scale) -> Floats:
 class RunRecord:
     """A run's histories, read from its store and kept up to date; a view is computed when asked for."""
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: RunStore, spec: RunSpec | None = None) -> None:
+        """`spec` may report the same answers in another way (`RunSpec.with_report`)."""
         self.run = store.run
-        self.spec = store.spec
+        self.spec = spec or store.spec
         self.created = store.created
         self.finished = store.finished
         self.histories = tuple(LevelHistory(store.spec, index) for index in range(len(store.spec.levels)))
@@ -235,7 +237,7 @@ def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
     return Snapshot(*(value if math.isnan(value) else scale.to_working(value) for value in values))
 
 
-def read_view(path: str | Path) -> RunView:
-    """The view of a run's file; the file is only read."""
+def read_view(path: str | Path, **report: Any) -> RunView:
+    """The view of a run's file, reported as `report` says (`RunSpec.with_report`); the file is only read."""
     with RunStore.open(path, read_only=True) as store:
-        return RunRecord(store).view()
+        return RunRecord(store, store.spec.with_report(**report)).view()

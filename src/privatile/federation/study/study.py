@@ -168,7 +168,6 @@ class FederationStudy:
             weighting=self.weighting,
             missing=self.missing,
             values=self.values,
-            may_dither=False,
         )
 
     @property
