@@ -60,29 +60,59 @@ class Pareto(Population):
         return (1.0 - p) ** (-1.0 / self.shape)
 
 
-class Column(Population):
-    """A data column as a population, also on a GPU; without a density."""
-
-    smooth = False
-
-    def __init__(self, values: Any) -> None:
-        self.values, counts = np.unique(np.asarray(values, dtype=float), return_counts=True)
-        self.ranks = np.concatenate([[0.0], np.cumsum(counts) / counts.sum()])
-        self._moved: dict[str, Any] = {}
-
-    def _tables(self, xp: Any) -> Any:
-        name = xp.__name__
-        if name not in self._moved:
-            self._moved[name] = xp.asarray(self.values), xp.asarray(self.ranks)
-        return self._moved[name]
+@dataclass(frozen=True)
+class Exponential(Population):
+    """P(X > x) = e^−x."""
 
     def _cdf(self, z: Floats) -> Any:
         xp = array_namespace(z)
-        values, ranks = self._tables(xp)
-        return ranks[xp.searchsorted(values, z, side="right")]
+        return -xp.expm1(-xp.maximum(z, 0.0))
 
     def _density(self, z: Floats) -> Any:
-        return np.ones_like(z)
+        return np.where(z >= 0.0, np.exp(-np.maximum(z, 0.0)), 0.0)
 
     def _quantile(self, p: Floats) -> Any:
-        return self.values[np.clip(np.searchsorted(self.ranks[1:], p - 1e-12), 0, len(self.values) - 1)]
+        return -np.log1p(-p)
+
+
+@dataclass(frozen=True)
+class Gumbel(Population):
+    """P(X ≤ x) = exp(−e^−x): skewed, smooth everywhere."""
+
+    def _cdf(self, z: Floats) -> Any:
+        xp = array_namespace(z)
+        return xp.exp(-xp.exp(-z))
+
+    def _density(self, z: Floats) -> Any:
+        return np.exp(-z - np.exp(-z))
+
+    def _quantile(self, p: Floats) -> Any:
+        return -np.log(-np.log(p))
+
+
+@dataclass(frozen=True)
+class Triangle(Population):
+    """Density 1 − |x| on (−1, 1): a kink at the median, ends where it vanishes."""
+
+    def _cdf(self, z: Floats) -> Any:
+        xp = array_namespace(z)
+        inside = xp.clip(z, -1.0, 1.0)
+        return xp.where(inside < 0.0, 0.5 * (1.0 + inside) ** 2, 1.0 - 0.5 * (1.0 - inside) ** 2)
+
+    def _density(self, z: Floats) -> Any:
+        return np.maximum(1.0 - np.abs(z), 0.0)
+
+
+@dataclass(frozen=True)
+class Arcsine(Population):
+    """F = ½ + asin(x)/π on (−1, 1): the density is lowest at the median and unbounded at the ends."""
+
+    def _cdf(self, z: Floats) -> Any:
+        xp = array_namespace(z)
+        return 0.5 + xp.arcsin(xp.clip(z, -1.0, 1.0)) / np.pi
+
+    def _density(self, z: Floats) -> Any:
+        return np.where(np.abs(z) < 1.0, 1.0 / (np.pi * np.sqrt(np.maximum(1.0 - z * z, 1e-300))), 0.0)
+
+    def _quantile(self, p: Floats) -> Any:
+        return np.sin(np.pi * (p - 0.5))

@@ -1,105 +1,124 @@
-"""How both intervals fare on a cell: coverage, bounded share, widths over the oracle Wald, error over the bound."""
+"""How both intervals of the default design fare on a cell, through the functions that real runs execute."""
 
 import math
+import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
+from studies.any_shape.cells import StudyCell
+from studies.any_shape.whole_file import WholeFile
 
-from privatile.inference.any_shape import ends_of
-from privatile.inference.smooth_reading import fit_smooth, withdrawn
-from privatile.laws.fieller import fieller_reach, low_information_factor
+from privatile.inference.grid_values import Grid
 from privatile.laws.normal import two_sided_z
-from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.straddled_simulation import straddle
+from privatile.simulation.shown_results import grid_results
+from privatile.simulation.straddled_simulation import StraddledReadings, read_straddled, straddle
+
+BLOCK = 1000
+"""Runs in memory at a time on a processor."""
 
 
 class Measured(NamedTuple):
-    """One cell. Widths are over the oracle Wald, in plain units where the population has no density."""
+    """One cell. Widths are over the oracle Wald interval where `has_density`, else in units of the data."""
 
+    table: str
     name: str
+    clients: int
+    records: int
+    """Of all clients together."""
     information: float
     runs: int
-    any_coverage: float
+    truth: float
+    has_density: bool
+    coverage: float
+    """Of the any-shape interval at 95%: what a result shows where nothing is declared."""
+    missed_low: float
+    missed_high: float
+    """Share of the runs whose interval lies above the quantile, and below it."""
     bounded: float
-    any_width: float
-    any_width_90: float
+    width: float
+    width_90: float
     """Median and 90% point of the bounded ones."""
     smooth_coverage: float
     smooth_width: float
+    """Median."""
     smooth_error: float
-    """Mean absolute error over that of the efficiency bound."""
-    withdrawn: float
-    """Share of runs whose smooth centre lies outside the any-shape interval."""
-    low: float
-    high: float
-    """Median ends."""
-    placed: float
-    replaced: float
-    searched: float
-    spent: float
-    """Means: placements, those inside a block, rounds and share of the search."""
+    """Mean absolute error over that of the efficiency bound, in units where there is none."""
+    contradicted: float
+    """Share of the runs whose answers contradict a smooth distribution."""
+    gave_up: float
+    """Share of the runs whose search ended before it had located the quantile."""
     one_or_two: float
     up_to_five: float
-    grid_coverage: float
-    """Whole numbers declared: share of runs whose set has at most two, five values; coverage of the set."""
+    set_coverage: float
+    """With the grid declared: share of the runs whose set has at most two, five values; coverage of the set."""
 
 
-def measure(
-    cell: AutoCell, runs: int, seed: int, xp: Any = np, unit: float | None = None, block: int = 5000
-) -> "Measured":
-    """Run a cell in blocks and sum it up; `unit` measures widths where there is no density."""
-    parts = []
-    for k, first in enumerate(range(0, runs, block)):
-        found = straddle(cell, min(block, runs - first), xp.random.default_rng(seed + k), xp)
-        state = found.state
-        low, high = ends_of(state.window.tests, 0.95)
-        fit = fit_smooth(found.queries, found.residuals, found.noise * found.share[:, None], cell.level, state.window)
-        facts = (state.window.placed, state.window.replaced, state.searched, state.spent)
-        columns = (low, high, fit.center, fit.error, fit.slope_error, *facts)
-        parts.append([column.get() if hasattr(column, "get") else column for column in columns])
-    low, high, center, error, slope_error, *counted = (np.concatenate(column) for column in zip(*parts, strict=True))
-    truth, bounded = cell.truth, np.isfinite(low) & np.isfinite(high)
-    wald = 2 * two_sided_z(0.95) * cell.bound if unit is None else unit
-    bound = math.sqrt(2 / math.pi) * wald / (2 * two_sided_z(0.95))
+def seed_of(name: str, seed: int) -> int:
+    """A seed of its own for every cell, whatever the order."""
+    return seed * 1_000_003 + zlib.crc32(name.encode()) % 1_000_000
+
+
+def measure(study: StudyCell, runs: int, seed: int, xp: Any = np, block: int = BLOCK) -> "Measured":
+    """Run a cell in blocks and sum it up."""
+    cell, parts, lost = study.cell, [], 0.0
+    # Long runs and many clients in smaller blocks: memory is runs × rounds and runs × clients.
+    size = max(20, min(block, block * 400 // cell.straddle_plan.rounds))
+    size = min(size, 100) if study.file else size
+    for k, first in enumerate(range(0, runs, size)):
+        rng = xp.random.default_rng([seed_of(study.name, seed), k] if xp is np else seed_of(study.name, seed) + k)
+        answers = WholeFile(cell, rng, min(size, runs - first)) if study.file else None
+        found = straddle(cell, min(size, runs - first), rng, xp, answers=answers)
+        parts.append(read_straddled(cell, found)[0])
+        lost += float(found.state.gave_up.sum())
+    return summarize(study, StraddledReadings.joined(parts), lost / runs)
+
+
+def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measured":
+    """The numbers of a cell, in units of the data."""
+    cell = study.cell
+    units = np.exp if study.log else np.asarray
+    (center, low, high), (middle, first, last) = (
+        tuple(units(column) for column in part) for part in (both.any_shape, both.smooth)
+    )
+    truth = float(units(cell.truth))
+    bounded = np.isfinite(both.any_shape.half_width)
+    wald = 2.0 * two_sided_z(0.95) * cell.bound if study.has_density else 1.0
+    bound = math.sqrt(2.0 / math.pi) * cell.bound if study.has_density else 1.0
     width = (high - low)[bounded] / wald if bounded.any() else np.array([math.nan])
-    reach = fieller_reach(two_sided_z(0.95) * low_information_factor(cell.information), slope_error) * error
-    count = np.where(bounded, np.floor(np.where(bounded, high, 0.0)) - np.floor(np.where(bounded, low, 0.0)), np.inf)
-    placed, replaced, searched, spent = (float(values.mean()) for values in counted)
+    sets = None
+    if study.step:
+        raw = both.any_shape._replace(center=center, low=low, high=high)
+        sets = grid_results(raw, raw, Grid(study.step))
     return Measured(
-        cell.name,
+        study.table,
+        study.name,
+        len(cell.records),
+        sum(cell.records),
         cell.information,
-        runs,
-        any_coverage=float(((low <= truth) & (truth <= high)).mean()),
+        len(bounded),
+        truth,
+        study.has_density,
+        coverage=float(((low <= truth) & (truth <= high)).mean()),
+        missed_low=float((low > truth).mean()),
+        missed_high=float((high < truth).mean()),
         bounded=float(bounded.mean()),
-        any_width=float(np.median(width)),
-        any_width_90=float(np.quantile(width, 0.9)),
-        smooth_coverage=float((np.abs(center - truth) <= reach).mean()),
-        smooth_width=float(np.median(2 * reach)) / wald,
-        smooth_error=float(np.abs(center - truth).mean()) / bound,
-        withdrawn=float(withdrawn(center, low, high).mean()),
-        low=float(np.median(low)),
-        high=float(np.median(high)),
-        placed=placed,
-        replaced=replaced,
-        searched=searched,
-        spent=spent,
-        one_or_two=float((count <= 2).mean()),
-        up_to_five=float((count <= 5).mean()),
-        grid_coverage=float(((np.floor(low) < truth) & (truth <= np.floor(high))).mean()),
+        width=float(np.median(width)),
+        width_90=float(np.quantile(width, 0.9)),
+        smooth_coverage=float(((first <= truth) & (truth <= last)).mean()),
+        smooth_width=float(np.median(last - first)) / wald,
+        smooth_error=float(np.abs(middle - truth).mean()) / bound,
+        contradicted=float((both.reason != 0).mean()),
+        gave_up=lost,
+        one_or_two=math.nan if sets is None else float((sets.sizes <= 2).mean()),
+        up_to_five=math.nan if sets is None else float((sets.sizes <= 5).mean()),
+        set_coverage=math.nan if sets is None else float(sets.headline.covers(truth).mean()),
     )
 
 
-HEAD = f"{'cell':44s}       I    any  bound  width    q90 | smooth  width  error | placed repl search share  ends"
-
-
-def line(found: "Measured") -> str:
-    """A cell as one line of a table."""
-    m = found
+def line(m: "Measured") -> str:
+    """A cell as one line of text."""
     parts = (
-        f"{m.name:44s} {m.information:7.0f} {m.any_coverage:6.4f} {m.bounded:6.4f} {m.any_width:6.3f} "
-        f"{m.any_width_90:6.2f}",
-        f"{m.smooth_coverage:6.4f} {m.smooth_width:6.3f} {m.smooth_error:6.3f}",
-        f"{m.placed:4.1f} {m.replaced:5.2f} {m.searched:5.1f} {m.spent:.3f}  {m.low:.6g} {m.high:.6g} "
-        f"wd {m.withdrawn:.3f} set {m.one_or_two:.3f} {m.up_to_five:.3f} {m.grid_coverage:.4f}",
+        f"{m.table:9s} {m.name:52s} I {m.information:8.0f} any {m.coverage:.4f} {m.bounded:.4f} {m.width:8.4g} {m.width_90:8.4g}",
+        f"smooth {m.smooth_coverage:.4f} {m.smooth_width:7.4g} {m.smooth_error:6.4g} contradicted {m.contradicted:.3f}",
     )
     return " | ".join(parts)

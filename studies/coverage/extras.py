@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from studies.coverage.coverage import FAMILIES, make_cell
 from studies.coverage.dropout import silent_runs
-from studies.coverage.heaped import LogOf, Rounded
+from studies.coverage.heaped import Rounded
 from studies.coverage.rows import read_rows, write_rows
 from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor, warnings
 from studies.coverage.stopping import Stopped, stopping
@@ -29,7 +29,7 @@ from privatile.paper.salary import STATED_RANGE, read_salaries
 from privatile.result.compare import difference_ends
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Dithered, Empirical
+from privatile.simulation.columns import Dithered, Empirical, LogOf
 from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
 from privatile.simulation.engine import run_cell, summarize
 from privatile.simulation.populations import Mixture, Normal

@@ -1,4 +1,4 @@
-"""Populations with heaps: values that people round, and the logarithm of another population."""
+"""Populations with heaps: values that people round."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,24 +32,3 @@ class Rounded(Population):
     def _density(self, x: Floats) -> Any:
         """Of the population before rounding: there is none at a jump."""
         return self.inner.density(x)
-
-
-@dataclass(frozen=True)
-class LogOf(Population):
-    """log X for X from another population; X below zero lies below every question that a log scale can ask.
-
-    >>> import numpy as np
-    >>> from privatile.simulation.columns import Dithered
-    >>> law = LogOf(Dithered([100.0, 200.0], 10.0))
-    >>> round(float(law.cdf(np.log(100.0))), 6), round(float(np.exp(law.quantile(0.25))), 6)
-    (0.25, 100.0)
-    """
-
-    inner: Population
-
-    def _cdf(self, x: Floats) -> Any:
-        return self.inner.cdf(array_namespace(x).exp(x))
-
-    def _density(self, x: Floats) -> Any:
-        values: Floats = array_namespace(x).exp(x)
-        return self.inner.density(values) * values

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from studies.coverage.coverage import FAMILIES, NEW, make_cell, read_cells, run_cells, scored
-from studies.coverage.heaped import LogOf
 from studies.coverage.page import draw, filled, table, verdict
 from studies.coverage.scores import score
 from studies.coverage.stopping import stopping
@@ -14,7 +13,7 @@ from studies.coverage.stopping import stopping
 from privatile.estimator.auto import supported
 from privatile.planning.expected_width import inflation
 from privatile.simulation.auto_simulation import simulate
-from privatile.simulation.columns import Dithered
+from privatile.simulation.columns import Dithered, LogOf
 
 
 @pytest.mark.parametrize("family", FAMILIES)

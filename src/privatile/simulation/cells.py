@@ -167,7 +167,7 @@ class Cell:
     def to_dict(self) -> dict[str, Any]:
         """Plain values; the critical value and the confidence level are left out: they do not change a draw."""
         return {
-            "populations": [_plain(population) for population in self.populations],
+            "populations": [plain_population(population) for population in self.populations],
             "levels": list(self.levels),
             "truth_rates": list(self.truth_rates),
             "weights": list(self.weights),
@@ -175,7 +175,7 @@ class Cell:
             | {"rule": repr(self.design.rule)},
             "records": list(self.records),
             "method": self.method,
-            "start": _plain(self.start),
+            "start": plain_population(self.start),
             "fixed_data": self.fixed_data,
             "held_step": self.fixed_step,  # its first name: the digests of finished cells contain it
         }
@@ -214,7 +214,7 @@ def _steps(design: Design, rounds: int, mean_truth_rate: float, fixed: int) -> F
     return np.concatenate([np.full(min(fixed, rounds), table[0]), table[: max(rounds - fixed, 0)]])
 
 
-def _plain(population: Population) -> object:
+def plain_population(population: Population) -> object:
     """A population as it enters a key: its table, or for records the digest of them."""
     if isinstance(population, Empirical):
         width = population.width if isinstance(population, Dithered) else 0.0

@@ -1,15 +1,18 @@
-"""Data columns as populations: the records themselves, or the records dithered.
+"""Data columns as populations: the records themselves, dithered, or on a log scale; read from a file.
 
 Nothing here shows a record: not its text, not an error, not a design.
 """
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privatile.core.arrays import Floats
-from privatile.errors import InputError
+from privatile.client.sources import open_source
+from privatile.core.arrays import Floats, array_namespace
+from privatile.errors import DataError, InputError
 from privatile.simulation.populations import Population, as_floats, bisect, check_positive
 
 
@@ -28,6 +31,7 @@ class Empirical(Population):
             raise InputError("values must be finite numbers, at least one of them.")
         column.flags.writeable = False
         self.values: Floats = column
+        self._copies: dict[str, Any] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Empirical) and np.array_equal(self.values, other.values)
@@ -39,7 +43,11 @@ class Empirical(Population):
         return f"{type(self).__name__}({self.values.size} records)"
 
     def _cdf(self, x: Floats) -> Floats:
-        return np.searchsorted(self.values, x, side="right") / self.values.size
+        xp = array_namespace(x)
+        if xp.__name__ not in self._copies:
+            self._copies[xp.__name__] = xp.asarray(self.values)  # on a GPU once, not in every round
+        ranks: Floats = xp.searchsorted(self._copies[xp.__name__], x, side="right") / self.values.size
+        return ranks
 
     def _density(self, x: Floats) -> Floats:
         raise InputError("an empirical population has no density: it is all atoms. Smooth it, or dither the records.")
@@ -92,3 +100,49 @@ class Dithered(Empirical):
 
     def _quantile(self, p: Floats) -> Floats:
         return bisect(self._cdf, p)
+
+
+@dataclass(frozen=True)
+class LogOf(Population):
+    """log X for X from another population; X below zero lies below every question that a log scale can ask.
+
+    >>> law = LogOf(Dithered([100.0, 200.0], 10.0))
+    >>> round(float(law.cdf(np.log(100.0))), 6), round(float(np.exp(law.quantile(0.25))), 6)
+    (0.25, 100.0)
+    """
+
+    inner: Population
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """As smooth as the population itself."""
+        return self.inner.smooth
+
+    def _cdf(self, x: Floats) -> Any:
+        return self.inner.cdf(array_namespace(x).exp(x))
+
+    def _density(self, x: Floats) -> Any:
+        values: Floats = array_namespace(x).exp(x)
+        return self.inner.density(values) * values
+
+
+def read_columns(path: str | Path, value: str, client: str | None = None) -> "dict[str, Empirical]":
+    """A column of a file (CSV, Parquet, JSON, also gzip) as a population, or one population per client.
+
+    Records without a number are left out: a simulation has no answers for them.
+    """
+    source = open_source(path, value=value, client=client)
+    rows = list(source.batches())
+    values = np.concatenate([batch.values for batch in rows]) if rows else np.empty(0)
+    codes = np.concatenate(
+        [np.zeros(len(batch.values), dtype=np.int64) if batch.codes is None else batch.codes for batch in rows]
+        or [np.zeros(0, dtype=np.int64)]
+    )
+    known = np.isfinite(values)
+    found = {}
+    for code, name in enumerate(source.clients):
+        own = values[known & (codes == code)]
+        if not own.size:
+            raise DataError(f"{Path(path).name} has no number in column {value} for {name}; name another column.")
+        found[name] = Empirical(own)
+    return found

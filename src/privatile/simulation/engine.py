@@ -63,6 +63,13 @@ class Summary:
     bound: float
     updates: int
     """Records answered in all replications together."""
+    bounded: float = 1.0
+    """Share of the intervals with two finite ends; `width` is that of these."""
+    other_coverage: float = math.nan
+    other_width: float = math.nan
+    """Of the interval that stands beside the one shown first; NaN where there is none."""
+    values_left: float = math.nan
+    """Median size of the set of grid values; NaN where no grid was declared."""
 
 
 def load_kernels() -> Any:

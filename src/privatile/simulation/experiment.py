@@ -31,16 +31,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-import numpy as np
 from msgspec import Meta
 
 from privatile.core.decoding import Document, parse_toml, read_text
-from privatile.core.mechanism import RandomizedResponse
 from privatile.core.toml_lines import Place
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
-from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Mode, Power
-from privatile.simulation.cells import Cell, Method
+from privatile.estimator.schedule import Logarithmic
+from privatile.simulation.cells import Cell
+from privatile.simulation.default_cells import DefaultCell
+from privatile.simulation.design_parts import MethodSpec, numbers_of, populations_of
 from privatile.simulation.populations import Normal, Population, from_spec
 
 Protocol = Literal["independent", "published"]
@@ -54,10 +54,6 @@ Replications = Annotated[int, Meta(ge=1, le=10**7, description="a whole number f
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number from 0 to 2⁶³ − 1")]
 Size = Annotated[int, Meta(ge=2, le=10**8, description="a whole number from 2 to 100000000")]
 ConfidenceLevel = Annotated[float, Meta(gt=0.0, lt=1.0, description="a number inside (0, 1); 95% is 0.95")]
-RoundLengths = Annotated[
-    int | Literal["log"] | dict[str, float] | list[int],
-    Meta(description='a whole number, "log", {power = 0.5} or a list of whole numbers'),
-]
 AnySpec = Annotated[Any, Meta(description="a table of finite numbers and names")]
 
 
@@ -80,40 +76,6 @@ class _Settings:
     grid: tuple[AnySpec, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Method:
-    """What is run: a method with its round lengths, mode, warm-up, burn-in and step."""
-
-    method: Method = "estimator"
-    lengths: RoundLengths = 1
-    mode: Mode = "cohort"
-    warm_up: float = Design.warm_up
-    burn_in: float = Design.burn_in
-    step_scale: float = Design.step_scale
-    step_exponent: float = Design.step_exponent
-    step_offset: float = Design.step_offset
-
-    def __post_init__(self) -> None:
-        self.design.steps(2, 1.0)
-
-    @property
-    def design(self) -> Design:
-        """The schedule's design."""
-        steps = {name: getattr(self, name) for name in ("step_scale", "step_exponent", "step_offset")}
-        return Design("experiment", self._rule(), self.mode, self.warm_up, self.burn_in, **steps)
-
-    def _rule(self) -> LengthRule:
-        if isinstance(self.lengths, int):
-            return Constant(self.lengths)
-        if isinstance(self.lengths, str):
-            return Logarithmic()
-        if isinstance(self.lengths, list):
-            return Listed(tuple(self.lengths))
-        if set(self.lengths) != {"power"}:
-            raise InputError(f"a table of lengths must be {{power = …}}; got {', '.join(self.lengths) or 'none'}.")
-        return Power(self.lengths["power"])
-
-
 MOST_CELLS = 10_000
 """Cells of one grid; the paper's largest has 60."""
 
@@ -127,7 +89,7 @@ class Entry:
     """One cell of an experiment with the names it goes by."""
 
     labels: Labels
-    cell: Cell
+    cell: Cell | DefaultCell
 
     @property
     def name(self) -> str:
@@ -168,13 +130,23 @@ def read_experiment(
 ) -> Experiment:
     """Read a design from a file; the protocol and the number of replications may be overridden."""
     file = Path(path)
-    return parse_experiment(read_text(file), source=file.name, protocol=protocol, replications=replications)
+    return parse_experiment(
+        read_text(file), source=file.name, protocol=protocol, replications=replications, folder=file.parent
+    )
 
 
 def parse_experiment(
-    text: str, *, source: str = "the design", protocol: Protocol | None = None, replications: int | None = None
+    text: str,
+    *,
+    source: str = "the design",
+    protocol: Protocol | None = None,
+    replications: int | None = None,
+    folder: Path = Path(),
 ) -> Experiment:
-    """Read a design from its text. Every error names the line, the field and the rule, all at once."""
+    """Read a design from its text. Every error names the line, the field and the rule, all at once.
+
+    Files of columns are looked for in `folder`, that of the design.
+    """
     document = parse_toml(text, source, show_values=True)
     settings = _settings(document)
     if protocol is not None:
@@ -192,10 +164,12 @@ def parse_experiment(
         }
 
     known: dict[str, Mapping[str, Any]] = {
-        "population": named("populations", lambda spec: _populations(spec, clients)),
-        "level": named("levels", lambda spec: _numbers(spec, clients, "level")),
-        "truth_rate": named("truth_rates", lambda spec: _numbers(spec, clients, "truth_rate")),
-        "method": {name: document.decode(_Method, spec, ("methods", name)) for name, spec in settings.methods.items()},
+        "population": named("populations", lambda spec: populations_of(spec, clients, folder)),
+        "level": named("levels", lambda spec: numbers_of(spec, clients, "level")),
+        "truth_rate": named("truth_rates", lambda spec: numbers_of(spec, clients, "truth_rate")),
+        "method": {
+            name: document.decode(MethodSpec, spec, ("methods", name)) for name, spec in settings.methods.items()
+        },
     }
     if not settings.grid:
         document.add(("grid",), "a design needs at least one [[grid]].")
@@ -239,52 +213,6 @@ def _weights(document: Document, settings: _Settings) -> tuple[float, ...]:
     return given or (1.0 / clients,) * clients
 
 
-def _populations(spec: Any, clients: int) -> tuple[Population, ...]:
-    """One population for all, a list of one per client, or parameters that are lists of one number per client."""
-    if isinstance(spec, list):
-        counted: list[Population] = []
-        for part in spec:
-            count = part.get("count", 1) if isinstance(part, Mapping) else 1
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise InputError(f"count must be a whole number of at least 1; got {count!r:.40}.")
-            plain = {k: v for k, v in part.items() if k != "count"} if isinstance(part, Mapping) else part
-            counted += [from_spec(plain)] * min(count, clients + 1)
-        if len(counted) != clients:
-            raise InputError(f"must give one population per client, {clients}; got {len(counted)}.")
-        return tuple(counted)
-    if isinstance(spec, Mapping) and spec.get("family") != "mixture":
-        lists = {name: value for name, value in spec.items() if isinstance(value, list)}
-        for name, value in lists.items():
-            if len(value) != clients:
-                raise InputError(f"{name} must hold one number per client, {clients}; got {len(value)}.")
-        return tuple(
-            from_spec({name: value[k] if name in lists else value for name, value in spec.items()})
-            for k in range(clients)
-        )
-    return (from_spec(spec),) * clients
-
-
-def _numbers(spec: Any, clients: int, kind: str) -> tuple[float, ...]:
-    """One number for all, a list, {from, to} spread evenly over the clients, or for truth rates {epsilon}."""
-    if isinstance(spec, Mapping) and set(spec) == {"epsilon"} and kind == "truth_rate":
-        return (RandomizedResponse.from_epsilon(float(spec["epsilon"])).truth_rate,) * clients
-    if isinstance(spec, Mapping):
-        if set(spec) != {"from", "to"}:
-            raise InputError(f"must be a number, a list, or a table with from and to; got {', '.join(spec) or 'none'}.")
-        ends = _numbers([spec["from"], spec["to"]], 2, kind)
-        return tuple(np.linspace(ends[0], ends[1], clients).tolist())
-    values = spec if isinstance(spec, list) else [spec] * clients
-    if len(values) != clients:
-        raise InputError(f"must hold one number per client, {clients}; got {len(values)}.")
-    rule = "inside (0, 1)" if kind == "level" else "in (0, 1]"
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"a {kind} must be a number {rule}, or a name defined under {kind}s; got {value!r}.")
-        if not 0.0 < value <= 1.0 or (kind == "level" and value == 1.0):
-            raise InputError(f"a {kind} must lie {rule}; got {value!r}.")
-    return tuple(float(value) for value in values)
-
-
 def _combinations(
     document: Document, place: Place, grid: Any, known: Mapping[str, Mapping[str, Any]], clients: int
 ) -> list[tuple[Labels, dict[str, Any]]]:
@@ -312,7 +240,7 @@ def _combinations(
                 rule = f"must be the name of one of the design's {axis}s ({', '.join(names) or 'none'})"
                 document.add((*place, axis, i), f"{rule}; got {value!r:.40}.")
             else:
-                made = document.attempt((*place, axis, i), lambda v=value, a=axis: _numbers(v, clients, a))  # type: ignore[misc]
+                made = document.attempt((*place, axis, i), lambda v=value, a=axis: numbers_of(v, clients, a))  # type: ignore[misc]
                 points.append((axis, f"{value:g}" if isinstance(value, int | float) else str(value), made))
         axes.append(points)
     size = "rounds" if "rounds" in grid else "records"
@@ -329,8 +257,12 @@ def _combinations(
     ]
 
 
-def _cell(parts: Mapping[str, Any], weights: Sequence[float], start: Population | None, settings: _Settings) -> Cell:
-    method: _Method = parts["method"]
+def _cell(
+    parts: Mapping[str, Any], weights: Sequence[float], start: Population | None, settings: _Settings
+) -> Cell | DefaultCell:
+    method: MethodSpec = parts["method"]
+    if method.method == "auto":
+        return _default_cell(parts, weights, settings)
     design = replace(method.design, rounds=parts["rounds"]) if "rounds" in parts else method.design
     authors = PUBLISHED_LOG if isinstance(design.rule, Logarithmic) else PUBLISHED_CONSTANT
     published = settings.protocol == "published"
@@ -348,5 +280,23 @@ def _cell(parts: Mapping[str, Any], weights: Sequence[float], start: Population 
         fixed_step=published and method.method != "divide",
         critical=authors if published else None,
         critical_beside=authors if settings.confidence_level == 0.95 and not published else None,
+        confidence_level=settings.confidence_level,
+    )
+
+
+def _default_cell(parts: Mapping[str, Any], weights: Sequence[float], settings: _Settings) -> DefaultCell:
+    method: MethodSpec = parts["method"]
+    if "rounds" in parts or settings.protocol == "published" or method.range is None:
+        raise InputError('method "auto" needs records, fresh ones in every replication: no rounds, no published data.')
+    return DefaultCell(
+        populations=parts["population"],
+        truth_rates=parts["truth_rate"],
+        weights=tuple(weights),
+        records=(parts["records"],) * len(weights),
+        level=math.fsum(p * t for p, t in zip(weights, parts["level"], strict=True)),
+        low=method.range[0],
+        high=method.range[1],
+        values=method.values,
+        scale=method.scale,
         confidence_level=settings.confidence_level,
     )

@@ -12,8 +12,9 @@ from typing import Any
 from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
 from privatile.simulation.cuda import Device
+from privatile.simulation.default_cells import DefaultCell, summarize_default
 from privatile.simulation.engine import Summary, run_cell, run_cells, summarize
-from privatile.simulation.experiment import Entry, Experiment
+from privatile.simulation.experiment import Experiment
 from privatile.simulation.store import ExperimentStore
 
 Progress = Callable[[int, int], None]
@@ -31,10 +32,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def evaluate(place: int, cell: Cell, replications: int, seed: int, threads: int = 1) -> tuple[int, Summary, float]:
+def evaluate(
+    place: int, cell: Cell | DefaultCell, replications: int, seed: int, threads: int = 1
+) -> tuple[int, Summary, float]:
     """The place of a cell, its summary and the seconds it took."""
     begun = time.perf_counter()
-    summary = summarize(cell, run_cell(cell, replications, seed, threads=threads))
+    if isinstance(cell, DefaultCell):
+        summary = summarize_default(cell, cell.run(replications, seed, threads))
+    else:
+        summary = summarize(cell, run_cell(cell, replications, seed, threads=threads))
     return place, summary, time.perf_counter() - begun
 
 
@@ -68,12 +74,17 @@ def run_experiment(
     if device is not None:
         if workers != "threads":
             raise InputError(f"a GPU takes the place of workers: leave out --device cuda or --workers {workers}.")
-        for group in _groups(missing, repeats):
+        compiled = [(place, entry.cell) for place, entry in missing if isinstance(entry.cell, Cell)]
+        for group in _groups(compiled, repeats):
             begun = time.perf_counter()
-            outcomes = run_cells([entry.cell for _, entry in group], repeats, seed, device.launch)
+            outcomes = run_cells([cell for _, cell in group], repeats, seed, device.launch)
             each = (time.perf_counter() - begun) / len(group)
-            for (place, entry), outcome in zip(group, outcomes, strict=True):
-                keep(place, summarize(entry.cell, outcome), each)
+            for (place, cell), outcome in zip(group, outcomes, strict=True):
+                keep(place, summarize(cell, outcome), each)
+        # The kernels have fixed schedules; the default design runs on the processor.
+        for place, entry in missing:
+            if not isinstance(entry.cell, Cell):
+                keep(*evaluate(place, entry.cell, repeats, seed, threads or cores()))
     elif workers == "threads":
         for place, entry in missing:
             keep(*evaluate(place, entry.cell, repeats, seed, threads or cores()))
@@ -87,12 +98,12 @@ def run_experiment(
     return len(missing)
 
 
-def _groups(missing: Sequence[tuple[int, Entry]], replications: int) -> Iterator[list[tuple[int, Entry]]]:
+def _groups(missing: Sequence[tuple[int, Cell]], replications: int) -> Iterator[list[tuple[int, Cell]]]:
     """Cells to launch together: many, so that the GPU is full; not all, so that an interruption loses seconds."""
-    group: list[tuple[int, Entry]] = []
+    group: list[tuple[int, Cell]] = []
     updates = lanes = 0
     for item in missing:
-        more = replications * item[1].cell.updates
+        more = replications * item[1].updates
         if group and (updates + more > MOST_UPDATES or lanes + replications > MOST_LANES):
             yield group
             group, updates, lanes = [], 0, 0
