@@ -1,86 +1,119 @@
-"""Runs of the straddling design whose clients fall silent in spells, one by one, through the code of real runs."""
+"""Ten clients that fall silent, at information 4,000, in both designs: width, error and coverage of both readings.
 
+    python -m studies.any_shape.silence --runs 1000 --jobs 2
+
+Runs go one by one through the code of real runs, 0.1 to 0.2 s each. Cells that the file already holds are left out.
+"""
+
+import argparse
 import math
-import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from studies.any_shape.cells import make_cell
+from studies.coverage.dropout import Silence, silent_run
+from studies.coverage.rows import read_rows, write_rows
 
-from privatile.core.mechanism import yes_probability
-from privatile.estimator.step import begin, step
-from privatile.estimator.straddle_plan import StraddlePlan
-from privatile.inference.readings import readings
-from privatile.inference.trajectory import Trajectory
+from privatile.core.arrays import Floats
+from privatile.estimator.settings import ReportSettings
 from privatile.laws.normal import two_sided_z
-from privatile.simulation.auto_simulation import AutoCell, ranks_at
+
+RESULTS = Path(__file__).parent / "results" / "silence.csv"
+FAMILIES = ("normal", "hete-l")
+WAYS = {
+    "none": Silence(0.0, 1.0),
+    "10% single": Silence(0.1, 1.2),
+    "30% single": Silence(0.3, 1.5),
+    "10% spells": Silence(0.1, 10.0),
+    "30% spells": Silence(0.3, 10.0),
+}
+BLOCK = 25
+"""Runs of one random stream: with more workers the same numbers come out."""
 
 
-def silent_run(
-    cell: AutoCell, rng: np.random.Generator, share: float, burst: float, later: bool = False
-) -> list[float]:
-    """Covered, width over Wald's, error over the bound's of the smooth reading; covered and width of the any-shape one.
+class Row(NamedTuple):
+    """One cell; widths and errors are medians and means over those of Wald's interval at full attendance."""
 
-    Every client is silent for a `share` of the rounds, `burst` at a time on average, after a first round that all
-    answer. `later`: a client's records of missed rounds are asked in its next ones, at most as many as planned there.
-    """
-    plan = StraddlePlan(cell.plan.clients, cell.plan.scale, cell.rounds)
-    rates, clients = np.array(cell.truth_rates), len(cell.records)
-    state, trajectory = begin(plan), Trajectory()
-    silent, owed = np.zeros(clients, dtype=np.bool_), np.zeros(clients, dtype=np.int64)
-    while (ask := plan.ask(state)) is not None:
-        if state.round:
-            draws = rng.random(clients)
-            silent = np.where(silent, draws >= 1.0 / burst, draws < share / (1.0 - share) / burst)
-        planned = np.array(ask.lengths)
-        extra = np.minimum(owed, planned) if later else 0 * owed
-        owed = np.where(silent, owed + planned, owed - extra)
-        lengths = planned + extra
-        ranks = ranks_at(cell.populations, np.array([ask.query]))[0]
-        counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
-        came = [None if quiet else int(count) for quiet, count in zip(silent, counts, strict=True)]
-        ask = ask._replace(lengths=tuple(lengths.tolist()))
-        after = step(state, ask, came, plan)
-        trajectory.record(ask, after, plan)
-        if later:
-            # The plan counts its own lengths alone: what was owed had been set aside when it was missed.
-            memory = after.memory._replace(  # type: ignore[attr-defined]
-                left=tuple(
-                    have - count
-                    for have, count in zip(state.memory.left, planned.tolist(), strict=True)  # type: ignore[attr-defined]
-                )
-            )
-            after = after._replace(memory=memory)
-        state = after
-    both = readings(plan, state, trajectory.answers, clients=trajectory.clients)
-    wald = two_sided_z(0.95) * cell.bound
-    (low, high), (first, last) = both.smooth.interval(0.95), both.any_shape.interval(0.95)
-    off = abs(both.smooth.center - cell.truth)
-    return [
-        low <= cell.truth <= high,
-        (high - low) / 2 / wald,
-        off / (math.sqrt(2 / math.pi) * cell.bound),
-        first <= cell.truth <= last,
-        (last - first) / 2 / wald,
-    ]
+    family: str
+    values: str
+    silence: str
+    missed: str
+    """What the records of missed rounds are: spent, or asked later."""
+    runs: int
+    covers: float
+    width: float
+    error: float
+    any_covers: float
+    any_width: float
+    bounded: float
+    seed: int
+    date: str
+
+
+def runs_of(family: str, values: str, silence: Silence, seed: int, block: int) -> Floats:
+    """Rows of one block: smooth covers, width, error; any-shape covers, width."""
+    cell = make_cell(family, 10, 0.5, 0.5, 4000)
+    plan = cell.plan if values == "continuous" else cell.straddle_plan
+    settings = ReportSettings("simulated values", (cell.level,), values=values)
+    place = [seed, block, FAMILIES.index(family), len(values), int(1e3 * silence.share), int(1e3 * silence.spell)]
+    rng = np.random.default_rng([*place, int(silence.asked_later)])
+    wald, found = two_sided_z(0.95) * cell.bound, []
+    for _ in range(BLOCK):
+        evidence, _ = silent_run(cell, plan, settings, rng, silence)
+        if (both := evidence.readings) is None:
+            raise RuntimeError("a whole run has both readings")
+        (low, high), (first, last) = both.smooth.interval(0.95), both.any_shape.interval(0.95)
+        off = abs(both.smooth.center - cell.truth) / (math.sqrt(2 / math.pi) * cell.bound)
+        covers, any_covers = low <= cell.truth <= high, first <= cell.truth <= last
+        found.append((covers, (high - low) / 2 / wald, off, any_covers, (last - first) / 2 / wald))
+    return np.array(found)
 
 
 def main() -> None:
-    """Ten clients at information 4,000, silent in several ways: python -m studies.any_shape.silence RUNS."""
-    runs = int(sys.argv[1])
-    ways = ((0.0, 1.0, False), (0.1, 1.2, False), (0.1, 10.0, False), (0.3, 10.0, False), (0.1, 10.0, True))
-    for family in ("normal", "hete-l"):
-        cell = make_cell(family, 10, 0.5, 0.5, 4000)
-        for share, burst, later in (*ways, (0.3, 10.0, True)):
-            rng = np.random.default_rng(5)
-            found = np.array([silent_run(cell, rng, share, burst, later) for _ in range(runs)])
-            covers, width, error, any_covers, any_width = found.T
-            print(
-                f"{family:8s} silent {share:.0%} in spells of {burst:g}{', asked later' if later else ''}:",
-                f"smooth covers {covers.mean():.3f} width {np.median(width):.3f} error {error.mean():.3f};",
-                f"any covers {any_covers.mean():.3f} width {np.median(any_width):.2f}",
-                f"bounded {np.isfinite(any_width).mean():.3f}",
-                flush=True,
+    """Run the cells that are missing, append them to the file, and print them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    done = {(row.family, row.values, row.silence, row.missed) for row in read_rows(given.results, Row)}
+    wanted = [
+        (family, values, way, missed)
+        for way in WAYS
+        for missed in (("spent",) if way == "none" else ("spent", "asked later"))
+        for values in ("any", "continuous")
+        for family in FAMILIES
+    ]
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for family, values, way, missed in wanted:
+            if (family, values, way, missed) in done:
+                continue
+            silence = WAYS[way]._replace(asked_later=missed == "asked later")
+            blocks = range(max(1, given.runs // BLOCK))
+            rows = np.concatenate(list(pool.map(partial(runs_of, family, values, silence, given.seed), blocks)))
+            covers, width, error, any_covers, any_width = rows.T
+            row = Row(
+                family,
+                values,
+                way,
+                missed,
+                len(rows),
+                float(covers.mean()),
+                float(np.median(width)),
+                float(error.mean()),
+                float(any_covers.mean()),
+                float(np.median(any_width)),
+                float(np.isfinite(any_width).mean()),
+                given.seed,
+                time.strftime("%Y-%m-%d"),
             )
+            write_rows([row], given.results, digits=4, append=True)
+            print(*row, flush=True)
 
 
 if __name__ == "__main__":

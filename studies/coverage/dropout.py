@@ -1,14 +1,18 @@
 """Runs whose clients fall silent for stretches of rounds, one by one through the estimator that real runs use."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import yes_probability
-from privatile.estimator.auto import memory_of
+from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.plan import RoundState
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
-from privatile.inference.choice import as_displayed, choose_interval, gather_evidence
+from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.inference.choice import Evidence, as_displayed, choose_interval, gather_evidence
 from privatile.inference.trajectory import Trajectory
 from privatile.laws.normal import two_sided_z
 from privatile.result.diagnostics import warned
@@ -16,29 +20,55 @@ from privatile.simulation.auto_simulation import AutoCell, ranks_at
 from privatile.simulation.displayed_intervals import settings_of
 
 
+class Silence(NamedTuple):
+    """How clients fall silent, after a first round that all answer: a two-state chain for each."""
+
+    share: float
+    """Share of the rounds that a client misses."""
+    spell: float
+    """Rounds in a row that it misses, on average."""
+    asked_later: bool = False
+    """Whether its ledger shows, with its next answer, that no coin was drawn in them."""
+    repeats: bool = False
+    """A forbidden way, for comparison: the last answer is given once more, as if it were new."""
+
+
+def silent_run(
+    cell: AutoCell, plan: AutoPlan | StraddlePlan, settings: ReportSettings, rng: np.random.Generator, silence: Silence
+) -> tuple[Evidence, RoundState]:
+    """One run to its end."""
+    rates, clients = np.array(cell.truth_rates), len(cell.records)
+    state, trajectory = begin(plan), Trajectory()
+    silent, last = np.zeros(clients, dtype=np.bool_), np.zeros(clients)
+    while (ask := plan.ask(state)) is not None:
+        if state.round:
+            draws = rng.random(clients)
+            begins = draws < silence.share / (1.0 - silence.share) / silence.spell
+            silent = np.where(silent, draws >= 1.0 / silence.spell, begins)
+        lengths = np.array(ask.lengths)
+        ranks = ranks_at(cell.populations, np.array([ask.query]))[0]
+        counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
+        last = np.where(silent, last, counts / lengths)
+        missing = silent & (not silence.repeats)
+        given = np.rint(last * lengths).astype(int).tolist()
+        came = [None if quiet else count for quiet, count in zip(missing.tolist(), given, strict=True)]
+        back = [k for k, one in enumerate(state.records) if silence.asked_later and one.missed and came[k] is not None]
+        state = step(state, ask, came, plan, back)
+        trajectory.record(ask, state, plan)
+    return gather_evidence(settings, plan, state, trajectory), state
+
+
 def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float) -> Floats:
     """One row per run: covered, width over Wald's, error over the bound's, warned.
 
-    Every client is silent for a `share` of the rounds, `burst` rounds at a time on average (a two-state chain), after
-    a first round that all answer. Wald's interval and the bound are those of full attendance.
+    What is missed counts as spent. Wald's interval and the bound are those of full attendance.
     """
     rng = np.random.default_rng([seed, 91])
-    plan, settings, rates = cell.plan, settings_of(cell), np.array(cell.truth_rates)
+    plan, settings = cell.plan, settings_of(cell)
     wald, bound = 2 * two_sided_z(0.95) * cell.bound, math.sqrt(2 / math.pi) * cell.bound
     found = np.empty((runs, 4))
     for run in range(runs):
-        state, trajectory = begin(plan), Trajectory()
-        silent = np.zeros(len(rates), dtype=np.bool_)
-        while (ask := plan.ask(state)) is not None:
-            if state.round:
-                draws = rng.random(len(rates))
-                silent = np.where(silent, draws >= 1.0 / burst, draws < share / (1.0 - share) / burst)
-            ranks = ranks_at(cell.populations, np.array([ask.query]))[0]
-            counts = rng.binomial(ask.lengths, yes_probability(rates, 1.0 - ranks)).tolist()
-            came = [None if quiet else count for quiet, count in zip(silent.tolist(), counts, strict=True)]
-            state = step(state, ask, came, plan)
-            trajectory.record(ask, state, plan)
-        evidence = gather_evidence(settings, plan, state, trajectory)
+        evidence, state = silent_run(cell, plan, settings, rng, Silence(share, burst))
         inference = as_displayed(choose_interval(settings, evidence), settings, plan.scale)
         low, high = inference.interval(settings.confidence_level)
         gave_up = memory_of(state).tuning.gave_up[0]

@@ -67,9 +67,12 @@ def test_steps_and_gaps_are_found_and_bracketed(population: object, records: int
 def test_a_bracket_narrows_where_the_answers_are_clear() -> None:
     queries = np.linspace(0.0, 10.0, 101)
     residuals = np.where(queries < 5.0, 0.3, -0.3)
-    low, high = Bracket(queries, residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95)
+    low, high = Bracket(queries, residuals[:, None], np.full((101, 1), 1e4), np.ones(1), 5.0, 2.0).ends(0.95)
     assert 3.0 <= low < 5.0 < high <= 7.0
-    assert Bracket(queries, 0.0 * residuals, np.full(101, 1e-4), 5.0, 2.0).ends(0.95) == (-math.inf, math.inf)
+    assert Bracket(queries, 0.0 * residuals[:, None], np.full((101, 1), 1e4), np.ones(1), 5.0, 2.0).ends(0.95) == (
+        -math.inf,
+        math.inf,
+    )
 
 
 def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:

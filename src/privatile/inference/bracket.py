@@ -22,12 +22,18 @@ class Bracket:
     below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups on one
     side of the estimate are tried, with a Bonferroni correction for their number. `center` and `reach` (that of the
     probes) only place the groups.
+
+    Answers may be those of several clients: `residuals` and `precisions` are rounds × clients, a precision 0 where a
+    client was silent. No client's F falls, so the mean of its own answers stands for it in a stretch, Σp_k·ȳ_k with the
+    `weights` p_k; where a client has none there, the stretch says nothing.
     """
 
-    def __init__(self, queries: Floats, residuals: Floats, variances: Floats, center: float, reach: float) -> None:
+    def __init__(
+        self, queries: Floats, residuals: Floats, precisions: Floats, weights: Floats, center: float, reach: float
+    ) -> None:
         order = np.argsort(queries, kind="stable")
-        asked, answered = queries[order], residuals[order]
-        precision = np.where(np.isfinite(variances[order]), 1.0 / variances[order], 0.0)
+        asked, answered, known = queries[order], residuals[order], precisions[order]
+        precision = known.sum(axis=1)
         before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
         far = np.array(FAR_CUTS) * reach
         # Rounds of equal length lie exactly on a cut: rounding must not decide on which side.
@@ -35,12 +41,16 @@ class Bracket:
             np.concatenate([center - far[::-1], center + far]), asked
         )
         parts = [np.flatnonzero(group == k) for k in np.unique(group)]
-        sums = np.array([float(precision[part] @ answered[part]) for part in parts])
-        totals = np.array([float(precision[part].sum()) for part in parts])
+        sums = np.array([(known[part] * answered[part]).sum(axis=0) for part in parts])
+        totals = np.array([known[part].sum(axis=0) for part in parts])
         middle = min(int(np.searchsorted([asked[part[-1]] for part in parts], center)), len(parts) - 1)
 
         def score(first: int, last: int) -> float:
-            return float(sums[first : last + 1].sum() / math.sqrt(totals[first : last + 1].sum()))
+            total = totals[first : last + 1].sum(axis=0)
+            if not bool((total > 0.0).all()):
+                return math.nan  # beyond nothing, on either side
+            mean = weights @ (sums[first : last + 1].sum(axis=0) / total)
+            return float(mean / math.sqrt(float((weights**2 / total).sum())))
 
         # Stretches that reach beyond the estimate's own group to its other side would only be diluted by it.
         below = ((first, last) for first in range(middle + 1) for last in range(first, middle + 1))

@@ -9,7 +9,7 @@ round answers no single question.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from privatile.inference.bracket import Bracket
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import NEAR, CurveFit, fit_curve
 from privatile.inference.inference import Inference, from_ends
-from privatile.inference.trajectory import Trajectory, slope
+from privatile.inference.trajectory import ClientAnswers, Trajectory, slope
 from privatile.inference.variance import file_share, variance_share
 from privatile.laws.fieller import FiellerLaw
 
@@ -41,14 +41,21 @@ class Curve:
     level: float
     file_share: float = 1.0
     """Share of the variance left where the file itself is the target; 1 for a population."""
+    clients: ClientAnswers | None = None
+    """Every client's own answers, where some were silent."""
+    weights: Floats = field(default_factory=lambda: np.ones(1))
+    """p_k of these clients."""
 
     @cached_property
     def bracket(self) -> Inference:
         """The questions between which the quantile lies, whatever the distribution."""
         queries, drifts, noise = self.answers
+        rows, residuals, precisions = queries, drifts[:, None], 1.0 / noise[:, None]
+        if self.clients is not None:
+            rows, residuals, precisions = self.clients.queries, self.clients.residuals, self.clients.precisions
         reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), float(self.fit.slope))
         center, error_scale = self.inference.center, self.inference.error_scale
-        ends = Bracket(queries, drifts, noise, center, reach).ends
+        ends = Bracket(rows, residuals, precisions, self.weights, center, reach).ends
         return from_ends("bracketing questions", center, error_scale, ends)
 
 
@@ -93,12 +100,14 @@ def plug_in(
     if guess is None:
         # A guess from the window itself is no second opinion on the slope.
         fit = fit._replace(slope_ratio=np.ones_like(fit.slope_ratio))
-    if (clients := trajectory.clients) is not None:
-        fit = fit_by_client(fit, clients, np.array([client.weight for client in plan.clients]), plan.level, share)
+    clients, weights = trajectory.clients, np.array([client.weight for client in plan.clients])
+    if clients is not None:
+        fit = fit_by_client(fit, clients, weights, plan.level, share)
     left = 1.0
     if file:
         left = left_for_file(fit, answers, state, plan)
-    return curve_of(fit, answers[:, np.isfinite(noise)], plan.level, file_share=left)
+    curve = curve_of(fit, answers[:, np.isfinite(noise)], plan.level, file_share=left)
+    return curve if clients is None else replace(curve, clients=clients, weights=weights)
 
 
 def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan) -> float:
