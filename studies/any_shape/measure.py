@@ -118,7 +118,8 @@ def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measur
 def line(m: "Measured") -> str:
     """A cell as one line of text."""
     parts = (
-        f"{m.table:9s} {m.name:52s} I {m.information:8.0f} any {m.coverage:.4f} {m.bounded:.4f} {m.width:8.4g} {m.width_90:8.4g}",
+        f"{m.table:9s} {m.name:52s} I {m.information:8.0f} any {m.coverage:.4f} {m.bounded:.4f}",
+        f"width {m.width:8.4g} {m.width_90:8.4g}",
         f"smooth {m.smooth_coverage:.4f} {m.smooth_width:7.4g} {m.smooth_error:6.4g} contradicted {m.contradicted:.3f}",
     )
     return " | ".join(parts)

@@ -1,4 +1,4 @@
-"""One fixed file: every record answers once, in another random order in every run. The target is the file's quantile."""
+"""One fixed file: every record answers once, in another order in every run; the target is the file's own quantile."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from studies.any_shape.laws import Exponential, Gumbel, Triangle
 from studies.coverage.rows import read_rows, write_rows
 from studies.coverage.scores import Score, Simulate, on_processor, score
 
@@ -37,6 +38,9 @@ FAMILIES: dict[str, Callable[[int], tuple[Population, ...]]] = {
     "uniform": lambda clients: (Uniform(-1.0, 1.0),) * clients,
     "cauchy": lambda clients: (Cauchy(),) * clients,
     "two humps": lambda clients: (TWO_HUMPS,) * clients,
+    "exponential": lambda clients: (Exponential(),) * clients,
+    "gumbel": lambda clients: (Gumbel(),) * clients,
+    "triangle": lambda clients: (Triangle(),) * clients,
 }
 NEW = "new families"
 """The group of laws on which nothing was tuned: reported separately."""

@@ -68,17 +68,17 @@ def test_a_design_becomes_cells_in_order() -> None:
     assert dict(first.labels) == {
         "population": "same", "level": "0.5", "truth_rate": "0.25", "method": "C5", "records": "100",
     }  # fmt: skip
-    assert first.cell.design.rule == Constant(5)
-    assert first.cell.design.mode == "local"
+    assert first.scheduled.design.rule == Constant(5)
+    assert first.scheduled.design.mode == "local"
     assert first.cell.records == (100,) * 4
     assert first.cell.weights == (0.25,) * 4
-    assert last.cell.lengths.tolist() == [[1, 2, 3, 4]]
-    rules = {entry.cell.design.rule for entry in experiment.entries}
+    assert last.scheduled.lengths.tolist() == [[1, 2, 3, 4]]
+    rules = {entry.scheduled.design.rule for entry in experiment.entries}
     assert rules == {Constant(5), Logarithmic(), Power(0.3), Listed((1, 2, 3, 4))}
     by_name = {dict(entry.labels)["population"]: entry.cell.populations for entry in experiment.entries}
     assert by_name["moved"] == (Normal(0.0), Normal(1.0), Normal(2.0), Normal(3.0))
     assert by_name["mixed"] == (Uniform(-1.0, 1.0), Uniform(-1.0, 1.0), Normal(), Cauchy())
-    low = next(entry.cell for entry in experiment.entries if dict(entry.labels)["level"] == "low")
+    low = next(entry.scheduled for entry in experiment.entries if dict(entry.labels)["level"] == "low")
     assert low.levels == pytest.approx((0.3, 0.4, 0.5, 0.6))
     one = next(entry.cell for entry in experiment.entries if dict(entry.labels)["truth_rate"] == "one")
     assert one.truth_rates == pytest.approx((0.46211716,) * 4)
@@ -96,7 +96,7 @@ def test_keys_name_settings_and_not_places() -> None:
 
 
 def test_protocols_differ_in_data_steps_and_critical_values() -> None:
-    fresh, fixed = (parse_experiment(GOOD, protocol=p).entries[0].cell for p in ("independent", "published"))
+    fresh, fixed = (parse_experiment(GOOD, protocol=p).entries[0].scheduled for p in ("independent", "published"))
     assert (fresh.fixed_data, fresh.fixed_step, fresh.critical, fresh.critical_beside) == (False, False, None, 6.74735)
     assert (fixed.fixed_data, fixed.fixed_step, fixed.critical) == (True, True, 6.74735)
     # The fixed step: the first 5% of the records' number of rounds at the first value.

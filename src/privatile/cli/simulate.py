@@ -87,18 +87,25 @@ def show(store: Path, out: Path | None) -> None:
     table = Table(title=title, title_justify="left")
     for name in labels:
         table.add_column(name)
-    for name in ("coverage", "± MC", "MAE", "± MC", "bias", "mean width", "error / bound"):
-        table.add_column(name, justify="right")
     forms = {
-        "coverage": ".3f",
-        "coverage_error": ".3f",
-        "mae": ".5f",
-        "mae_error": ".5f",
-        "bias": "+.5f",
-        "width": ".4f",
+        "coverage": ("coverage", ".3f"),
+        "coverage_error": ("± MC", ".3f"),
+        "mae": ("MAE", ".5f"),
+        "mae_error": ("± MC", ".5f"),
+        "bias": ("bias", "+.5f"),
+        "width": ("width", ".4f"),
     }
+    if any(row["other_coverage"] == row["other_coverage"] for row in rows):
+        forms |= {
+            "bounded": ("bounded", ".3f"),
+            "other_coverage": ("other covers", ".3f"),
+            "other_width": ("other width", ".4f"),
+            "values_left": ("values left", ".0f"),
+        }
+    for title_of, _ in (*forms.values(), ("error / bound", "")):
+        table.add_column(title_of, justify="right")
     for row in rows:
-        numbers = [plain(row[name], form) for name, form in forms.items()]
+        numbers = [plain(row[name], form) for name, (_, form) in forms.items()]
         table.add_row(*(row[name] for name in labels), *numbers, plain(row["rmse"] / row["bound"], ".3f"))
     # A table in a pipe keeps its full width: nothing is cut.
     console = Console() if Console().is_terminal else Console(width=200)

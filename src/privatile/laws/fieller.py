@@ -41,13 +41,13 @@ LOW_INFORMATION = 0.5
 """c of the factor 1 + c/√I."""
 
 
-def low_information_factor(information: float) -> float:
-    """1 + 0.5/√I.
+def low_information_factor(information: float | Floats) -> Any:
+    """1 + 0.5/√I, for numbers and for arrays.
 
     >>> round(low_information_factor(150.0), 3), round(low_information_factor(6000.0), 4)
     (1.041, 1.0065)
     """
-    return 1.0 + LOW_INFORMATION / math.sqrt(information)
+    return 1.0 + LOW_INFORMATION * information**-0.5
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def figure2(folder: Path) -> list[Path]:
     axes = figure.subplots(1, 2)
     for axis, (table, population, level, rate, title) in zip(axes, PANELS, strict=True):
         labels = {"population": population, "level": level, "truth_rate": rate, "method": "C1", "records": "10000"}
-        cell = next(entry.cell for entry in paper_experiment(table).entries if dict(entry.labels) == labels)
+        cell = next(entry.scheduled for entry in paper_experiment(table).entries if dict(entry.labels) == labels)
         run = trajectory(cell, seed=7)
         # The first 2% lead away from the start; the picture begins where the interval means something. About 800
         # points are more than a printed line can show.

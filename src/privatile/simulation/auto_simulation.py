@@ -26,6 +26,9 @@ from privatile.simulation.theory import efficiency_bound
 BLOCK = 500
 """Runs in memory at a time: the beliefs of more would leave the processor's cache."""
 
+FITTED = 40
+"""Curves fitted at a time on a processor."""
+
 
 @dataclass(frozen=True)
 class AutoCell:
@@ -111,15 +114,22 @@ class AutoRuns:
         """The curve through the answers of every run, as `plug_in` fits it."""
         xp, averaged = array_namespace(self.queries), self.averaged
         start = xp.where(averaged, self.queries, 0.0).sum(axis=1) / xp.maximum(averaged.sum(axis=1), 1)
-        return fit_curve(
-            self.queries,
-            self.residuals,
-            self.noise * self.share[:, None],
-            self.level,
-            start=start,
-            slope=self.tuning.slope,
-            window=averaged,
-        )
+
+        def part(runs: slice) -> CurveFit:
+            return fit_curve(
+                self.queries[runs],
+                self.residuals[runs],
+                (self.noise * self.share[:, None])[runs],
+                self.level,
+                start=start[runs],
+                slope=self.tuning.slope[runs],
+                window=averaged[runs],
+            )
+
+        # Runs of one fit wait for its slowest: on a processor few at a time.
+        size = len(start) if xp is not np else FITTED
+        parts = [part(slice(first, first + size)) for first in range(0, len(start), size)]
+        return CurveFit(*(xp.concatenate(column) for column in zip(*parts, strict=True)))
 
     def until(self, last: int) -> "AutoRuns":
         """The runs as they stood after round `last` (counted from 0)."""

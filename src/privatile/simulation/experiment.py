@@ -92,6 +92,13 @@ class Entry:
     cell: Cell | DefaultCell
 
     @property
+    def scheduled(self) -> Cell:
+        """The cell of a method with a fixed schedule."""
+        if not isinstance(self.cell, Cell):
+            raise TypeError(f"{self.name} runs the default design, which has no schedule")
+        return self.cell
+
+    @property
     def name(self) -> str:
         """The labels in one line."""
         return ", ".join(f"{key}={value}" for key, value in self.labels)

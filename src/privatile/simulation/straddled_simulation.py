@@ -129,10 +129,11 @@ def read_straddled(
     fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
     low, high = ends_of(tests, CHECKED_AT)
     reason = on_host(reason_against(fit, fit.center, low, high, cell.information))
-    inside = xp.minimum(xp.maximum(fit.center, low), high)
+    inside = xp.minimum(xp.maximum(xp.clip(fit.center, cell.low, cell.high), low), high)
+    known = (cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1)
     parts = []
     for level in levels:
-        z = two_sided_z(level) * low_information_factor(cell.information)
+        z = two_sided_z(level) * low_information_factor(known)
         reach = fieller_reach(z, fit.slope_error) * fit.error
         first, last = ends_of(tests, level)
         wide = (inside, xp.minimum(first, inside), xp.maximum(last, inside))

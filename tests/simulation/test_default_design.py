@@ -1,0 +1,155 @@
+"""The default design in simulation: it asks and shows what real runs ask and show, also on a column of a file."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from studies.coverage.heaped import Rounded
+
+from privatile.errors import InputError
+from privatile.estimator.settings import ReportSettings
+from privatile.estimator.step import begin, step
+from privatile.estimator.straddle_plan import straddle_memory
+from privatile.inference.readings import REASONS
+from privatile.inference.trajectory import Trajectory
+from privatile.inference.variance import variance_share
+from privatile.result.summary import summarize
+from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_cells import DefaultCell, summarize_default
+from privatile.simulation.experiment import parse_experiment
+from privatile.simulation.populations import Normal, Population
+from privatile.simulation.runner import evaluate
+from privatile.simulation.shown_results import simulate_results
+from privatile.simulation.straddled_simulation import StraddledRuns, read_straddled
+
+AGES = Rounded(Normal(40.2, 12.0))
+COLUMN = """
+title = "Ages"
+replications = 30
+clients = 1
+[populations]
+ages = {{ file = "ages.csv", value = "age"{more} }}
+[methods]
+default = {{ method = "auto", range = [0, 120]{method} }}
+[[grid]]
+population = ["ages"]
+level = [0.5]
+truth_rate = [0.99]
+method = ["default"]
+records = [400]
+"""
+
+
+@pytest.mark.parametrize("population", [Normal(40.0, 12.0), AGES])
+@pytest.mark.parametrize("interval", ["any-shape", "smooth"])
+def test_a_simulation_scores_what_a_result_shows(population: Population, interval: str) -> None:
+    """A run of the estimator, once as a result and once as a simulation holds it: the same two intervals."""
+    cell = AutoCell((population,) * 2, (0.5,) * 2, (9000, 3000), 0.6, (0.75, 0.25), low=0.0, high=120.0, rounds=60)
+    plan, rates, rng = cell.straddle_plan, np.array(cell.truth_rates), np.random.default_rng(3)
+    state, trajectory, stages = begin(plan), Trajectory(), []
+    while (ask := plan.ask(state)) is not None:
+        ranks = np.array([law.cdf(ask.query) for law in cell.populations])
+        counts = rng.binomial(ask.lengths, (1 - rates) / 2 + rates * (1 - ranks)).tolist()
+        state = step(state, ask, counts, plan)
+        trajectory.record(ask, state, plan)
+        stages.append(ask.stage)
+    queries, drifts, noise = (column[None] for column in trajectory.answers)
+    learned, share = straddle_memory(state).policy_state, np.array([variance_share(state, plan)])
+    runs = StraddledRuns(queries, drifts, noise, np.zeros_like(queries, dtype=np.int64), share, learned)
+    both = read_straddled(cell, runs, (0.9,))[0]
+    settings = ReportSettings("ages", (0.6,), confidence_level=0.9)
+    shown = summarize(replace(settings, interval=interval), plan, state, trajectory, run="r")  # type: ignore[arg-type]
+    mine = both.any_shape if interval == "any-shape" else both.smooth
+    ends = [min(max(float(end[0]), cell.low), cell.high) for end in (mine.low, mine.high)]
+    assert list(shown.confidence_interval) == pytest.approx(ends, rel=1e-9)
+    headline = both.headline(continuous=True)
+    assert float(headline.low[0]) == float((both.any_shape if both.reason[0] else both.smooth).low[0])
+    assert REASONS[both.reason[0]] == ("" if isinstance(population, Normal) else REASONS[both.reason[0]])
+
+
+def test_the_headline_covers_where_the_smooth_interval_does_not() -> None:
+    """Whole years: no smooth curve runs through their steps, and its interval misses."""
+    cell = AutoCell((AGES,), (0.9,), (60_000,), low=0.0, high=120.0, rounds=80)
+    shown = simulate_results(cell, "any", 40, np.random.default_rng(1))
+    assert shown.headline.covers(cell.truth).mean() >= 0.95
+    assert shown.other.covers(cell.truth).mean() < 0.8
+    years = simulate_results(cell, "whole", 40, np.random.default_rng(1))
+    assert years.headline.covers(cell.truth).mean() >= 0.95
+    assert np.median(years.sizes) <= 2
+    assert np.isnan(shown.sizes).all()
+
+
+def test_declared_continuous_is_asked_by_the_tuned_design() -> None:
+    cell = AutoCell((Normal(),), (0.9,), (4000,), rounds=80)
+    shown = simulate_results(cell, "continuous", 40, np.random.default_rng(2))
+    assert shown.headline.covers(0.0).mean() > 0.8
+    wide = simulate_results(cell, "any", 40, np.random.default_rng(2))
+    assert np.median(wide.headline.half_width) > 2 * np.median(shown.headline.half_width)
+    assert (shown.other.half_width >= shown.headline.half_width - 1e-12).all()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    ages = np.rint(np.random.default_rng(1).normal(40.2, 12.0, 999)).astype(int)
+    rows = [f"{age},{'north' if k % 3 else 'south'}" for k, age in enumerate(ages)]
+    (tmp_path / "ages.csv").write_text("\n".join(["age,place", *rows, ",north"]) + "\n")
+    return tmp_path
+
+
+def test_a_column_of_a_file_is_a_population(folder: Path) -> None:
+    ages = np.array([int(row.split(",")[0]) for row in (folder / "ages.csv").read_text().split()[1:-1]])
+    (entry,) = parse_experiment(COLUMN.format(more="", method=', values = "whole"'), folder=folder).entries
+    assert isinstance(entry.cell, DefaultCell)
+    assert entry.cell.truth == float(np.quantile(ages, 0.5, method="inverted_cdf"))
+    assert math.isnan(entry.cell.bound)
+    _, summary, _ = evaluate(0, entry.cell, 30, seed=1)
+    assert summary.coverage >= 0.9
+    assert summary.values_left >= 1
+    assert summary == evaluate(0, entry.cell, 30, seed=1, threads=2)[1]
+    assert summary != evaluate(0, entry.cell, 30, seed=2)[1]
+    by_place = COLUMN.format(more=', client = "place"', method="").replace("clients = 1", "clients = 2")
+    (entry,) = parse_experiment(by_place, folder=folder).entries
+    assert [len(law.values) for law in entry.cell.populations] == [666, 333]  # type: ignore[attr-defined]
+
+
+def test_a_log_scale_is_scored_in_units() -> None:
+    text = COLUMN.format(more="", method=', scale = "log"').replace("[0, 120]", "[0.1, 120]")
+    text = text.replace('{ file = "ages.csv", value = "age" }', '{ family = "lognormal", location = 3, scale = 0.4 }')
+    (entry,) = parse_experiment(text).entries
+    assert isinstance(entry.cell, DefaultCell)
+    assert entry.cell.truth == pytest.approx(math.exp(3))
+    found = summarize_default(entry.cell, entry.cell.run(30, seed=1))
+    assert found.coverage >= 0.9
+    assert found.rmse < 4 * entry.cell.bound
+
+
+@pytest.mark.parametrize(
+    ("more", "method", "message"),
+    [
+        ("", ", lengths = 5", "chooses its own rounds: leave out lengths"),
+        ("", ', values = "often"', "values must be any, continuous, whole or step=NUMBER"),
+        ("", ', scale = "log"', "a log scale needs a range above zero"),
+        (', rows = "all"', "", "a column is {file = …, value = …}"),
+        (', client = "place"', "", "must give one population per client, 1; place has 2 names"),
+    ],
+)
+def test_a_design_that_cannot_be_run_is_refused(folder: Path, more: str, method: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_experiment(COLUMN.format(more=more, method=method), folder=folder)
+    assert message in str(error.value)
+
+
+def test_a_range_or_a_file_that_does_not_fit_is_refused(folder: Path) -> None:
+    text = COLUMN.format(more="", method="")
+    for wrong, message in (
+        (text.replace("[0, 120]", "[50, 120]"), "does not hold the quantile"),
+        (text.replace(", range = [0, 120]", ""), "needs range"),
+        (text.replace('value = "age"', 'value = "agee"'), "agee"),
+        (text.replace('method = "auto", range = [0, 120]', "range = [0, 1]"), 'goes with method = "auto" only'),
+        (text.replace("ages.csv", "none.csv"), "none.csv"),
+    ):
+        with pytest.raises(InputError) as error:
+            parse_experiment(wrong, folder=folder)
+        assert message in str(error.value)
