@@ -299,9 +299,9 @@ class Account:
         seal, own = self.ledger.seal, (content.client, content.column, content.digest)
         with seal.changing("datasets", "client = ? AND column = ? AND digest = ?", own):
             self.ledger.execute(
-                "INSERT INTO datasets (client, column, digest, content, person, records, cursor)"
-                " VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
-                (*own, content.values_digest, content.person_column, content.records),
+                "INSERT INTO datasets (client, column, digest, holder, content, person, records, cursor)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
+                (*own, content.holder, content.values_digest, content.person_column, content.records),
             )
         dataset = dataset_id(self.ledger, content)
         with seal.changing("splits", "dataset = ?", (dataset,)):

@@ -17,6 +17,7 @@ from privatile.client.ledger.datasets import (
     overlapping_datasets,
     own_spent,
     spent_elsewhere,
+    stored_identity,
 )
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
@@ -85,11 +86,17 @@ def _refuse_other_content(ledger: Ledger, content: Content, rules: SpendingRules
     if rules.new_people or dataset_id(ledger, content) is not None:
         return
     rows = ledger.execute(
-        "SELECT id, person IS NOT NULL FROM datasets WHERE client = ? AND column = ?", (content.client, content.column)
+        "SELECT id, client, person IS NOT NULL FROM datasets WHERE holder = ? AND column = ?",
+        (content.holder, content.column),
     ).fetchall()
     added_up = overlapping_datasets(ledger, content) if rows else {}
     strangers = [
-        dataset for dataset, by_person in rows if not (by_person and content.by_person) and dataset not in added_up
+        dataset
+        for dataset, client, by_person in rows
+        if not (by_person and content.by_person)
+        and dataset not in added_up
+        # Another weight class of the same file.
+        and not (client != content.client and stored_identity(ledger, dataset).same_split(content))
     ]
     if strangers:
         spent = max(most_spent(ledger, dataset) for dataset in strangers)

@@ -54,6 +54,9 @@ class Content(Identity):
     """What the ledger needs to know of a client's column that was read."""
 
     client: str
+    """By what name it answers: the client, or one of its weight classes."""
+    holder: str
+    """Whose records they are: the client, whatever its records are divided into."""
     digest: bytes
     """Keyed digest of the content, in its order."""
     records: int

@@ -1,7 +1,8 @@
 """The ledger: who has answered, kept in one SQLite file that is durable before any answer leaves.
 
     meta      fingerprints of this ledger's key and of the person key; the seal; whether it was restored
-    datasets  a client's column, known by a keyed digest of its content: records, cursor, lost in a restore
+    datasets  a client's column, or a weight class of it (then `holder` is the client), known by a keyed digest of its
+              content: records, cursor, lost in a restore
     splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`datasets`)
     runs      a run at a client: threshold and ε, where it began, the span it has reserved, how much it has asked
     answers   every answer: question, span of the order, count; each row carries the head of a hash chain
@@ -274,8 +275,8 @@ class Ledger:
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
-    def key(self, purpose: Literal["order", "digest", "choice"], *names: str) -> bytes:
-        """A key: of the order of a client's column, of digests of contents, of the choice of a person's record."""
+    def key(self, purpose: Literal["order", "digest", "choice", "thinning"], *names: str) -> bytes:
+        """A key: of a column's order, of digests, of the choice of a person's record, of who of a weight class answers."""
         return derive(self.secret.secret, purpose, *names)
 
     def check_person_key(self, key: SecretKey) -> None:

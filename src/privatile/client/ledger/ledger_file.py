@@ -11,7 +11,7 @@ from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_colu
 from privatile.errors import LedgerBusy, LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
-VERSION = 3
+VERSION = 4
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
@@ -27,7 +27,7 @@ PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE datasets (
-    id INTEGER PRIMARY KEY, client TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
+    id INTEGER PRIMARY KEY, client TEXT NOT NULL, holder TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
     content BLOB NOT NULL, person TEXT, records INTEGER NOT NULL CHECK (records > 0),
     cursor INTEGER NOT NULL CHECK (cursor >= 0),
     lost INTEGER NOT NULL DEFAULT 0, UNIQUE (client, column, digest));

@@ -9,6 +9,7 @@ import numpy as np
 
 from privatile.client.ledger.datasets import Content
 from privatile.client.order.spill import Buckets, Words
+from privatile.client.order.weight_classes import WeightClass
 from privatile.core.arrays import Floats
 
 
@@ -22,10 +23,21 @@ class Block(NamedTuple):
 class ShuffledColumn:
     """One client's values in a random order that only the ledger's key knows."""
 
-    def __init__(self, content: Content, missing: int, buckets: Buckets, bucket_rows: int) -> None:
-        """`missing` values are among the records; rows of the buckets hold tag, value and, where known, person."""
+    def __init__(
+        self,
+        content: Content,
+        missing: int,
+        buckets: Buckets,
+        bucket_rows: int,
+        weights: WeightClass | None = None,
+    ) -> None:
+        """`missing` values are among the records; rows of the buckets hold tag, value and, where known, person.
+
+        `weights` is the weight class whose records these are, less those who do not take part.
+        """
         self.content = content
         self.missing = missing
+        self.weights = weights
         self._buckets: Buckets | None = buckets
         self._starts = list(accumulate(buckets.divide(bucket_rows), initial=0))
         self._loaded = -1

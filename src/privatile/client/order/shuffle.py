@@ -8,7 +8,7 @@ loaded and sorted. Small columns stay in memory.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,8 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
 from privatile.client.order.spill import Columns, Shelf, Words
+from privatile.client.order.strata import Stratum, StratumRows, name_strata, person_draws, thinned
+from privatile.client.order.weight_classes import ClassRule, WeightTally, checked_weights, weight_classes
 from privatile.client.sources.source import Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
@@ -43,16 +45,19 @@ def shuffle(
     minimum_records: int = 2,
     memory_rows: int = MEMORY_ROWS,
     spill_folder: Path | None = None,
+    classes: ClassRule | None = None,
 ) -> Mapping[str, ShuffledColumn]:
     """Read a source once; each client's column in random order, by client.
 
-    Nothing is written to the ledger. `memory_rows` bounds memory, not the result.
+    With a weight column, each weight class of each client in the place of the client (`weight_classes`, `strata`), made
+    by the rule `classes`. Nothing is written to the ledger. `memory_rows` bounds memory, not the result.
     """
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")
     if (source.person is None) != (person_key is None):
         raise InputError("a person column and a person key go together; got one without the other.")
-    return _Shuffle(source, ledger, person_key, memory_rows, spill_folder).columns(missing, minimum_records)
+    made = _Shuffle(source, ledger, person_key, memory_rows, spill_folder, missing, classes or ClassRule())
+    return made.columns(minimum_records)
 
 
 @dataclass
@@ -62,6 +67,9 @@ class _ClientRows:
     tags: KeyStream
     values: hashlib.blake2b
     people: hashlib.blake2b
+    draws: KeyStream
+    weights: hashlib.blake2b
+    tally: WeightTally = field(default_factory=WeightTally)
     records: int = 0
     missing: int = 0
 
@@ -79,6 +87,8 @@ class _Shuffle:
     person_key: PersonKey | None
     memory_rows: int
     spill_folder: Path | None
+    missing: Missing
+    classes: ClassRule
 
     def __post_init__(self) -> None:
         self._shelf = self._new_shelf()
@@ -88,6 +98,7 @@ class _Shuffle:
         self._source_values = self._hash()
         self._holders = self._hash()
         self._name_words = np.empty(0, dtype=np.uint64)
+        self._rows = 0
 
     def _new_shelf(self) -> Shelf:
         return Shelf(self.memory_rows, self.spill_folder)
@@ -95,7 +106,7 @@ class _Shuffle:
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
         return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
-    def columns(self, missing: Missing, minimum_records: int) -> dict[str, ShuffledColumn]:
+    def columns(self, minimum_records: int) -> dict[str, ShuffledColumn]:
         for batch in _regrouped(self.source.batches(), BATCH_ROWS):
             self._scatter(batch)
         self._add_new_clients()
@@ -105,29 +116,58 @@ class _Shuffle:
         if self.person_key is not None:
             self._keep_one_row_each()
         whole = self._whole_digest() if self.person_key is not None else b""
-        bucket_rows = max(1 << 14, self.memory_rows // (2 * len(names)))
+        strata = self._split_by_weight()
+        structure = b"" if strata is None else self._structure(strata)
+        parts = strata or [
+            StratumRows(Stratum(name, name, None), client.records, client.missing)
+            for name, client in zip(names, self._clients, strict=True)
+        ]
+        bucket_rows = max(1 << 14, self.memory_rows // (2 * len(parts)))
+        clients = dict(zip(names, self._clients, strict=True))
         columns = {}
-        for name, client in zip(names, self._clients, strict=True):
+        for stratum, records, missing in parts:
+            client = clients[stratum.holder]
+            own = structure + stratum.name.encode("utf-8", "surrogateescape") if structure else b""
             content = Content(
                 column=self.source.column,
                 by_person=self.person_key is not None,
                 values_digest=client.values.digest(),
-                splits=self._splits(name, client),
-                client=name,
-                digest=self._hash(client.values.digest() + client.people.digest() + whole).digest(),
-                records=client.records,
+                splits=self._splits(stratum.holder, client, structure),
+                client=stratum.name,
+                holder=stratum.holder,
+                digest=self._hash(client.values.digest() + client.people.digest() + whole + own).digest(),
+                records=records,
                 person_column=self.source.person,
                 person_key=self.person_key,
             )
-            _check(content, client, missing, minimum_records)
-            columns[name] = ShuffledColumn(content, client.missing, self._shelf.take(name), bucket_rows)
+            _check(content, missing, self.missing, minimum_records)
+            columns[stratum.name] = ShuffledColumn(
+                content, missing, self._shelf.take(stratum.name), bucket_rows, stratum.weights
+            )
         return columns
+
+    def _split_by_weight(self) -> list[StratumRows] | None:
+        """The weight classes of every client in the place of the clients; None without a weight column."""
+        if self.source.weight is None:
+            return None
+        tallies = {name: one.tally for name, one in zip(self.source.clients, self._clients, strict=True)}
+        for name, tally in tallies.items():
+            if not tally.bins:
+                raise DataError(f"all records of client {name!r} have the weight 0. Leave this client out.")
+        strata = name_strata(weight_classes(tallies, self.classes))
+        old, self._shelf = self._shelf, self._new_shelf()
+        return list(thinned(old, self._shelf, strata, max(1 << 14, self.memory_rows // 4)))
+
+    def _structure(self, strata: list[StratumRows]) -> bytes:
+        """Who is in which class, and who takes part, follow from the weights and the classes' bounds."""
+        text = repr([(rows.stratum.name, rows.stratum.weights) for rows in strata]).encode("utf-8", "surrogateescape")
+        return self._hash(b"weights" + text + b"".join(one.weights.digest() for one in self._clients)).digest()
 
     def _add_new_clients(self) -> None:
         column = self.source.column
         for name in self.source.clients[len(self._clients) :]:
-            tags = KeyStream(self.ledger.key("order", name, column))
-            self._clients.append(_ClientRows(tags, self._hash(), self._hash()))
+            tags, draws = (KeyStream(self.ledger.key(use, name, column)) for use in ("order", "thinning"))
+            self._clients.append(_ClientRows(tags, self._hash(), self._hash(), draws, self._hash()))
             word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
             self._name_words = np.append(self._name_words, word)
 
@@ -138,6 +178,10 @@ class _Shuffle:
         codes = np.zeros(len(values), dtype=np.uint64) if batch.codes is None else batch.codes.astype(np.uint64)
         people = None if self.person_key is None else self.person_key.hash(batch.people or [])
         tags = np.empty(len(values), dtype=np.uint64)
+        weights = None
+        if batch.weights is not None:
+            weights = checked_weights(self.source.weight or "", batch.weights, self._rows) + 0.0
+        self._rows += len(values)
         self._source_values.update(values.tobytes())
         # By name, not by number: readers number clients in different orders.
         self._holders.update(self._name_words[codes].tobytes())
@@ -146,14 +190,40 @@ class _Shuffle:
             client.count(own)
             client.values.update(own.tobytes())
             tags[rows] = own_tags = client.tags.take(len(own))
-            if people is None:
+            if weights is not None:
+                client.weights.update(weights[rows].tobytes())
+            if people is not None:
+                client.people.update(people[rows].tobytes())
+            elif weights is None:
                 self._shelf.add(self.source.clients[code], (own_tags, own.view(np.uint64)))
             else:
-                client.people.update(people[rows].tobytes())
+                self._add_weighted(code, own_tags, own, weights[rows], client.draws.take(len(own)))
         if people is not None:
             self._whole.update(codes.tobytes())
             choice = self._choice.take(len(values))
-            self._shelf.add("people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes))
+            weighted = () if weights is None else (weights.view(np.uint64),)
+            self._shelf.add(
+                "people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes, *weighted)
+            )
+
+    def _add_weighted(
+        self, code: int, tags: Words, values: Floats, weights: Floats, draws: Words, *people: Words
+    ) -> None:
+        """Keep weighted rows of a client until the classes are known; count the weights of those who may be asked."""
+        may = weights > 0.0
+        if self.missing == "drop":
+            may = may & ~np.isnan(values)
+        self._clients[code].tally.add(weights[may])
+        self._shelf.add(
+            self.source.clients[code],
+            (
+                tags,
+                np.ascontiguousarray(values).view(np.uint64),
+                np.ascontiguousarray(weights).view(np.uint64),
+                draws,
+                *people,
+            ),
+        )
 
     def _keep_one_row_each(self) -> None:
         """Reduce the rows to one per person, counted again."""
@@ -165,10 +235,16 @@ class _Shuffle:
             if count:
                 high, low, choice, *rest = buckets.load(bucket)
                 kept = one_each((high, low), choice)
-                high, low, tags, values, codes = (column[kept] for column in (high, low, *rest))
+                high, low, tags, values, codes, *weights = (column[kept] for column in (high, low, *rest))
                 for code, rows in _by_client(codes, len(self._clients)):
-                    self._clients[code].count(values[rows].view(np.float64))
-                    self._shelf.add(self.source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
+                    own = values[rows].view(np.float64)
+                    self._clients[code].count(own)
+                    if not weights:
+                        self._shelf.add(self.source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
+                        continue
+                    people = (high[rows], low[rows])
+                    draws = person_draws(self.ledger.key("thinning", self.source.column), *people)
+                    self._add_weighted(code, tags[rows], own, weights[0][rows].view(np.float64), draws, *people)
 
     def _whole_digest(self) -> bytes:
         """Which records stand for their people depends on the whole file, so every client's digest does."""
@@ -176,9 +252,9 @@ class _Shuffle:
             self._whole.update(repr(name).encode() + client.values.digest() + client.people.digest())
         return self._whole.digest()
 
-    def _splits(self, name: str, client: _ClientRows) -> tuple[SplitId, ...]:
-        """This column as a part of the whole one, and as a whole by itself."""
-        people = b"people" if self.person_key is not None else b"records"
+    def _splits(self, name: str, client: _ClientRows, structure: bytes) -> tuple[SplitId, ...]:
+        """This column as a part of the whole one, and as a whole by itself, divided by weight or not (`structure`)."""
+        people = structure + (b"people" if self.person_key is not None else b"records")
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
         itself = (client.values.digest(), alone)
         if len(self._clients) == 1:
@@ -204,18 +280,18 @@ def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:
     return np.sort(order[first])
 
 
-def _check(content: Content, client: _ClientRows, missing: Missing, minimum: int) -> None:
+def _check(content: Content, missing_values: int, missing: Missing, minimum: int) -> None:
     """Refuse a column that cannot be asked."""
-    if client.records == 0:
+    if content.records == 0:
         raise DataError(f"{content} has no records. Leave this client out, or give it data.")
-    if client.missing == client.records:
+    if missing_values == content.records:
         raise DataError(f"{content} has missing values only. Leave this client out, or choose another column.")
-    if missing == "fail" and client.missing:
+    if missing == "fail" and missing_values:
         raise DataError(
             f"{content} has missing values, and missing='fail' refuses them. Use missing='noise' (they answer at "
             "random) or missing='drop' (they are left out, which tells that they are missing)."
         )
-    usable = client.records - client.missing if missing == "drop" else client.records
+    usable = content.records - missing_values if missing == "drop" else content.records
     if usable < minimum:
         raise DataError(
             f"{content} has fewer than {minimum} usable records. One record gives no quantile: merge this client with "
@@ -258,8 +334,10 @@ def _merged(batches: list[Batch]) -> Batch:
         return batches[0]
     codes = [batch.codes for batch in batches if batch.codes is not None]
     people = [batch.people for batch in batches if batch.people is not None]
+    weights = [batch.weights for batch in batches if batch.weights is not None]
     return Batch(
         np.concatenate([batch.values for batch in batches]),
         np.concatenate(codes) if codes else None,
         [person for group in people for person in group] if people else None,
+        np.concatenate(weights) if weights else None,
     )

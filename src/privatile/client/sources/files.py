@@ -50,8 +50,15 @@ LINE = re.compile(
 class FileSource(Source):
     """A column of a file. Rows keep the order of the file."""
 
-    def __init__(self, path: Path, value: str, client: str | None = None, person: str | None = None) -> None:
-        super().__init__(value, client, person)
+    def __init__(
+        self,
+        path: Path,
+        value: str,
+        client: str | None = None,
+        person: str | None = None,
+        weight: str | None = None,
+    ) -> None:
+        super().__init__(value, client, person, weight)
         self._path = path
         kind = kind_of(path)
         self._connection = _connect()
@@ -61,8 +68,9 @@ class FileSource(Source):
         self._columns: dict[str, tuple[str, str]] = {}
         self._sql = self._csv_table() if self._is_csv else self._described_table(kind)
         self.check(list(self._columns))
-        if not self._is_csv and not NUMERIC.fullmatch(self._columns[value][1]):
-            raise not_numeric(value, self._columns[value][1])
+        for name in (value, weight):
+            if name is not None and not self._is_csv and not NUMERIC.fullmatch(self._columns[name][1]):
+                raise not_numeric(name, self._columns[name][1])
 
     def _described_table(self, kind: str) -> str:
         sql = f"read_{kind}($path)"
@@ -119,26 +127,22 @@ class FileSource(Source):
 
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
-        expression, _ = self._columns[self.column]
-        if self._is_csv:
-            marks = ", ".join(f"'{mark}'" for mark in MISSING_MARKS)
-            number = f"TRY_CAST({expression} AS DOUBLE)"
-            missing = f"{expression} IS NULL OR lower(trim({expression})) IN ({marks})"
-            # A text that is no number is found here rather than by an error that would quote it.
-            bad = f"CASE WHEN {number} IS NOT NULL THEN 0 WHEN {missing} THEN 0 ELSE 1 END"
-        else:
-            number, bad = f"CAST({expression} AS DOUBLE)", "0"
-        selected = [f"coalesce({number}, CAST('NaN' AS DOUBLE))", f"CAST({bad} AS INTEGER)"]
+        selected = self._number(self.column)
         if self.client is not None:
             self._find_clients()
         known = len(self.clients)
         selected += [] if self.client is None else [self._text(self.client)]
         selected += [] if self.person is None else [self._identifier(self.person)]
+        selected += [] if self.weight is None else self._number(self.weight)
         rows = 0
         for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
-            self._refuse_bad(from_arrow(bad), rows)
+            self._refuse_bad(self.column, from_arrow(bad), rows)
+            weights = None
+            if self.weight is not None:
+                self._refuse_bad(self.weight, from_arrow(names.pop()), rows)
+                weights = names.pop()
             rows += len(values)
-            batch = self.batch(values, people=None if self.person is None else names.pop())
+            batch = self.batch(values, people=None if self.person is None else names.pop(), weights=weights)
             if self.client is not None:
                 # Each name is looked up once per batch, not once per row.
                 clients = names[0].dictionary_encode(null_encoding="encode")
@@ -148,11 +152,24 @@ class FileSource(Source):
                 batch = batch._replace(codes=codes[from_arrow(clients.indices)])
             yield batch
 
-    def _refuse_bad(self, bad: np.ndarray[Any, Any], rows: int) -> None:
+    def _number(self, name: str) -> list[str]:
+        """A column as a number, NaN where missing, and whether an entry is none."""
+        expression, _ = self._columns[name]
+        if self._is_csv:
+            marks = ", ".join(f"'{mark}'" for mark in MISSING_MARKS)
+            number = f"TRY_CAST({expression} AS DOUBLE)"
+            missing = f"{expression} IS NULL OR lower(trim({expression})) IN ({marks})"
+            # A text that is no number is found here rather than by an error that would quote it.
+            bad = f"CASE WHEN {number} IS NOT NULL THEN 0 WHEN {missing} THEN 0 ELSE 1 END"
+        else:
+            number, bad = f"CAST({expression} AS DOUBLE)", "0"
+        return [f"coalesce({number}, CAST('NaN' AS DOUBLE))", f"CAST({bad} AS INTEGER)"]
+
+    def _refuse_bad(self, name: str, bad: np.ndarray[Any, Any], rows: int) -> None:
         if bad.any():
             record = rows + int(np.flatnonzero(bad)[0]) + 1
             raise DataError(
-                f"column {self.column!r} of {self._path} must hold numbers; record {record} after the header holds "
+                f"column {name!r} of {self._path} must hold numbers; record {record} after the header holds "
                 f"something else. Missing values may be left empty or written NA, NaN or null."
             )
 

@@ -17,6 +17,7 @@ def open_source(
     client: str | None = None,
     person: str | None = None,
     query: str | None = None,
+    weight: str | None = None,
 ) -> Source:
     """The source for whatever holds the data.
 
@@ -24,9 +25,9 @@ def open_source(
     memory, or a DB-API connection together with `query`.
     """
     if query is not None:
-        return DatabaseSource(data, query, _named(value), client, person)
+        return DatabaseSource(data, query, _named(value), client, person, weight)
     if isinstance(data, str | os.PathLike):
-        return FileSource(Path(data), _named(value), client, person)
+        return FileSource(Path(data), _named(value), client, person, weight)
     # Asked of the type: a table may have a column of that name.
     if hasattr(type(data), "collect") or hasattr(type(data), "compute"):
         raise InputError(
@@ -34,9 +35,9 @@ def open_source(
             "time. Run it (.collect() or .compute()) and give the table, or give the path of the file it reads."
         )
     if table_columns(data) is not None:
-        return TableSource(data, _named(value), client, person)
-    if client is not None or person is not None:
-        raise InputError("client and person name columns of a table or a file; this data has no named columns.")
+        return TableSource(data, _named(value), client, person, weight)
+    if client is not None or person is not None or weight is not None:
+        raise InputError("client, person and weight name columns of a table or a file; this data has no named columns.")
     if isinstance(data, Mapping):
         return MappingSource(data, value or "value")
     return MappingSource({ONLY_CLIENT: data}, value or "value")

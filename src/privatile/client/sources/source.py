@@ -1,7 +1,8 @@
 """What a source of records is: batches of rows in a fixed order, and the names of those who hold them.
 
-Every source gives the same three things: the names of the clients (public), values as doubles with NaN for missing,
-and, where a person column is named, the text by which each record's person is known. No error here contains a value.
+Every source gives the same things: the names of the clients (public), values as doubles with NaN for missing and, where
+such columns are named, the text by which each record's person is known and its survey weight. No error here contains a
+value or a weight.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from privatile.client.sources.names import check_client
 from privatile.client.sources.numbers import entries, numbers
 from privatile.client.sources.people import exact_below, person_bytes
 from privatile.core.arrays import Floats
-from privatile.errors import DataError
+from privatile.errors import DataError, InputError
 
 ONLY_CLIENT = "all"
 """The name of the one client where no client column is named."""
@@ -29,6 +30,7 @@ class Batch(NamedTuple):
     values: Floats
     codes: NDArray[np.integer[Any]] | None = None
     people: Sequence[bytes] | None = None
+    weights: Floats | None = None
 
     def piece(self, start: int, stop: int) -> "Batch":
         """The rows from `start` up to `stop`."""
@@ -36,6 +38,7 @@ class Batch(NamedTuple):
             self.values[start:stop],
             None if self.codes is None else self.codes[start:stop],
             None if self.people is None else self.people[start:stop],
+            None if self.weights is None else self.weights[start:stop],
         )
 
 
@@ -45,11 +48,19 @@ class Source:
     `clients` is complete once `batches` has ended; it grows while that runs.
     """
 
-    def __init__(self, value: str, client: str | None = None, person: str | None = None) -> None:
+    def __init__(
+        self, value: str, client: str | None = None, person: str | None = None, weight: str | None = None
+    ) -> None:
         self.column = value
         self.client = client
         self.person = person
-        self.wanted = [name for name in (value, client, person) if name is not None]
+        self.weight = weight
+        if weight is not None and weight in (value, client, person):
+            raise InputError(
+                f"the weight column must be a column of its own; {weight!r} is named twice. Weights decide who is asked "
+                "and are not protected: never name the column that is asked about."
+            )
+        self.wanted = [name for name in (value, client, person, weight) if name is not None]
         self.clients = [ONLY_CLIENT] if client is None else []
         self._codes: dict[object, int] = {}
 
@@ -57,12 +68,13 @@ class Source:
         """All rows."""
         raise NotImplementedError
 
-    def batch(self, values: object, clients: object = None, people: object = None) -> "Batch":
-        """Rows from columns of any library: values and, where such columns are named, who holds them and whose."""
+    def batch(self, values: object, clients: object = None, people: object = None, weights: object = None) -> "Batch":
+        """Rows from columns of any library: values and, where such columns are named, holders, people and weights."""
         return Batch(
             numbers(self.column, values),
             None if clients is None else np.array([self.code(entry) for entry in entries(clients)], dtype=np.uint16),
             None if people is None else person_bytes(entries(people), exact_below(people)),
+            None if weights is None else numbers(self.weight or "weight", weights),
         )
 
     def code(self, value: object) -> int:

@@ -34,14 +34,21 @@ class MappingSource(Source):
 class TableSource(Source):
     """A table in memory: pandas, polars, pyarrow, or a numpy structured array."""
 
-    def __init__(self, table: Any, value: str, client: str | None = None, person: str | None = None) -> None:
-        super().__init__(value, client, person)
+    def __init__(
+        self,
+        table: Any,
+        value: str,
+        client: str | None = None,
+        person: str | None = None,
+        weight: str | None = None,
+    ) -> None:
+        super().__init__(value, client, person, weight)
         self._table = table
         self.check(table_columns(table) or [])
 
     def batches(self) -> Iterator[Batch]:
         """One batch: the table is in memory already."""
-        columns = (self.column, self.client, self.person)
+        columns = (self.column, self.client, self.person, self.weight)
         yield self.batch(*(None if name is None else self._table[name] for name in columns))
 
 
@@ -63,13 +70,19 @@ class DatabaseSource(Source):
     """
 
     def __init__(
-        self, connection: Any, query: str, value: str, client: str | None = None, person: str | None = None
+        self,
+        connection: Any,
+        query: str,
+        value: str,
+        client: str | None = None,
+        person: str | None = None,
+        weight: str | None = None,
     ) -> None:
         if not hasattr(connection, "cursor"):
             raise InputError(
                 f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor()."
             )
-        super().__init__(value, client, person)
+        super().__init__(value, client, person, weight)
         self._connection, self._query = connection, query
 
     def batches(self) -> Iterator[Batch]:
@@ -82,7 +95,8 @@ class DatabaseSource(Source):
                 raise DataError("the query returns no rows by its nature. Give a SELECT.")
             self.check(available)
             places = [
-                None if name is None else available.index(name) for name in (self.column, self.client, self.person)
+                None if name is None else available.index(name)
+                for name in (self.column, self.client, self.person, self.weight)
             ]
             while rows := _safely(cursor.fetchmany, FETCH):
                 if any(len(row) != len(available) for row in rows):
