@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from privatile.api.folders import ledger_path, person_key_path, state_folder
+from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger, Position
@@ -21,6 +22,7 @@ from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import shuffle
+from privatile.client.order.weight_classes import ClassRule
 from privatile.client.responder import Responder, answer_all
 from privatile.client.sources.opening import open_source
 from privatile.errors import InputError, StoreError
@@ -50,53 +52,18 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     key = None
     if options.person is not None:
         key = PersonKey.open(options.person_key or person_key_path())
-    source = open_source(data, value=options.value, client=options.client, person=options.person, query=options.query)
-    columns = shuffle(source, ledger, missing=options.missing, person_key=key)
-    return LocalRun(_specification(options, columns, simulated=rng is not None), options, columns, ledger, coins)
-
-
-def _specification(options: Options, columns: Mapping[str, ShuffledColumn], simulated: bool) -> RunSpec:
-    names = sorted(columns)
-    if options.only is not None:
-        if options.only not in names:
-            raise InputError(f"only names {options.only!r}, which is no client. The clients: {', '.join(names[:8])}.")
-        names = [options.only]
-    options.check_clients(names)
-    weights = options.client_weights({name: columns[name].records for name in names})
-    own = options.q if isinstance(options.q, Mapping) else None
-    scale = options.working_scale
-    return RunSpec(
-        value=(options.value or "the value") + (f" at {options.only}" if options.only is not None else ""),
-        levels=_levels(options, weights),
-        clients=tuple(
-            ClientSpec(
-                name=name,
-                threshold=options.mechanism(name).threshold,
-                weight=weights[name],
-                records=columns[name].records,
-                level=None if own is None else own[name],
-                file_records=columns[name].records,
-            )
-            for name in names
-        ),
-        scale=scale.name,
-        low=scale.low,
-        high=scale.high,
-        rounds=options.rounds,
-        mode=options.mode,
-        local_level=options.local_level,
-        weighting=options.weighting,
-        person=options.person is not None,
-        simulated=simulated,
-        **options.report_options,
+    source = open_source(
+        data,
+        value=options.value,
+        client=options.client,
+        person=options.person,
+        query=options.query,
+        weight=options.weight,
     )
-
-
-def _levels(options: Options, weights: Mapping[str, float]) -> tuple[float, ...]:
-    """The run's levels; with levels of the clients' own, their mean."""
-    if not isinstance(options.q, Mapping):
-        return options.levels
-    return (sum(weight * options.q[name] for name, weight in weights.items()),)
+    rule = ClassRule(levels=max(1, len(options.levels)), rounds=options.rounds)
+    columns = shuffle(source, ledger, missing=options.missing, person_key=key, classes=rule)
+    spec = specification(options, parts_of(columns, options.only), simulated=rng is not None)
+    return LocalRun(spec, options, columns, ledger, coins)
 
 
 @dataclass(eq=False, repr=False)
@@ -122,21 +89,18 @@ class LocalRun:
         _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
-        names = [client.name for client in spec.clients]
-        # By the records that may be asked: the file's size beside them would tell how many had answered elsewhere.
-        weights = self.options.client_weights(dict(zip(names, counts, strict=True)))
-        clients = tuple(
-            self._asked(replace(client, weight=weights[client.name]), count)
-            for client, count in zip(spec.clients, counts, strict=True)
-        )
-        self.spec = replace(spec, clients=clients, levels=_levels(self.options, weights))
+        parts = parts_of(self.columns, self.options.only)
+        left = [part._replace(records=count) for part, count in zip(parts, counts, strict=True)]
+        self.spec = specification(self.options, left, simulated=spec.simulated)
+        self.spec = replace(self.spec, clients=tuple(self._asked(client) for client in self.spec.clients))
         _check_plans(self.spec)
 
-    def _asked(self, client: ClientSpec, count: int) -> ClientSpec:
-        """A client of whom `count` records are asked; its file's size is told only where they are all of it."""
+    def _asked(self, client: ClientSpec) -> ClientSpec:
+        """A client some records of which are asked; its file's size is told only where they are all of it."""
         column = self.columns[client.name]
         usable = column.records - (column.missing if self.spec.missing == "drop" else 0)
-        return replace(client, records=count, file_records=count if count == usable else UNKNOWN_SIZE)
+        is_whole = client.records == usable and (column.weights is None or column.weights.records == usable)
+        return replace(client, file_records=client.records if is_whole else UNKNOWN_SIZE)
 
     # -- who answers ---------------------------------------------------------------------------------------------
 

@@ -66,6 +66,12 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "Weight of each client: its number of records (size, the default), so that the answer is the quantile of all "
     "records together; all alike (equal); or a file.",
 )
+@text(
+    "--weight",
+    "COLUMN",
+    "Column with the survey weight of every record: the quantile is then the weighted one. Weights, and how many "
+    "records have which, are not protected.",
+)
 @number("--confidence-level", "LEVEL", "Of the interval (0.95).")
 @text(
     "--design",

@@ -33,6 +33,13 @@ class Client:
     """Records that may be asked."""
     file_records: int = 0
     """Records the client's file holds; 0: those that may be asked; `UNKNOWN_SIZE` where that is not told."""
+    holder: str = ""
+    """Of a weight class, the client whose records they are."""
+
+    @property
+    def held_by(self) -> str:
+        """The client whose records these are: itself, unless it is a weight class."""
+        return self.holder or self.name
 
     @property
     def file_size(self) -> float:

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from privatile.core.messages import Missing
 from privatile.errors import InputError
+from privatile.estimator.survey import Survey
 from privatile.estimator.values import Declaration, parse_values
 from privatile.laws.critical import Normalizer, checked_level
 
@@ -80,6 +81,8 @@ class ReportSettings(ReportOptions):
     """Whether the unit of privacy is the person."""
     simulated: bool = False
     """Whether the draws were seeded."""
+    survey: Survey | None = None
+    """Of weighted records: what was done about their weights."""
 
     @property
     def joint(self) -> int:

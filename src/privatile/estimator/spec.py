@@ -30,6 +30,7 @@ from privatile.estimator.schedule import (
 )
 from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
 from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.estimator.survey import Survey
 
 VERSION = 2
 """2: `values`, and the straddling design."""
@@ -53,6 +54,8 @@ class ClientSpec:
     """Its own level τ_k; none: the run's."""
     file_records: int = 0
     """Records its file holds, where all of them may be asked; otherwise not told (`UNKNOWN_SIZE`)."""
+    holder: str = ""
+    """Of a weight class, the client whose records they are."""
 
     @property
     def mechanism(self) -> RandomizedResponse:
@@ -182,6 +185,7 @@ class RunSpec(ReportSettings):
                 file_records=UNKNOWN_SIZE
                 if client.file_records == UNKNOWN_SIZE
                 else max(client.file_records, client.records),
+                holder=client.holder,
             )
             for client in self.clients
         )
@@ -242,7 +246,8 @@ class RunSpec(ReportSettings):
             )
         _check_fields(cls, plain)
         clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])
-        return cls(**{**plain, "clients": clients, "levels": tuple(plain["levels"])})
+        survey = None if plain.get("survey") is None else Survey(**plain["survey"])
+        return cls(**{**plain, "clients": clients, "levels": tuple(plain["levels"]), "survey": survey})
 
 
 def _check_fields(kind: type[RunSpec], plain: Mapping[str, Any]) -> None:

@@ -51,6 +51,8 @@ class Options(ReportOptions):
     person: str | None = None
     query: str | None = None
     weights: str | PerClient = "size"
+    weight: str | None = None
+    """Column with a survey weight for every record."""
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
@@ -101,6 +103,8 @@ class Options(ReportOptions):
                 "that all clients share one distribution, state it: one_distribution=True. "
                 "Otherwise take size or equal."
             )
+        if self.weights == "precision" and self.weight is not None:
+            raise InputError("precision weights and survey weights exclude each other: leave out one of them.")
 
     def _check_epsilon(self, budget: float) -> None:
         RandomizedResponse.from_epsilon(budget)
@@ -153,8 +157,8 @@ class Options(ReportOptions):
                     if name not in given:
                         raise InputError(f"{option} is missing for client {name!r}. Give one for every client.")
 
-    def client_weights(self, records: Mapping[str, int]) -> dict[str, float]:
-        """Weights that sum to one, by client; `records` are those that may be asked.
+    def client_weights(self, records: Mapping[str, float]) -> dict[str, float]:
+        """Weights that sum to one, by client; `records` are those that may be asked, or the sums of their weights.
 
         They follow from sizes, budgets and options alone, never from an answer or from who is silent.
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privatile.estimator.schedule import SELF_TUNING
-from privatile.estimator.spec import RunSpec
+from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
 from privatile.planning.expected_width import ExpectedWidth, expected_widths, rank_half_width, width_words
@@ -60,6 +60,7 @@ class Preview:
                 for caveat in support.caveats
             ],
             "confidence_level": self.spec.confidence_level,
+            # Of weighted records, the weight classes.
             "clients": [
                 {
                     "name": client.name,
@@ -78,11 +79,17 @@ class Preview:
         lines = [
             f"Dry run: {sum(client.records for client in spec.clients):,} records would answer once each; no one was."
         ]
-        gap = max(6, *(len(client.name) for client in spec.clients))
-        lines += ["", f"{'client':<{gap}}  {'records':>12}  {'ε':>8}  {'weight':>8}"]
+        holders: dict[str, list[ClientSpec]] = {}
         for client in spec.clients:
-            epsilon = epsilon_text(client.mechanism.epsilon)
-            lines.append(f"{client.name:<{gap}}  {client.records:>12,}  {epsilon:>8}  {client.weight:>8.4f}")
+            holders.setdefault(client.holder or client.name, []).append(client)
+        gap = max(6, *map(len, holders))
+        lines += ["", f"{'client':<{gap}}  {'records':>12}  {'ε':>8}  {'weight':>8}"]
+        for name, parts in holders.items():
+            epsilon, weight = epsilon_text(parts[0].mechanism.epsilon), sum(part.weight for part in parts)
+            lines.append(f"{name:<{gap}}  {sum(part.records for part in parts):>12,}  {epsilon:>8}  {weight:>8.4f}")
+        if spec.survey is not None:
+            took_part = sum(client.records for client in spec.clients)
+            lines += ["", f"Beware: {spec.survey.to_text(len(spec.clients), took_part)}"]
         lines.append("")
         for level, shown, rounds, support in zip(spec.levels, self.widths, self.rounds, self.support, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {support.row.label.capitalize()} {support.row.text}.")

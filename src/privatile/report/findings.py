@@ -81,7 +81,7 @@ CAVEAT_TITLES = {
     "silent": "Silent clients",
     "unfinished": "Looked at before its end",
     "central": "Local privacy costs precision",
-    "survey-weights": "No survey weights",
+    "survey-weights": "Survey weights",
 }
 
 

@@ -57,7 +57,7 @@ def run_page(view: RunView) -> str:
         joint=view.spec.joint > 1,
         conditions=_conditions(levels),
         records=view.records,
-        clients=len(clients),
+        clients=len({client.holder or client.name for client in clients}),
         epsilon=max(client.mechanism.epsilon for client in clients),
         unit="person" if view.spec.person else "record",
         duration=duration(float(times[-1] - view.created) if len(times) else 0.0),
@@ -194,14 +194,18 @@ def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
     clients = level.result.clients
     heaviest = max(client.weight for client in clients)
     rows = []
-    for client, answered in list(zip(clients, level.history.answered.tolist(), strict=True))[:most]:
+    # The weight classes of a client are asked together.
+    rounds = dict(
+        zip((client.held_by for client in level.history.plan.clients), level.history.answered.tolist(), strict=True)
+    )
+    for client in clients[:most]:
         rank, interval = client.local_rank, client.local_rank_interval
         known = all(math.isfinite(value) for value in (rank, *interval))
         rows.append(
             {
                 "facts": client,
                 "bar": round(60 * max(client.weight / heaviest, 0.02), 1),
-                "answered": answered / max(len(level.history), 1),
+                "answered": rounds[client.name] / max(len(level.history), 1),
                 "rank_chart": dots_chart([[(rank, *interval)] if known else []], (0.0, 1.0), client.level, width=228),
                 "rank_text": f"{rank:.3f}" if math.isfinite(rank) else "–",
             }

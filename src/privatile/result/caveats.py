@@ -28,14 +28,12 @@ CENTRAL = Caveat(
     "Whoever holds all the data in one place could release this quantile with far less noise under central "
     "differential privacy; local privacy is for data whose owners do not trust one holder.",
 )
-SURVEY = Caveat("survey-weights", "Records count alike within a client: survey weights are not supported yet.")
+UNWEIGHTED = Caveat("survey-weights", "Records count alike within a client: no survey weights were given.")
 MISSING_CAVEATS = {
     "noise": "Missing values, if any, answered at random: a client with a share π of them counts with weight p(1 − π) "
     "instead of p.",
     "drop": "Missing values were dropped: how many are missing is not protected, and shows in the counts.",
 }
-STANDING = (CENTRAL, SURVEY)
-"""True of every result, wherever it is shown."""
 
 
 def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> Iterator[Caveat]:
@@ -65,13 +63,18 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         )
     if settings.person:
         yield PERSON
-    yield from STANDING
+    yield CENTRAL
+    if settings.survey is None:
+        yield UNWEIGHTED
+    else:
+        took_part = sum(client.records for client in plan.clients)
+        yield Caveat("survey-weights", settings.survey.to_text(len(plan.clients), took_part))
 
 
 def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:
     """A quantile outside the range comes before all else: whatever other caveat there is follows from it, or is moot.
 
-    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), SURVEY)]
+    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), UNWEIGHTED)]
     ['range', 'central', 'survey-weights']
     """
     return tuple(sorted(found, key=lambda caveat: caveat.code != "range"))

@@ -1,7 +1,7 @@
 """What one client gave and paid, how far its records lie below the estimate, and what a lie of it could do."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
@@ -28,7 +28,7 @@ class ClientFacts:
 
 
 def client_facts(plan: Plan, state: RoundState, confidence_level: float) -> tuple[ClientFacts, ...]:
-    """The facts of every client after any round."""
+    """The facts of every client after any round; of weighted records, of every weight class."""
     pooled = pooled_noise(plan.clients)
     rows = zip(plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True)
     return tuple(
@@ -48,6 +48,46 @@ def client_facts(plan: Plan, state: RoundState, confidence_level: float) -> tupl
     )
 
 
+def by_holder(
+    plan: Plan, state: RoundState, confidence_level: float, classes: tuple[ClientFacts, ...]
+) -> tuple[ClientFacts, ...]:
+    """The facts of every client whose weight `classes` these are: together they count, pay and could lie."""
+    pooled, z = pooled_noise(plan.clients), two_sided_z(confidence_level)
+    rows = list(zip(plan.clients, classes, state.window_asked, strict=True))
+    found = []
+    for holder in dict.fromkeys(client.held_by for client in plan.clients):
+        own = [row for row in rows if row[0].held_by == holder]
+        (first, facts, _), parts = own[0], [each for _, each, _ in own]
+        weight = math.fsum(each.weight for each in parts)
+        rank = math.fsum(each.weight * each.local_rank for each in parts) / weight
+        interval = (math.nan, math.nan)
+        if all(answered for *_, answered in own):
+            noise = math.fsum(
+                (each.weight / weight) ** 2 * _rank_variance(client, each.local_rank, answered)
+                for client, each, answered in own
+            )
+            error = math.sqrt(noise + pooled)
+            interval = max(0.0, rank - z * error), min(1.0, rank + z * error)
+        found.append(
+            replace(
+                facts,
+                name=holder,
+                records=sum(each.records for each in parts),
+                asked=sum(each.asked for each in parts),
+                weight=weight,
+                local_rank=rank,
+                lying_rank=lying_rank(replace(first, weight=weight), plan.level),
+                local_rank_interval=interval,
+            )
+        )
+    return tuple(found)
+
+
+def _rank_variance(client: Client, rank: float, answered: int) -> float:
+    """The noise of a client's own answers in its rank."""
+    return float(client.mechanism.variance(min(max(rank, 0.0), 1.0))) / answered
+
+
 def rank_interval(
     client: Client, rank: float, answered: int, pooled: float, confidence_level: float
 ) -> tuple[float, float]:
@@ -58,7 +98,7 @@ def rank_interval(
     if not answered:
         return math.nan, math.nan
     z = two_sided_z(confidence_level)
-    error = math.sqrt(client.mechanism.variance(min(max(rank, 0.0), 1.0)) / answered + pooled)
+    error = math.sqrt(_rank_variance(client, rank, answered) + pooled)
     return max(0.0, rank - z * error), min(1.0, rank + z * error)
 
 

@@ -250,12 +250,14 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
 
 def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
     """Which client adds most to the variance."""
-    if len(clients) < 2:
+    parts: dict[str, float] = {}
+    for client in clients:
+        parts[client.held_by] = parts.get(client.held_by, 0.0) + client.noise(client.records)
+    if len(parts) < 2:
         return
-    parts = {client.name: client.noise(client.records) for client in clients}
     name = max(parts, key=parts.__getitem__)
     share = parts[name] / math.fsum(parts.values())
-    (weight,) = (client.weight for client in clients if client.name == name)
+    weight = math.fsum(client.weight for client in clients if client.held_by == name)
     text = f"{name}, {100 * share:.0f}% of the variance"
     yield Row("dominance", "largest part", {"client": name, "share": share}, text)
     if share > max(DOMINANT, BEYOND_WEIGHT * weight):

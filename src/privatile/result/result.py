@@ -99,6 +99,8 @@ class QuantileResult:
     """Where a grid was declared: the values of it that the interval leaves; none where they are too many."""
     explanation: tuple[str, ...] = ()
     """Why the run asked what it asked, in sentences."""
+    classes: tuple[ClientFacts, ...] = ()
+    """Of weighted records, the facts of every weight class; `clients` are those whose records they are."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
     """Makes a report of the run behind this result; set by whatever ran it."""
 
@@ -249,8 +251,8 @@ class QuantileResult:
         hidden |= {key for key, nothing in empty.items() if nothing}
         return [row for row in self.rows() if row.key not in hidden]
 
-    def client_rows(self) -> list[list[Row]]:
-        """One list of rows per client."""
+    def client_rows(self, clients: tuple[ClientFacts, ...] | None = None) -> list[list[Row]]:
+        """One list of rows per client, or per one of `clients`, such as `classes`."""
         return [
             [
                 Row("name", "client", client.name, client.name),
@@ -269,13 +271,15 @@ class QuantileResult:
                 ),
                 Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
             ]
-            for client in self.clients
+            for client in (self.clients if clients is None else clients)
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
         facts: dict[str, Any] = {row.key: row.value for row in self.rows()}
         facts["clients"] = [{row.key: row.value for row in rows} for rows in self.client_rows()]
+        if self.classes:
+            facts["classes"] = [{row.key: row.value for row in rows} for rows in self.client_rows(self.classes)]
         facts["caveats"] = [caveat._asdict() for caveat in self.caveats]
         facts["explanation"] = list(self.explanation)
         return facts

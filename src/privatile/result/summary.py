@@ -9,7 +9,7 @@ from privatile.inference.choice import Evidence, anytime_inference, as_displayed
 from privatile.inference.trajectory import Trajectory
 from privatile.result.both_readings import both_readings
 from privatile.result.caveats import caveats, interval_caveats, most_important_first
-from privatile.result.client_facts import client_facts
+from privatile.result.client_facts import by_holder, client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
 from privatile.result.result import QuantileResult, in_units, interval_in_units
@@ -34,6 +34,7 @@ def summarize(
         sequence = as_displayed(sequence, settings, plan.scale)
         anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
     usual = settings.normalizer == "l2"
+    facts = client_facts(plan, state, settings.confidence_level)
     return QuantileResult(
         estimand=estimand_in_words(settings, plan),
         level=common_level(plan),
@@ -47,7 +48,8 @@ def summarize(
         records=sum(state.asked),
         design=settings.design,
         mode=plan.mode,
-        clients=client_facts(plan, state, settings.confidence_level),
+        clients=facts if settings.survey is None else by_holder(plan, state, settings.confidence_level, facts),
+        classes=() if settings.survey is None else facts,
         caveats=most_important_first(
             *both.caveats,
             *warnings,
@@ -110,12 +112,15 @@ def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(level, "")
     value = settings.value + (f", dithered by ±{settings.dither / 2:g}," if settings.dither else "")
     words = f"The {level:.6g} quantile{name} of {value}"
-    if len(plan.clients) > 1:
+    if settings.survey is not None:
+        words += f" (weighted by {settings.survey.column})"
+    clients = len({client.held_by for client in plan.clients})
+    if clients > 1:
         mixture = {
-            "equal": f"the mixture of {len(plan.clients)} clients with equal weight",
-            "size": f"all records of {len(plan.clients)} clients together",
-            "precision": f"{len(plan.clients)} clients, said to share one distribution, weighted by precision",
-        }.get(settings.weighting, f"the mixture of {len(plan.clients)} clients with the weights given")
+            "equal": f"the mixture of {clients} clients with equal weight",
+            "size": f"all records of {clients} clients together",
+            "precision": f"{clients} clients, said to share one distribution, weighted by precision",
+        }.get(settings.weighting, f"the mixture of {clients} clients with the weights given")
         words += f" in {mixture}"
     if any(client.level != plan.clients[0].level for client in plan.clients):
         words += f" (clients' own levels average to {plan.level:.6g})"

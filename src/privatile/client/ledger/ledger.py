@@ -276,7 +276,7 @@ class Ledger:
     # -- keys ----------------------------------------------------------------------------------------------------
 
     def key(self, purpose: Literal["order", "digest", "choice", "thinning"], *names: str) -> bytes:
-        """A key: of a column's order, of digests, of the choice of a person's record, of who of a weight class answers."""
+        """A key: of a column's order, of digests, of the choice of a person's record, of who of a class takes part."""
         return derive(self.secret.secret, purpose, *names)
 
     def check_person_key(self, key: SecretKey) -> None:

@@ -62,15 +62,15 @@ def name_strata(classes: Mapping[str, Sequence[WeightClass]]) -> list[Stratum]:
             name = words if holder == ONLY_CLIENT else f"{holder}, {words}"
             if len(name) > LONGEST_NAME:
                 raise DataError(
-                    f"with survey weights a client's name may have {LONGEST_NAME - len(words) - 2} characters, since its "
-                    "weight classes get names that begin with it; the client column holds a longer one."
+                    f"with survey weights a client's name may have {LONGEST_NAME - len(words) - 2} characters, as the "
+                    "names of its weight classes begin with it; the client column holds a longer one."
                 )
             strata.append(Stratum(name, holder, one))
     return strata
 
 
 def thinned(old: Shelf, new: Shelf, strata: Sequence[Stratum], bucket_rows: int) -> Iterator[StratumRows]:
-    """Move the rows of every holder (tag, value, weight, draw, perhaps person) to its classes; leave out who is not drawn.
+    """Move the rows of every holder (tag, value, weight, draw, perhaps person) to its classes, less who is not drawn.
 
     What weighs nothing belongs to no class.
     """

@@ -15,6 +15,7 @@ is chosen so that this factor stays smallest. Weights, sizes and draws decide, n
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -160,7 +161,7 @@ def grouped(bins: Sequence[WeightClass], least: float, levels: int = 1) -> list[
     while edges[-1]:
         edges.append(int(start[edges[-1]]))
     edges.reverse()
-    return [joined(bins[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+    return [joined(bins[first:last]) for first, last in pairwise(edges)]
 
 
 def variance_factor(classes: Sequence[WeightClass]) -> float:
@@ -203,7 +204,7 @@ def takes_part(
 
 
 def checked_weights(column: str, weights: Floats, rows: int) -> Floats:
-    """Weights as they were read, after `rows` earlier records; refused where one is none. No error contains a weight."""
+    """Weights as they were read, after `rows` earlier records; refused where one is none. No error shows a weight."""
     for wrong, what in (
         (np.isnan(weights), "is missing"),
         (np.isinf(weights), "is infinite"),
@@ -212,7 +213,7 @@ def checked_weights(column: str, weights: Floats, rows: int) -> Floats:
         if wrong.any():
             record = rows + int(np.flatnonzero(wrong)[0]) + 1
             raise DataError(
-                f"the weight column {column!r} must hold a number of 0 or more for every record; that of record {record} "
-                f"{what}. Give every record its weight (0: it is not asked), or leave the record out."
+                f"the weight column {column!r} must hold a number of 0 or more for every record; that of record "
+                f"{record} {what}. Give every record its weight (0: it is not asked), or leave the record out."
             )
     return weights

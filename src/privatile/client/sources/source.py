@@ -57,8 +57,8 @@ class Source:
         self.weight = weight
         if weight is not None and weight in (value, client, person):
             raise InputError(
-                f"the weight column must be a column of its own; {weight!r} is named twice. Weights decide who is asked "
-                "and are not protected: never name the column that is asked about."
+                f"the weight column must be a column of its own; {weight!r} is named twice. Weights decide who is "
+                "asked and are not protected: never name the column that is asked about."
             )
         self.wanted = [name for name in (value, client, person, weight) if name is not None]
         self.clients = [ONLY_CLIENT] if client is None else []

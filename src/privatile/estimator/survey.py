@@ -1,0 +1,42 @@
+"""What was done about the survey weights of a run's records: all of it is public."""
+
+from dataclasses import dataclass
+
+WIDEST = 1.2
+"""The largest ratio of weights inside a class, unless classes were joined."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A run over weighted records: its clients are weight classes, each with its share of the total weight."""
+
+    column: str
+    """The column of the weights."""
+    records: int
+    """Records with a weight above 0, those who did not take part included."""
+    effective: float
+    """Kish's effective number, (Σw)²/Σw²; with weights between clients, the number with the same variance."""
+    variance: float
+    """The variance of those who took part, over that of the effective number."""
+    widest: float
+    """The largest ratio of two weights of one class."""
+
+    def to_text(self, classes: int, asked: int) -> str:
+        """What a reader of the result must know.
+
+        >>> Survey("w", 5000, 3500.0, 1.07, 1.2).to_text(20, 4300).partition(" Inside")[0]
+        'Survey weights: 5,000 records with weights (column w) in 20 classes.'
+        """
+        joined = (
+            f" Classes with too few records for every round were joined with their neighbours: weights of one class "
+            f"differ by a factor of up to {self.widest:.3g}."
+            if self.widest > WIDEST * (1.0 + 1e-9)
+            else ""
+        )
+        return (
+            f"Survey weights: {self.records:,} records with weights (column {self.column}) in {classes} classes. "
+            "Inside a class a record takes part with probability weight / largest weight, by a draw of its holder that "
+            f"is made once; {asked:,} take part, the others are not asked and pay nothing.{joined} The variance is "
+            f"{self.variance:.3g} times that of Kish's effective number, {self.effective:,.0f}. Weights and the sizes "
+            "of classes are not protected."
+        )
