@@ -188,7 +188,7 @@ def test_a_silent_client_keeps_its_last_mean_then_the_run_pauses_then_continues(
         return run
 
     run = asyncio.run(scene())
-    # It continued for three rounds without the client, whose last answer was used again, and for no more.
+    # It continued for three rounds without the client, and for no more.
     assert [ones[1] for ones in at_pause[-3:]] == [None] * 3
     assert at_pause[-4][1] is not None
     stored = [one.ones for one in run.store.rounds()]

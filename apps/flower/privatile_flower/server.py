@@ -23,7 +23,7 @@ PAUSE = 1.0
 
 
 class Pace(NamedTuple):
-    """Seconds that a round waits, and for how many rounds a silent client's last answer is used again."""
+    """Seconds that a round waits, and for how many rounds the run goes on without a silent client."""
 
     deadline: float = 600.0
     patience: int = 20
@@ -37,8 +37,8 @@ def server_app(
 ) -> ServerApp:
     """A ServerApp. `open_coordinator(context)` begins or continues the run; `done` is called with it at the end.
 
-    A round waits for `pace(context).deadline` seconds; the last answer of a silent client is used again for
-    `patience` rounds. After that, and when a client refuses, the run stops with an error. Started again, it continues
+    A round waits for `pace(context).deadline` seconds; the run goes on without a silent client for `patience`
+    rounds. After that, and when a client refuses, the run stops with an error. Started again, it continues
     with the same round.
     """
     flower_app = ServerApp()
@@ -88,8 +88,8 @@ class _Collector:
                 return found
             if time.monotonic() > until:
                 raise RunPaused(
-                    f"client {', '.join(silent)} did not answer within {self._deadline:g} s, and its last answer "
-                    "may not be used again. The answers so far are kept: start the run again, and it continues with "
+                    f"client {', '.join(silent)} did not answer within {self._deadline:g} s, and the run may not "
+                    "go on without it. The answers so far are kept: start the run again, and it continues with "
                     "this round."
                 )
             time.sleep(PAUSE)

@@ -134,7 +134,7 @@ def _silence(view: RunView, history: LevelHistory) -> Finding:
     text = (
         f"{int((silent > 0).sum())} of {len(silent)} clients missed rounds; {share:.1%} of all answers are missing, "
         f"most of them from {view.spec.clients[worst].name} ({int(silent[worst]):,} rounds). Weights were not changed: "
-        "a silent client's last answer was used again, and its noise is part of the interval."
+        "every client counts with the rounds that it answered, and fewer answers make the interval wider."
     )
     return Finding("worry" if share > 0.05 or history.silent_streak.any() else "note", "Silent clients", text)
 

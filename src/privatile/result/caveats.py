@@ -58,8 +58,8 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         yield Caveat(
             "silent",
             f"Silent clients: {len(silent)} of {len(plan.clients)}, most often {name} ({rounds:,} of {state.round:,} "
-            "rounds). The last answer of a silent client is used again, which widens the interval. That is no help "
-            "where answers were left out because of what they say.",
+            "rounds). Weights stay as they are, and fewer answers make the interval wider. That is no help where "
+            "answers were left out because of what they say.",
         )
     if settings.person:
         yield PERSON

@@ -18,7 +18,7 @@ class Closing(NamedTuple):
 def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Track], *, late: bool) -> Closing:
     """Close at once when every client has answered, else at the quorum or, when it is `late`, at the deadline.
 
-    The last answers of silent clients are used again, as far as the study's patience allows.
+    The run goes on without silent clients as far as the study's patience allows.
     """
     missing = intake.missing
     if intake.quarantined:
@@ -37,7 +37,7 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
 
 
 def cannot_replace(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
-    """Why the last answers of silent clients cannot be used again; empty when they can."""
+    """Why a round cannot be closed without the answers of these clients; empty when it can."""
     names = set(missing)
     for track in tracks:
         if track.ask is None:
