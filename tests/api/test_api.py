@@ -116,7 +116,20 @@ def test_a_run_read_in_another_way_is_the_same_run(tmp_path: Path) -> None:
     second = privatile.estimate(data, confidence_level=0.99, **options)
     assert second.run == first.run
     assert second.estimate == first.estimate
-    assert second.confidence_interval.low < first.confidence_interval.low
+    assert second.confidence_interval.low <= first.confidence_interval.low
+    assert second.confidence_interval.high > first.confidence_interval.high
+    # Neither does a grid, nor the other one of its two intervals; values to be asked as continuous ones do.
+    whole = privatile.estimate(data, values="whole", **options)
+    assert (whole.run, whole.confidence_interval) == (first.run, first.confidence_interval)
+    assert whole.grid_values is not None
+    assert 0.0 in whole.grid_values
+    smooth = privatile.estimate(data, interval="smooth", **options)
+    assert first.other is not None
+    assert (smooth.run, smooth.confidence_interval) == (first.run, first.other.interval)
+    asked = privatile.estimate(data, values="continuous", design="straddle", **options)
+    assert (asked.run, asked.confidence_interval) == (first.run, first.other.interval)
+    with pytest.raises(PrivatileError, match="another run"):
+        privatile.estimate(data, values="continuous", **options)
     with pytest.raises(PrivatileError, match="another run"):
         privatile.estimate(data, dither=0.5, **options)
 

@@ -179,10 +179,13 @@ def test_a_dry_run_spends_nothing(home: Path) -> None:
     assert "no one was" in done.stdout
     assert "Nothing was saved" not in done.stderr
     assert not (home / "state").exists()
-    reach = json.loads(here(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
+    reach = json.loads(here(home, *BASE, "--epsilon", 1, "--dry-run", "--json", "--values", "continuous").stdout)
     # z·√(Σ p²/(4 r² n)) with r = tanh(½) is the least; a run this small loses a fifth or so to search and slope.
     least = 1.96 * np.sqrt(1 / 4500 / 4) / np.tanh(0.5)
     assert 1.0 < reach["expected_half_width_in_rank"][0] / least < 1.4
+    # What holds whatever the distribution is three to four times as wide.
+    reach = json.loads(here(home, *BASE, "--epsilon", 1, "--dry-run", "--json").stdout)
+    assert 3.0 < reach["expected_half_width_in_rank"][0] / least < 4.0
     options = (*BASE, "--epsilon", 1, "--dry-run", "--json", "--interval", "self-normalized")
     reach = json.loads(here(home, *options).stdout)
     assert reach["expected_half_width_in_rank"][0] / least == pytest.approx(1.3, rel=1e-3)
@@ -191,7 +194,7 @@ def test_a_dry_run_spends_nothing(home: Path) -> None:
 def test_a_dry_run_says_what_the_result_would_say_of_its_support(home: Path) -> None:
     (home / "many.csv").write_text("score\n" + "\n".join(str(i % 97 + i / 12_000) for i in range(12_000)) + "\n")
     enough = ("estimate", "many.csv", "--value", "score", "--range", 0, 100, "--epsilon", 5, "--dry-run")
-    assert ": enough." in here(home, *enough).stdout
+    assert ": the rank is known within a standard error of 0.0046." in here(home, *enough).stdout
     assert json.loads(here(home, *enough, "--json").stdout)["caveats"] == []
     options = (*BASE, "--epsilon", 1, "--q", 0.1, "--q", 0.5)
     shown = json.loads(here(home, *options, "--dry-run", "--json").stdout)

@@ -37,13 +37,14 @@ PEOPLE = NormalDist(55, 10)
 Change = Callable[[Track, Ask], Ask]
 
 
-def spec(design: str = "auto", rounds: int | None = 40, until_width: float | None = None) -> RunSpec:
+def spec(design: str = "tuned", rounds: int | None = 40, until_width: float | None = None) -> RunSpec:
     clients = tuple(
         ClientSpec(name, RandomizedResponse.from_epsilon(epsilon).threshold, weight, records)
         for name, epsilon, weight, records in (("a", 1.0, 0.25, 9000), ("b", 2.0, 0.75, 14000))
     )
+    ends, values = (0.0, 100.0), "continuous" if design == "tuned" else "any"
     return RunSpec(
-        "income", (0.6,), clients, "linear", 0.0, 100.0, design=design, rounds=rounds, until_width=until_width
+        "income", (0.6,), clients, "linear", *ends, design=design, rounds=rounds, until_width=until_width, values=values
     )
 
 
@@ -80,7 +81,7 @@ def moved(by: float) -> Change:
     return lambda track, ask: ask._replace(query=ask.query + by * track.plan.standard_error(track.state, ask))
 
 
-DESIGNS = ("auto", "rounds", "paper-log", "power:0.6")
+DESIGNS = ("straddle", "tuned", "rounds", "paper-log", "power:0.6")
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -100,10 +101,13 @@ def test_an_honest_file_is_accepted_and_gives_the_same_result(design: str) -> No
     assert replayed(content).result().to_json() == Coordinator(store).result().to_json()
 
 
-def test_every_round_of_every_stage_refuses_a_moved_question() -> None:
-    rounds = list(RunStore.from_bytes(written(spec())).all_rounds())
-    assert {stored.ask.stage for stored in rounds} == {"search", "probe", "average"}
-    track = Track(spec(), 0)
+@pytest.mark.parametrize(
+    ("design", "stages"), [("tuned", {"search", "probe", "average"}), ("straddle", {"search", "low", "high", "centre"})]
+)
+def test_every_round_of_every_stage_refuses_a_moved_question(design: str, stages: set[str]) -> None:
+    rounds = list(RunStore.from_bytes(written(spec(design))).all_rounds())
+    assert {stored.ask.stage for stored in rounds} == stages
+    track = Track(spec(design), 0)
     for stored in rounds:
         for by in (-0.01, 0.01):
             with pytest.raises(ProtocolError, match="standard errors from the design's own"):
@@ -153,7 +157,7 @@ def test_a_question_recorded_otherwise_than_it_was_sent_is_found(tmp_path: Path)
 
 
 @pytest.mark.parametrize("follows", [True, False])
-@pytest.mark.parametrize("design", ["auto", "rounds"])
+@pytest.mark.parametrize("design", ["straddle", "tuned", "rounds"])
 def test_drifting_by_less_than_the_tolerance_in_every_round_moves_the_result_by_nothing(
     design: str, follows: bool
 ) -> None:
@@ -315,7 +319,7 @@ def test_a_run_marked_as_finished_before_its_last_round_is_found() -> None:
 
 @pytest.mark.parametrize("plan", [AutoPlan, TablePlan])
 def test_a_run_that_moves_to_another_machine_asks_the_open_round_again_to_the_last_bit(plan: type[Plan]) -> None:
-    store = RunStore.create(":memory:", "run-1", spec("auto" if plan is AutoPlan else "rounds"))
+    store = RunStore.create(":memory:", "run-1", spec("tuned" if plan is AutoPlan else "rounds"))
     first = Coordinator(store)
     first.rounds()
     first.accept([[100 if plan is TablePlan else 3, 5]])

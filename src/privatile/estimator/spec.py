@@ -153,7 +153,7 @@ class RunSpec(ReportSettings):
         return replace(self, **{name: getattr(other, name) for name in REPORT_ONLY})
 
     def with_report(self, **report: Any) -> "RunSpec":
-        """This run with other values, interval, confidence level or target reported; refused where it was asked by them.
+        """This run with other values, interval, confidence level or target; refused where it was asked by them.
 
         A straddled run may be reported as continuous; a grid may be declared afterwards. A run that stopped at a width
         was asked until its interval was as narrow, so that interval stays.

@@ -50,7 +50,10 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         yield Caveat(
             "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
         )
-    if settings.target == "file" and not inference.method.startswith("any-shape"):
+    if settings.target == "file" and inference.method.startswith("any-shape"):
+        text = "The any-shape interval is that of a population; the file's own records would need a narrower one."
+        yield Caveat("file", text)
+    elif settings.target == "file":
         yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
     silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
     if silent:
