@@ -32,7 +32,7 @@ from privatile.estimator import search_belief
 from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_SEARCH_SHARE, SPREAD_KNOWN
 from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
-from privatile.estimator.straddle_placement import place_questions
+from privatile.estimator.straddle_placement import inside_range, place_questions
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
 from privatile.estimator.straddle_window import (
     Answers,
@@ -209,9 +209,14 @@ class StraddlePolicy:
         moving = xp.flatnonzero((block_at(now) != window.block) | window.astray)
         if len(moving):
             placed = place_questions(
-                take_rows(window, moving), now[moving], self.level, self.noise, self.boundary_shift
+                take_rows(window, moving),
+                now[moving],
+                self.level,
+                self.noise,
+                self.high - self.low,
+                self.boundary_shift,
             )
-            window = put_rows(window, moving, placed.inside(self.low, self.high))
+            window = put_rows(window, moving, inside_range(placed, self.low, self.high, self.boundary_shift))
         stage = side_of(window.asked)
         query = xp.where(
             stage == CENTRE, window.center, xp.where(stage == LOW, window.sides[:, LOW], window.sides[:, HIGH])

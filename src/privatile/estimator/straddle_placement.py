@@ -42,16 +42,30 @@ ACCEPTED = 2.5
 PUSH, GROWTH = 2.5, 1.3
 """A side that is behind for the m-th placement in a row asks at most 2.5·1.3^(m−1) times as far, …"""
 
-PATIENCE = 1
-"""… from the third one in a row on 2, 4, 8, 128, 2¹⁵, 2³¹ … times further still: the distribution is then flat beyond
-anything the search saw. Beside an atom the flat stretch may be 10⁸ times what the search took for the spread."""
+FURTHER = (0, 0, 1, 2, 8, 24, 50)
+"""… and these powers of 2 further still: the distribution is then flat beyond anything the search saw."""
+
+TINY = 2e-3
+"""A spread below this share of the range is that of an atom. Beside it the flat stretch may be 10⁸ times as long, …"""
+
+BESIDE_ATOM = (0, 0, 3, 16, 50, 50, 50)
+"""… so a side that is behind goes out faster there, …"""
+
+SAVED = 0.4
+"""… and its tests expect this share of the usual signal for its third to sixth time in a row: they keep their budget
+for the far side of the stretch."""
+
+AT_END = 1e-9
+"""A place this close to an end of the range, as a share of the range, is that end."""
 
 AGAIN = 1.0
 """Spreads within which answers enter a fit that begins anew, and its prior error."""
 
 
-def place_questions(window: Window, now: Floats, level: float, noise: float, boundary_shift: float = 0.0) -> Window:
-    """New questions from all answers of the window."""
+def place_questions(
+    window: Window, now: Floats, level: float, noise: float, width: float, boundary_shift: float = 0.0
+) -> Window:
+    """New questions from all answers of the window; `width` is the range's."""
     xp = array_namespace(now)
     rows = xp.arange(len(now))
     root = solve_fit(window.fit, level)
@@ -65,9 +79,10 @@ def place_questions(window: Window, now: Floats, level: float, noise: float, bou
     basis = reach[rows, block]
     score, budget, peak = window.tests.outermost
     started = window.tests.counts > 0
-    can_gather = SIDE_SHARE * (shares_left(now) * reach**2).sum(axis=1)
-    here = SIDE_SHARE * xp.maximum(shares_left(now)[rows, block], 1e-6)
     largest = REACH * level * (1.0 - level) / math.sqrt(noise)
+    can_gather = SIDE_SHARE * (shares_left(now) * xp.minimum(reach, max(largest, CLOSEST)) ** 2).sum(axis=1)
+    here = SIDE_SHARE * xp.maximum(shares_left(now)[rows, block], 1e-6)
+    tiny = window.spread < TINY * (1.0 + boundary_shift) * width
     error = math.sqrt(noise) / slope
     behind, sides, signals = window.behind.copy(), window.sides.copy(), window.signals.copy()
     for side in (LOW, HIGH):
@@ -77,7 +92,7 @@ def place_questions(window: Window, now: Floats, level: float, noise: float, bou
         needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
         wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
         row = behind[:, side]
-        push = xp.where(lags, _push(row), 1.0)
+        push = xp.where(lags, _push(row, tiny), 1.0)
         x = xp.where(lags, xp.minimum(xp.maximum(basis * push, wanted), PUSH * push * basis), basis)
         behind[:, side] = xp.where(lags, row + 1, 0)
         limit = xp.maximum(largest * push, CLOSEST)
@@ -90,6 +105,7 @@ def place_questions(window: Window, now: Floats, level: float, noise: float, bou
             sides[:, side] = xp.where(lags & xp.isfinite(high), xp.maximum(question, high), question)
         # Weights expect the distance before any push: pushing adds signal and spends no more of the budget.
         signals[:, side] = xp.maximum(xp.minimum(basis, limit) - information_gap(now, xp), 0.5)
+        signals[:, side] *= xp.where(lags & tiny & (row >= 2) & (row < 6), SAVED, 1.0)
     again = xp.flatnonzero(moved)
     if len(again):
         some = take_rows(window, again)
@@ -113,15 +129,40 @@ def place_questions(window: Window, now: Floats, level: float, noise: float, bou
     )
 
 
-def _push(row: Ints) -> Floats:
+def inside_range(window: Window, low: float, high: float, boundary_shift: float = 0.0) -> Window:
+    """The same with its questions inside the range, and at its end where the quantile is there.
+
+    Where the answers asked at the low end say that F(low) ≥ τ, by 2.5 standard errors if the outermost candidate of the
+    high side is accepted and by 5 if not, the high side asks there too: the interval then closes on that end. The high
+    end is the same.
+    """
+    xp = array_namespace(window.center)
+    sides = xp.clip(window.sides, low, high)
+    near = AT_END * (high - low)
+    boundary = 1.0 + boundary_shift
+    _, _, peak = window.tests.outermost
+    for side, end, here, outward in (
+        (HIGH, low, window.places <= low + near, -1.0),
+        (LOW, high, window.places >= high - near, 1.0),
+    ):
+        total, weight = (xp.where(here, values, 0.0).sum(axis=1) for values in (window.sums, window.precisions))
+        certain = xp.where(peak[:, side] >= ACCEPTED * boundary, CERTAIN, 2.0 * CERTAIN) * boundary
+        there = (weight > 0.0) & (outward * total >= certain * xp.sqrt(weight))
+        sides[:, side] = xp.where(there, end, sides[:, side])
+    return window._replace(center=xp.clip(window.center, low, high), sides=sides)
+
+
+def _push(row: Ints, tiny: Flags) -> Floats:
     """How many times as far a side is asked that has been behind for `row` placements before this one.
 
-    >>> _push(np.array([0, 1, 2, 3, 4, 5])).round(1).tolist()
-    [1.0, 1.3, 3.4, 8.8, 22.8, 475.3]
+    `tiny` says that the believed spread is an atom's.
+
+    >>> _push(np.array([0, 1, 2, 3, 4, 3]), np.array([False] * 5 + [True])).round(1).tolist()
+    [1.0, 1.3, 3.4, 8.8, 731.2, 143982.6]
     """
     xp = array_namespace(row)
-    late = xp.clip(row - PATIENCE, 0, 7)
-    pushes: Floats = GROWTH**row * 2.0 ** xp.minimum(xp.maximum(late, 2 ** xp.maximum(late - 1, 0) - 1), 50)
+    late = xp.minimum(row, len(FURTHER) - 1)
+    pushes: Floats = GROWTH**row * 2.0 ** xp.where(tiny, xp.array(BESIDE_ATOM)[late], xp.array(FURTHER)[late])
     return pushes
 
 
