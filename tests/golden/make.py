@@ -115,19 +115,22 @@ def without_names(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def runs(folder: Path) -> dict[str, object]:
-    """Simulated runs: two with their files, results of several kinds, the text of one, and a comparison."""
-    auto, log, other = folder / "auto.db", folder / "log.db", folder / "other.db"
+    """Simulated runs: three with their files, results of several kinds, the text of one, and a comparison."""
+    auto, tuned, log, other = (folder / f"{name}.db" for name in ("auto", "tuned", "log", "other"))
     common: dict[str, Any] = {"range": (0.0, 100.0), "simulate": True}
     # Rounds and seeds are chosen so that the last bit of a number decides nothing: how the explanation rounds a number
     # of relaxations that ends in ½, or in which group the misfit counts a round that lies on the border of two.
     first = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, save=auto, **common)
     paper = estimate(FEW, epsilon=1, rng=2, design="paper-log", save=log, **common)
+    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, values="continuous", save=tuned, **common)
     estimate(TWO, epsilon=1, rng=13, rounds=90, save=other, **common)
     levels = estimate(THREE, q=(0.25, 0.5, 0.9), epsilon=2, rng=14, rounds=90, simultaneous=True, **common)
     own = {"east": 0.4, "north": 0.5, "south": 0.6}
     incomes = {"scale": "log", "range": (1e3, 1e6), "weights": "size"}
     results = {
         "auto": first,
+        "declared continuous": continuous,
+        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, values="whole", **common),
         "paper-log": paper,
         "target file": estimate(THREE, epsilon=BUDGETS, rng=5, rounds=60, target="file", **common),
         "until width": estimate(THREE, epsilon=3, rng=6, rounds=61, until_width=4.0, **common),
@@ -137,7 +140,7 @@ def runs(folder: Path) -> dict[str, object]:
     }
     compared = json.loads(said("compare", auto, other, "--disjoint", "--json"))
     return {
-        "run files": {"auto": run_file(auto), "paper-log": run_file(log)},
+        "run files": {"auto": run_file(auto), "declared continuous": run_file(tuned), "paper-log": run_file(log)},
         "results": {**{name: told(one) for name, one in results.items()}, "levels": [told(one) for one in levels]},
         "text": first.to_text().replace(first.run, RUN).splitlines(),
         # The first result stands under "results" already.
@@ -225,7 +228,7 @@ def coverage_rows() -> dict[str, object]:
         make_cell(**common, family="log-normal", clients=1, truth_rate=0.25, level=0.5),
         make_cell(**common, family="hete-l", clients=10, truth_rate="unequal", sizes="unequal", level=0.8),
         make_cell(**common, family="t3", clients=10, truth_rate=0.5, level=0.95),
-        # Below the supported region, where intervals fall back on the self-normalised one.
+        # Low information, where the law of the interval is corrected.
         make_cell(**{**common, "information": 300}, family="cauchy", clients=10, truth_rate=0.5, level=0.6),
     ]
     found: dict[str, object] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
+from privatile.estimator.auto import AutoPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
@@ -132,9 +133,10 @@ def interval_caveats(
     value = round_value_inside(low, high)
     at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
     if at_low and at_high:
+        helps = "More records" if isinstance(plan, StraddlePlan | AutoPlan) else "Design auto, more records"
         text = (
-            "The answers do not locate the quantile: at this confidence the interval is the whole stated range. More "
-            "records or a larger ε would help."
+            "The answers do not locate the quantile: at this confidence the interval is the whole stated range. "
+            f"{helps} or a larger ε would help."
         )
         yield Caveat("unbounded", text)
     elif at_low or at_high:
