@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -226,10 +227,13 @@ def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> No
     low[known:], high[known:] = 48.0, 52.0
     rounds, estimate = np.arange(1, count + 1), np.full(count, 50.0)
     none = np.full(count, np.nan)
-    path = ThinPath(rounds, rounds, estimate, estimate, none, estimate, low, high, low, high, none, none)
+    path = ThinPath(rounds, rounds, estimate, estimate, none, estimate, low, high, low, high, none, none, (0.0, 1e6))
     bottom, top = path.heights
     assert bottom < 48.0 < 52.0 < top
     assert top - bottom < 1.3 * 6 * (52.0 - 48.0)
+    # Nor does an end that the answers do not bound: it stands at the end of the stated range.
+    bottom, top = replace(path, low=np.zeros(count)).heights
+    assert 40.0 < bottom < 48.0 < 52.0 < top < 60.0
 
 
 @pytest.mark.slow

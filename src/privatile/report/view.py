@@ -47,28 +47,38 @@ class ThinPath:
     anytime_high: Floats
     other_low: Floats
     other_high: Floats
+    range: tuple[float, float]
+    """The stated one."""
 
     @property
     def heights(self) -> tuple[float, float]:
-        """What a drawing should show: the interval once it has settled, short of its first excursions."""
-        seen = np.concatenate([self.low, self.high])
-        seen = seen[~np.isnan(seen)]
-        if not len(seen):
-            seen = np.concatenate([self.question_low, self.question_high])
-        low, high = np.quantile(seen, [0.04, 0.96])
-        if not math.isnan(self.low[-1]):
-            first, last = self.low[-1], self.high[-1]
-            reach = 2.5 * (last - first)  # early intervals may span the whole range
-            low, high = min(first, max(low, first - reach)), max(last, min(high, last + reach))
+        """What a drawing should show: the interval as it stands last, and those before it that are not far wider."""
+        first, last = self._last_interval()
+        if math.isnan(first):
+            low, high = np.quantile(np.concatenate([self.question_low, self.question_high]), [0.04, 0.96])
+        else:
+            reach = 2.5 * (last - first)
+            seen = np.concatenate([self.low, self.high])
+            seen = seen[(seen >= first - reach) & (seen <= last + reach)]
+            low, high = np.quantile(seen, [0.04, 0.96]) if len(seen) else (first, last)
+            low, high = min(first, low), max(last, high)
             if not math.isnan(self.other_low[-1]):  # the interval beside it is seen too
-                low, high = (
-                    min(low, max(self.other_low[-1], first - 2 * reach)),
-                    max(high, min(self.other_high[-1], last + 2 * reach)),
-                )
+                low = min(low, max(self.other_low[-1], first - 2 * reach))
+                high = max(high, min(self.other_high[-1], last + 2 * reach))
         room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
         return float(low - room), float(high + room)
 
-    def to_dict(self) -> dict[str, list[float | None] | list[int]]:
+    def _last_interval(self) -> tuple[float, float]:
+        """As far as it is bounded: an end of the stated range is no end that the answers gave. NaN without any."""
+        middle, low, high = (float(values[-1]) for values in (self.estimate, self.low, self.high))
+        if math.isnan(low):
+            return low, high
+        open_low, open_high = low <= self.range[0], high >= self.range[1]
+        if open_low and open_high:
+            return float(self.question_low[-1]), float(self.question_high[-1])
+        return (2 * middle - high if open_low else low), (2 * middle - low if open_high else high)
+
+    def to_dict(self) -> dict[str, list[float | None] | list[float] | list[int]]:
         """Plain lists: values to four significant digits of the last interval's width, ends of intervals outward."""
         width = float(self.high[-1] - self.low[-1]) if len(self.high) else math.nan
         if not (math.isfinite(width) and width > 0):
@@ -93,6 +103,7 @@ class ThinPath:
             "round": self.rounds.tolist(),
             "records": self.records.tolist(),
             **{name: plain(name) for name in names},
+            "range": list(self.range),
         }
 
 
@@ -124,20 +135,19 @@ class LevelView:
             for name, values in zip(
                 Snapshot._fields, np.array([snapshot for _, snapshot in self.snapshots]).T, strict=True
             ):
-                reach[name][known] = center[known] + np.interp(ends[known], at, values - mean[at - 1])
-        return ThinPath(
-            ends,
-            history.records[ends - 1],
-            *(
-                _in_units(values, self.scale)
-                for values in (
-                    envelope(history.low, ends)[0],
-                    envelope(history.high, ends)[1],
-                    last_in_bucket(history.center, ends),
-                    *reach.values(),
-                )
-            ),
+                if not name.startswith("other") or (self.result is not None and self.result.other is not None):
+                    reach[name][known] = center[known] + np.interp(ends[known], at, values - mean[at - 1])
+        low, high, center = (
+            _in_units(values, self.scale)
+            for values in (
+                envelope(history.low, ends)[0],
+                envelope(history.high, ends)[1],
+                last_in_bucket(history.center, ends),
+            )
         )
+        intervals = {name: _in_units(values, self.scale) for name, values in reach.items()}
+        stated = (self.scale.low, self.scale.high)
+        return ThinPath(ends, history.records[ends - 1], low, high, center, **intervals, range=stated)
 
 
 @dataclass(frozen=True)

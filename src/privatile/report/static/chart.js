@@ -14,25 +14,33 @@ function privatileChart(figure, path, options) {
   const columns = () => [data[by], data.question_low, data.question_high, data.low, data.high,
     data.other_low || none(), data.other_high || none(), data.question_center || none(), data.estimate];
 
-  // The height shows what matters: the band once it has settled, the question's excursions short of its extremes.
+  // The height shows what matters: the last interval in sight, as far as it is bounded, and those before it that are not
+  // far wider. An end of the stated range is no end that the answers gave.
+  function lastInterval(end) {
+    const low = data.low[end], high = data.high[end], middle = data.estimate[end];
+    if (low == null) return null;
+    const openLow = low <= data.range[0], openHigh = high >= data.range[1];
+    if (openLow && openHigh) return [data.question_low[end], data.question_high[end]];
+    return [openLow ? 2 * middle - high : low, openHigh ? 2 * middle - low : high];
+  }
   function heights(from, to) {
     const x = data[by];
     const values = (...keys) => keys.flatMap((key) => data[key].filter((value, i) => value != null && x[i] >= from && x[i] <= to));
-    let seen = values("low", "high", "estimate");
-    if (!seen.length) seen = values("question_low", "question_high");
-    if (!seen.length) return [0, 1];
+    let end = x.length - 1;
+    while (end > 0 && x[end] > to) end--;
+    const last = lastInterval(end), reach = last ? 2.5 * (last[1] - last[0]) : 0;
+    let seen = last ? values("low", "high", "estimate").filter((value) => value >= last[0] - reach && value <= last[1] + reach)
+      : values("question_low", "question_high");
+    if (!seen.length) seen = last || [0, 1];
     seen.sort((a, b) => a - b);
     const cut = Math.floor(seen.length * 0.03);
     let low = seen[cut], high = seen[seen.length - 1 - cut];
-    let end = x.length - 1;
-    while (end > 0 && x[end] > to) end--;
-    if (data.low[end] != null) {  // the last interval in sight is the measure: early ones may span the whole range
-      const first = data.low[end], last = data.high[end], reach = 2.5 * (last - first);
-      low = Math.min(first, Math.max(low, first - reach));
-      high = Math.max(last, Math.min(high, last + reach));
+    if (last) {
+      low = Math.min(low, last[0]);
+      high = Math.max(high, last[1]);
       if (data.other_low && data.other_low[end] != null) {  // the interval beside it is seen too
-        low = Math.min(low, Math.max(data.other_low[end], first - 2 * reach));
-        high = Math.max(high, Math.min(data.other_high[end], last + 2 * reach));
+        low = Math.min(low, Math.max(data.other_low[end], last[0] - 2 * reach));
+        high = Math.max(high, Math.min(data.other_high[end], last[1] + 2 * reach));
       }
     }
     const room = (high - low) * 0.12 || Math.abs(high) * 0.01 || 1;
