@@ -83,12 +83,12 @@ def half_a_run(path: Path) -> None:
     coordinator = Coordinator(RunStore.create(path, "run-5eb1c0ffee", spec))
     rng = np.random.default_rng(5)
     laws = [NormalDist(float(np.log(median)), SPREAD) for median in SITES.values()]
-    while (asked := coordinator.rounds()) is not None and coordinator.done < 640:
+    while (asked := coordinator.rounds()) is not None and coordinator.done < 760:
         coordinator.accept(
             [
                 [
                     None
-                    if k == 4 and coordinator.done > 610
+                    if k == 4 and coordinator.done > 730
                     else int(
                         rng.binomial(
                             question.length,

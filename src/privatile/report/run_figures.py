@@ -18,8 +18,9 @@ def trajectory_figure(view: RunView) -> "Figure":
     axes = figure.subplots(len(view.levels), 1, squeeze=False)[:, 0]
     for level, panel in zip(view.levels, axes, strict=True):
         path = level.path(1200)
+        questions, alpha = ("low and high question", 0.22) if level.history.straddles else ("question", 0.45)
         panel.fill_between(
-            path.rounds, path.question_low, path.question_high, color=GREY, alpha=0.45, linewidth=0.6, label="question"
+            path.rounds, path.question_low, path.question_high, color=GREY, alpha=alpha, linewidth=0.6, label=questions
         )
         condition = "" if level.result is None or not level.result.condition else f", {level.result.condition}"
         name = f"{100 * view.spec.confidence_level:g}% interval{condition}"
