@@ -1,0 +1,93 @@
+"""What the study must show, and which cells fall short: one list for the page and for the tests."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from studies.any_shape.measure import Measured
+from studies.coverage.scores import Score
+
+NOMINAL = 0.95
+MADE_UP = ("smooth", "unseen", "coverage", "hard", "federated")
+REAL = ("columns", "regions", "file")
+IN_REACH = 20_000
+"""Records from which on a hard cell or a real column must be bounded."""
+
+
+class Shortfall(NamedTuple):
+    """A number beyond its limit."""
+
+    cell: str
+    what: str
+    found: float
+    limit: float
+
+
+def share_error(share: float, runs: int) -> float:
+    """Monte Carlo standard error of a share."""
+    return math.sqrt(share * (1.0 - share) / runs)
+
+
+NOMINAL_ERRORS = 2.0
+"""Standard errors of the nominal coverage by which a cell may lie below it."""
+
+
+def any_shape_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
+    """Coverage everywhere; bounded shares and widths where they are promised."""
+    found = []
+    for row in rows:
+        limits = [("coverage", row.coverage, NOMINAL - NOMINAL_ERRORS * share_error(NOMINAL, row.runs), 1)]
+        if not math.isnan(row.set_coverage):
+            limits.append(
+                ("coverage of the set", row.set_coverage, NOMINAL - NOMINAL_ERRORS * share_error(NOMINAL, row.runs), 1)
+            )
+        if row.has_density and row.information >= 150 * (1 - 1e-9):
+            least, widest = (0.99, 3.4) if row.information >= 6000 else (0.97, 4.5) if row.information >= 600 else (0.97, 6.5)
+            limits += [("bounded", row.bounded, least, 1), ("width", row.width, widest, -1)]
+        elif not row.has_density and row.records >= IN_REACH:
+            limits.append(("bounded", row.bounded, 0.97, 1))
+        found += [
+            Shortfall(f"{row.table}: {row.name}", what, value, limit)
+            for what, value, limit, sign in limits
+            if sign * (value - limit) < 0.0
+        ]
+    return found
+
+
+def grid_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
+    """Ages of the salary table, all records as one client: one or two of them, five or fewer at 20,000 records."""
+    found = []
+    for row in rows:
+        if row.name.startswith("age") and row.clients == 1 and row.table == "columns":
+            what, value, limit = (
+                ("one or two ages", row.one_or_two, 0.85)
+                if row.records > 200_000
+                else ("five ages or fewer", row.up_to_five, 0.5)
+            )
+            if value < limit:
+                found.append(Shortfall(f"{row.table}: {row.name}", what, value, limit))
+    return found
+
+
+def undeclared_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
+    """The smooth estimate of straddled runs: its error over the bound's, with twice its Monte Carlo error."""
+    found = []
+    for row in rows:
+        if row.has_density and row.information >= 6000 * (1 - 1e-9):
+            limit = 1.05 if row.information >= 60_000 * (1 - 1e-9) else 1.12
+            if row.smooth_error > limit + 2.0 * 0.756 * row.smooth_error / math.sqrt(row.runs):
+                found.append(Shortfall(f"{row.table}: {row.name}", "error of the smooth estimate", row.smooth_error, limit))
+    return found
+
+
+def continuous_shortfalls(rows: Sequence[Score], new: str) -> list[Shortfall]:
+    """Declared continuous: coverage between its limits, two Monte Carlo standard errors allowed on either side."""
+    found = []
+    for row in rows:
+        if row.information < 150 * (1 - 1e-9):
+            continue
+        low, high = (0.93, 1.0) if row.name.startswith(new) else (0.94, 0.96 if row.information >= 1500 else 0.97)
+        doubt = 2.0 * share_error(NOMINAL, row.runs)
+        if not low - doubt <= row.coverage <= high + doubt:
+            found.append(Shortfall(row.name, "coverage", row.coverage, low if row.coverage < low else high))
+    return found
