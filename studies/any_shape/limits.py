@@ -14,6 +14,10 @@ IN_REACH = 20_000
 """Records from which on a hard cell or a real column must be bounded."""
 
 
+PROMISED = ((6000.0, 0.99, 3.4), (600.0, 0.97, 4.5), (150.0, 0.97, 6.5))
+"""Smooth laws: information, least share of bounded intervals and largest median width from there on."""
+
+
 class Shortfall(NamedTuple):
     """A number beyond its limit."""
 
@@ -42,7 +46,9 @@ def any_shape_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
                 ("coverage of the set", row.set_coverage, NOMINAL - NOMINAL_ERRORS * share_error(NOMINAL, row.runs), 1)
             )
         if row.has_density and row.information >= 150 * (1 - 1e-9):
-            least, widest = (0.99, 3.4) if row.information >= 6000 else (0.97, 4.5) if row.information >= 600 else (0.97, 6.5)
+            least, widest = (
+                (0.99, 3.4) if row.information >= 6000 else (0.97, 4.5) if row.information >= 600 else (0.97, 6.5)
+            )
             limits += [("bounded", row.bounded, least, 1), ("width", row.width, widest, -1)]
         elif not row.has_density and row.records >= IN_REACH:
             limits.append(("bounded", row.bounded, 0.97, 1))
@@ -76,7 +82,9 @@ def undeclared_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
         if row.has_density and row.information >= 6000 * (1 - 1e-9):
             limit = 1.05 if row.information >= 60_000 * (1 - 1e-9) else 1.12
             if row.smooth_error > limit + 2.0 * 0.756 * row.smooth_error / math.sqrt(row.runs):
-                found.append(Shortfall(f"{row.table}: {row.name}", "error of the smooth estimate", row.smooth_error, limit))
+                found.append(
+                    Shortfall(f"{row.table}: {row.name}", "error of the smooth estimate", row.smooth_error, limit)
+                )
     return found
 
 

@@ -41,21 +41,33 @@ TITLES = {
     "regions": "The same by region, one region per run",
     "file": "The salary table itself as the target",
 }
-HEAD = ("cell", "I", "runs", "covers", "bounded", "width", "90% point", "smooth: covers", "width", "error", "contradicted")
+HEAD = (
+    "cell",
+    "I",
+    "runs",
+    "covers",
+    "bounded",
+    "width",
+    "90% point",
+    "smooth: covers",
+    "width",
+    "error",
+    "contradicted",
+)
 SET_HEAD = (*HEAD, "set covers", "1–2 values", "≤ 5")
 INTRODUCTION = """# The tables behind the intervals
 
-Written by `python -m studies.any_shape.page` from `studies/any_shape/results` and `studies/coverage`; what they mean is on
-[one page](intervals.md). All intervals are 95% intervals.
+Written by `python -m studies.any_shape.page` from `studies/any_shape/results` and `studies/coverage`; what they
+mean is on [one page](intervals.md). All intervals are 95% intervals.
 
-*covers*, *bounded*: the any-shape interval, which a result shows first where nothing is declared. *width*: median of the
-bounded ones, and its 90% point, over the width of an interval that knows the distribution (oracle Wald); in units of the
-data where the values have no density. *smooth*: the interval beside it, and the mean absolute error of its estimate over
-that of the efficiency bound (in units without a density). *contradicted*: share of the runs whose answers speak against a
-smooth curve. I: information. *set*: with the grid of values declared.
+*covers*, *bounded*: the any-shape interval, which a result shows first where nothing is declared. *width*: median
+of the bounded ones, and its 90% point, over the width of an interval that knows the distribution (oracle Wald); in
+units of the data where the values have no density. *smooth*: the interval beside it, and the mean absolute error of
+its estimate over that of the efficiency bound (in units without a density). *contradicted*: share of the runs whose
+answers speak against a smooth curve. I: information. *set*: with the grid of values declared.
 
-The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500, .015 with 200;
-of an error ratio it is .756 of it over √runs.
+The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500,
+.015 with 200; of an error ratio it is .756 of it over √runs.
 """
 
 
@@ -100,7 +112,10 @@ def verdict(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> st
     lines = []
     groups = (
         ("smooth laws, I = 60,000", [r for t in ("smooth", "unseen") for r in found[t] if r.information > 59_000]),
-        ("smooth laws, I = 6,000", [r for t in ("smooth", "unseen") for r in found[t] if 5_900 < r.information < 6_100]),
+        (
+            "smooth laws, I = 6,000",
+            [r for t in ("smooth", "unseen") for r in found[t] if 5_900 < r.information < 6_100],
+        ),
         ("smooth laws, I = 600", [r for t in ("smooth", "unseen") for r in found[t] if 590 < r.information < 610]),
         ("smooth laws, I = 150", [r for t in ("smooth", "unseen") for r in found[t] if r.information < 160]),
         ("the cells of the study below", found["coverage"]),
@@ -132,7 +147,7 @@ def verdict(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> st
     table = markdown_table((*head, "smooth covers", "smooth error / bound"), lines)
     parts = ["\n".join(table)]
     if continuous:
-        rows = []
+        declared = []
         for name, chosen in (
             ("I from 150 to 600", [s for s in continuous if s.information < 1_400 and not s.name.startswith(NEW)]),
             ("I of 1,500", [s for s in continuous if 1_400 < s.information < 2_400 and not s.name.startswith(NEW)]),
@@ -141,7 +156,7 @@ def verdict(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> st
         ):
             if chosen:
                 runs = sorted({score.runs for score in chosen})
-                rows.append(
+                declared.append(
                     (
                         name,
                         f"{len(chosen)}",
@@ -152,7 +167,7 @@ def verdict(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> st
                     )
                 )
         head = ("declared continuous", "number", "runs each", "covers", "width / Wald", "error / bound")
-        parts.append("\n".join(markdown_table(head, rows)))
+        parts.append("\n".join(markdown_table(head, declared)))
     parts.append(shortfall_words(found, continuous))
     return "\n\n".join(["Three numbers are smallest / median / largest.", *parts])
 
@@ -183,10 +198,10 @@ def long_page(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> 
     if (RESULTS / "silence.csv").exists():
         parts.append(f"## Silent clients\n\n{plain_table(RESULTS / 'silence.csv')}")
     parts.append(
-        "## Values declared continuous\n\n![Coverage of every cell](intervals.svg)\n\nError: mean absolute error over that "
-        "of the efficiency bound. Width: mean width over the oracle Wald interval. `warned`: share of runs whose result "
-        "carries a warning. Cells with information 2,500 and more were run before z was corrected by 1 + .5/√I, which "
-        "widens by 1% there.\n\n" + tables(continuous)
+        "## Values declared continuous\n\n![Coverage of every cell](intervals.svg)\n\nError: mean absolute error over "
+        "that of the efficiency bound. Width: mean width over the oracle Wald interval. `warned`: share of runs whose "
+        "result carries a warning. Cells with information 2,500 and more were run before z was corrected by "
+        "1 + .5/√I, which widens by 1% there.\n\n" + tables(continuous)
     )
     rows = read_rows(COVERAGE / "extras.csv", Extra)
     parts.append("## Watching, several levels, other intervals, the paper's settings\n\n" + extras(rows))

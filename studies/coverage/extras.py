@@ -1,5 +1,5 @@
-"""What the cells do not show: stopping by width, several levels at once, comparisons, other intervals, silent clients,
-populations with steps and gaps, the paper's Table 2 settings, salaries.
+"""What the cells do not show, for values declared continuous: stopping by width, several levels at once, comparisons,
+other intervals, the paper's Table 2 settings.
 
 python -m studies.coverage.extras [--runs N] [--device cuda] [--results FILE] prints and writes kind, setting, name,
 value. A part that the file holds already is replaced.
@@ -9,30 +9,22 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from studies.coverage.coverage import FAMILIES, make_cell
-from studies.coverage.dropout import silent_runs
-from studies.coverage.heaped import Rounded
 from studies.coverage.rows import read_rows, write_rows
-from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor, warnings
+from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor
 from studies.coverage.stopping import Stopped, stopping
 
-from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.schedule import PRESETS
 from privatile.laws.normal import two_sided_z
-from privatile.paper.salary import STATED_RANGE, read_salaries
 from privatile.result.compare import difference_ends
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Dithered, Empirical, LogOf
 from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
 from privatile.simulation.engine import run_cell, summarize
-from privatile.simulation.populations import Mixture, Normal
 
 HERE = Path(__file__).parent
 BLOCK = 1000
@@ -53,8 +45,6 @@ class Work(NamedTuple):
 
     runs: int
     simulate: Simulate
-    data: Path | None
-    """The salary table."""
 
     def blocks(self, cell: AutoCell, seed: int) -> Iterator[AutoRuns]:
         """All runs of a cell: some at a time on a processor, at once on a GPU."""
@@ -133,43 +123,6 @@ def others(work: Work) -> Found:
         )
 
 
-def steps(work: Work) -> Found:
-    """Populations that no smooth curve fits: the curve's interval alone, the one shown, and how many runs warn."""
-    halves = Rounded(Normal(40.2, 12.0), 5.0, 0.5)
-    laws = {
-        "whole years": (Rounded(Normal(40.2, 12.0)), 0.5),
-        "half rounded to 5": (halves, 0.5),
-        "half rounded to 5, next to a heap": (halves, 0.61),
-        "a deep trough at the median": (Mixture((Normal(30.0, 6.0), Normal(60.0, 6.0))), 0.5),
-        "nothing at the median": (Mixture((Normal(20.0, 4.0), Normal(60.0, 4.0))), 0.5),
-    }
-    for (name, (law, level)), info in itertools.product(laws.items(), (2500, 6000, 60_000, 600_000)):
-        records = math.ceil(info / 10 / (level * (1 - level)) ** 2)  # I = (τ(1 − τ))²·4r²·Kn, r = ½, K = 10
-        cell = AutoCell((law,) * 10, (0.5,) * 10, (records,) * 10, level, low=0.0, high=120.0)
-        parts = []
-        for block in work.blocks(cell, 101):
-            found = block.on_host()
-            alone, shown = (displayed_intervals(cell, found, interval=kind)[0] for kind in ("smooth", "default"))
-            parts.append([alone.covers(cell.truth), shown.covers(cell.truth), warnings(cell, found)])
-        alone_covers, covered, warned = np.concatenate(parts, axis=1)
-        columns = {"curve alone": alone_covers, "shown": covered, "warned": warned}
-        columns["missed without a warning"] = ~(warned | covered)
-        yield f"{name} τ={level:g} I={info}", {what: float(column.mean()) for what, column in columns.items()}
-
-
-def silences(work: Work) -> Found:
-    """Clients that fall silent for five rounds on average, through the estimator itself: a tenth, then three tenths."""
-    with ProcessPoolExecutor() as pool:
-        for family, share in itertools.product(("normal", "hete-l"), (0.1, 0.3)):
-            cell = make_cell("silent", family=family, clients=10, truth_rate=0.5, level=0.5, information=4000)
-            one_part = partial(silent_runs, cell, math.ceil(work.runs / 64), share=share, burst=5.0)
-            rows = np.concatenate(list(pool.map(one_part, range(64))))[: work.runs]
-            rows[~np.isfinite(rows[:, 1]), 1] = np.nan  # unbounded intervals have no width to average
-            names = ("coverage", "width / Wald", "error / bound", "warned")
-            setting = f"{family} K=10 silent {100 * share:g}% of the rounds, 5 at a time"
-            yield setting, dict(zip(names, np.nanmean(rows, axis=0).tolist(), strict=True))
-
-
 def table2(work: Work) -> Found:
     """The settings of the paper's Table 2 (ten clients that differ in location), beside its C5 and Log schedules."""
     rates: dict[str, tuple[float, ...]] = {
@@ -194,41 +147,12 @@ def table2(work: Work) -> Found:
         yield f"t_T={records} τ={level:g} r={name}", values
 
 
-def salaries(work: Work) -> Found:
-    """The salary table as a population, ε = 1, dithered by 5,000 dollars: seven clients of equal weight, log scale."""
-    if work.data is None:
-        return
-    table = read_salaries(work.data)
-    rate = RandomizedResponse.from_epsilon(1.0).truth_rate
-    records = tuple(len(values) for values in table.values())
-    raw = Mixture(tuple(Empirical(values) for values in table.values()), (1 / len(table),) * len(table))
-    low, high = (math.log(end) for end in STATED_RANGE)
-    for width, level in itertools.product((5000.0, 1.0), (0.3, 0.5, 0.8)):
-        laws = tuple(LogOf(Dithered(values, width)) for values in table.values())
-        cell = AutoCell(laws, (rate,) * len(table), records, level, low=low, high=high)
-        shown = work._replace(simulate=on_processor).displayed(cell, 61)
-        raw_quantile = float(raw.quantile(level))
-        yield (
-            f"τ={level:g} dithered by {width:g}",
-            {
-                "quantile": math.exp(cell.truth),
-                "raw quantile": raw_quantile,
-                "coverage": float(shown.covers(cell.truth).mean()),
-                "coverage of the raw one": float(shown.covers(math.log(raw_quantile)).mean()),
-                "half-width, dollars": math.exp(cell.truth) * float(np.median(shown.half_width)),
-            },
-        )
-
-
 PARTS: dict[str, tuple[str, Callable[[Work], Found]]] = {
     "joint": ("levels at once", joint),
     "table2": ("table 2", table2),
     "widths": ("until-width", widths),
     "differences": ("comparisons", differences),
     "others": ("self-normalized", others),
-    "silences": ("silent clients", silences),
-    "steps": ("steps and gaps", steps),
-    "salaries": ("salaries", salaries),
 }
 
 
@@ -238,11 +162,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS), help="which to run")
-    parser.add_argument("--data", type=Path, help="the salary table; without it that part is left out")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
-    work = Work(chosen.runs, on_gpu if chosen.device == "cuda" else on_processor, chosen.data)
-    parts = [PARTS[name] for name in chosen.parts if name != "salaries" or chosen.data is not None]
+    work = Work(chosen.runs, on_gpu if chosen.device == "cuda" else on_processor)
+    parts = [PARTS[name] for name in chosen.parts]
     replaced = {kind for kind, _ in parts}
     write_rows([row for row in read_rows(chosen.results, Extra) if row.kind not in replaced], chosen.results)
     for kind, part in parts:

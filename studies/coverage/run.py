@@ -1,24 +1,20 @@
-"""Score the cells of cells.toml and fill docs/intervals.md again: python -m studies.coverage.run [--runs N]
-[--device cuda].
+"""The study of values declared continuous: python -m studies.coverage.run [--runs N] [--device cuda].
 
-A cell that results.csv holds already, with as many runs, is not run again; --page only fills the page. To check the
-study without touching it: --results another.csv, which fills no page.
+Scores the cells of cells.toml into results.csv, or with --cells low_information those of low_information.toml into
+low_information.csv. A cell that the file holds already, with as many runs, is not run again. To check the study without
+touching it: --results another.csv. `python -m studies.any_shape.page` writes the pages.
 """
 
 import argparse
 from pathlib import Path
 
-from studies.coverage.calibrate import TABLE, Calibration
-from studies.coverage.coverage import read_cells, run_cells, scored
-from studies.coverage.extras import Extra
-from studies.coverage.page import calibrations, draw, extras, filled, tables, verdict
-from studies.coverage.rows import read_rows
+from studies.coverage.coverage import read_cells, run_cells
 from studies.coverage.scores import Score, on_gpu, on_processor
 
 from privatile.simulation.auto_simulation import BLOCK
 
 HERE = Path(__file__).parent
-DOCS = HERE.parent.parent / "docs"
+RESULTS = {"cells": HERE / "results.csv", "low_information": HERE / "low_information.csv"}
 
 
 def show(score: Score) -> None:
@@ -31,31 +27,19 @@ def show(score: Score) -> None:
 
 
 def main() -> None:
-    """Run what is missing, then fill the page."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on; fills no page")
-    parser.add_argument("--results", type=Path, default=HERE / "results.csv")
-    parser.add_argument("--page", action="store_true", help="run nothing, fill the page")
+    parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on")
+    parser.add_argument("--cells", choices=list(RESULTS), default="cells")
+    parser.add_argument("--results", type=Path)
     chosen = parser.parse_args()
-    cells = read_cells(HERE / "cells.toml")
+    cells = read_cells(HERE / f"{chosen.cells}.toml")
     first, step = (int(text) for text in chosen.part.split("/"))
-    if not chosen.page:
-        size, simulated = (chosen.runs, on_gpu) if chosen.device == "cuda" else (BLOCK, on_processor)
-        run_cells(cells[first::step], chosen.runs, chosen.results, show=show, block_size=size, simulated=simulated)
-    if step == 1 and chosen.results == HERE / "results.csv":
-        known = scored(chosen.results)
-        scores = [known[cell.name] for cell in cells if cell.name in known]
-        page = DOCS / "intervals.md"
-        parts = {
-            "verdict": verdict(scores),
-            "tables": tables(scores),
-            "calibration": calibrations(read_rows(TABLE, Calibration)),
-            "extras": extras(read_rows(HERE / "extras.csv", Extra)),
-        }
-        page.write_text(filled(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
-        draw(scores, DOCS / "intervals.svg")
+    size, simulated = (chosen.runs, on_gpu) if chosen.device == "cuda" else (BLOCK, on_processor)
+    path = chosen.results or RESULTS[chosen.cells]
+    run_cells(cells[first::step], chosen.runs, path, show=show, block_size=size, simulated=simulated)
 
 
 if __name__ == "__main__":

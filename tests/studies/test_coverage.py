@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.any_shape.limits import continuous_shortfalls
 from studies.coverage.coverage import FAMILIES, NEW, make_cell, read_cells, run_cells, scored
-from studies.coverage.page import draw, filled, table, verdict
+from studies.coverage.page import draw, filled, table
 from studies.coverage.scores import score
 from studies.coverage.stopping import stopping
 
@@ -44,7 +45,6 @@ def test_a_study_continues_where_it_stopped(tmp_path: Path) -> None:
     page = filled("a <!-- tables --> old <!-- /tables --> b", {"tables": table(both)})
     assert "old" not in page
     assert page.count("\n|---") == 1
-    assert "2 supported cells" in verdict(both)
     draw(both, tmp_path / "intervals.svg")
     assert "cells, by information" in (tmp_path / "intervals.svg").read_text(encoding="utf-8")
 
@@ -68,26 +68,22 @@ def test_the_design_on_disk_is_read() -> None:
 
 
 def test_the_study_on_disk_keeps_what_the_page_promises() -> None:
+    """Values declared continuous; `studies.any_shape.limits` has the limits of single cells."""
     folder = Path(__file__).parents[2] / "studies" / "coverage"
     found = scored(folder / "results.csv")
-    cells = read_cells(folder / "cells.toml")
-    assert set(found) == {cell.name for cell in cells}
+    low = scored(folder / "low_information.csv")
+    assert set(found) == {cell.name for cell in read_cells(folder / "cells.toml")}
     assert min(score.runs for score in found.values()) >= 20_000
-    inside = [found[cell.name] for cell in cells if supported(cell.information) and not cell.name.startswith(NEW)]
-    assert all(0.935 <= score.coverage <= 0.965 for score in inside)
+    assert set(low) <= {cell.name for cell in read_cells(folder / "low_information.toml")}
+    inside = [score for name, score in found.items() if not name.startswith(NEW)]
+    assert all(0.94 <= score.coverage <= 0.96 for score in inside)
     assert 0.945 <= statistics.median(score.coverage for score in inside) <= 0.955
     assert max(score.error for score in inside) <= 1.12
-    assert statistics.median(score.error for score in inside) <= 1.05
+    assert statistics.median(score.error for score in inside) <= 1.03 * 1.02
     assert max(score.width for score in inside) <= 1.20
-    assert statistics.median(score.width for score in inside) <= 1.12
-    # A cell warns where more than one run in twenty does: wherever coverage falls below 0.92, never where supported.
-    assert all(
-        score.warned == 1.0 for score in found.values() if score.coverage < 0.92 or not supported(score.information)
-    )
+    assert statistics.median(score.width for score in inside) <= 1.08 * 1.02
     assert sum(score.warned < 0.05 for score in inside) >= 0.95 * len(inside)
-    # Laws that nothing was tuned on are reported beside the promise; none of them is far from it.
-    new = [score for name, score in found.items() if name.startswith(NEW)]
-    assert all(0.93 <= score.coverage <= 0.965 and score.width <= 1.20 for score in new)
+    assert continuous_shortfalls([*found.values(), *low.values()], NEW) == []
 
 
 def test_starts_ranges_and_rounds_change_little() -> None:
@@ -122,7 +118,6 @@ def test_the_extras_on_disk_keep_what_the_page_promises() -> None:
     assert max(column("until-width", "ever_missed").values()) <= 0.06
     assert all(0.94 <= value <= 0.96 for value in column("comparisons", "coverage").values())
     assert all(0.94 <= value <= 0.96 for value in column("self-normalized", "coverage").values())
-    assert min(column("silent clients", "coverage").values()) >= 0.95
     ours, wide = column("table 2", "auto error"), column("table 2", "auto half-width")
     assert len(ours) == 18
     for theirs in ("C5", "Log"):
@@ -131,9 +126,6 @@ def test_the_extras_on_disk_keep_what_the_page_promises() -> None:
         if "50000" in setting:
             assert wide[setting] <= width / 2
             assert column("table 2", "auto coverage")[setting] >= 0.935
-    for setting, covered in column("salaries", "coverage").items():
-        if "by 5000" in setting:
-            assert 0.93 <= covered <= 0.98
 
 
 @pytest.mark.slow
