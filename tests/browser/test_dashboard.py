@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
+from privatile.report.view import read_view
+from privatile.result.sentence import grid_text
 from tests.made_runs import SlowRun, long_run
 
 pytestmark = pytest.mark.browser
@@ -105,6 +107,27 @@ def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: 
         assert zoomed == [page.locator("figure.chart").get_attribute(f"data-{end}") for end in ("from", "to")]
         page.locator("#target").fill("0.01")
         assert "more rounds" in page.locator("#target-answer").inner_text()
+
+
+def test_an_interval_for_every_distribution_needs_no_choice(watched: Callable[..., Any], tmp_path: Path) -> None:
+    """It is valid at every look: no buttons, its condition in words; questions on both sides are in the key."""
+    run = long_run(tmp_path / "run.db", rounds=80, stop=70, length=120, design="auto", values="whole", whole=True)
+    (level,) = read_view(run).levels
+    assert level.result is not None
+    with run_dashboard(run) as dashboard:
+        seen = watched()
+        page = seen.page
+        page.goto(dashboard.url)
+        page.locator("figure[data-ready]").wait_for()
+        assert page.locator("#estimate").inner_text() == grid_text(level.result.grid_values)
+        assert page.locator("#left-note").inner_text() == "95% certain, if every value is a whole number"
+        low, high = level.result.ends_shown(level.result.confidence_interval)
+        assert page.locator("#interval").inner_text() == f"95% interval {low} … {high}, whatever the distribution"
+        assert page.locator("#interval-note").inner_text() == "valid however often you look"
+        assert not page.locator("#choice").is_visible()
+        assert page.locator("[data-key=center]").is_visible()
+        assert not page.locator("[data-key=beside]").is_visible()  # the smooth one holds at the end only
+        assert seen.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -69,6 +69,22 @@ def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., 
     assert f"estimate {estimate}, interval {low} … {high} " in page.locator(".readout").inner_text()
 
 
+def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: Path) -> None:
+    view = read_view(long_run(tmp_path / "run.db", rounds=80, length=120, design="auto"))
+    (level,) = view.levels
+    assert level.result is not None
+    assert level.result.other is not None
+    seen = watched(offline=True)
+    seen.page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
+    seen.page.locator("figure canvas").wait_for()
+    low, high = level.result.ends_shown(level.result.confidence_interval)
+    readout = seen.page.locator(".readout").inner_text()
+    assert f", interval {low} … {high}, beside it " in readout
+    assert seen.page.locator("[data-key=beside]").inner_text() == "if smooth"
+    assert seen.page.locator("[data-key=center]").is_visible()
+    assert seen.complaints == []
+
+
 def test_the_chart_obeys_the_keyboard(watched: Callable[..., Any], report: Path) -> None:
     page = watched(offline=True).page
     page.goto(report.as_uri())

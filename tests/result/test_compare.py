@@ -118,3 +118,7 @@ def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     done = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint"])
     assert done.exit_code == 0, done.output
     assert "p-value of no difference is below 0.0001" in done.output
+    assert "nearly normal" in done.output
+    ends = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--values", "any"])
+    assert "goes by the ends" in ends.output
+    assert runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--values", "odd"]).exit_code == 2

@@ -208,19 +208,22 @@ class RunRecord:
             return None
         return summarize(self.spec, history.plan, state, trajectory, self.run)
 
-    def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
-        """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
-        found: Sequence[QuantileResult | None] = results or [
+    def results(self) -> list[QuantileResult | None]:
+        """The results of all levels as the run itself reports them; none before two averaged rounds."""
+        found: Sequence[QuantileResult | None] = [
             self._summary(history, history.state, history.trajectory) for history in self.histories
         ]
         known = [result for result in found if result is not None]
         if len(known) == len(found):
-            found = rearranged(known)  # as the run itself reports them: quantiles that cross by chance are put in order
-        if results is None:
-            found = [
-                result if result is None or history.is_over else unfinished(result, history.plan.rounds)
-                for history, result in zip(self.histories, found, strict=True)
-            ]
+            found = rearranged(known)
+        return [
+            result if result is None or history.is_over else unfinished(result, history.plan.rounds)
+            for history, result in zip(self.histories, found, strict=True)
+        ]
+
+    def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
+        """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
+        found = self.results() if results is None else list(rearranged(results))
         levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
         planned = max(history.plan.rounds for history in self.histories)
         return RunView(self.run, self.created, self.finished, self.spec, levels, planned)
