@@ -159,11 +159,15 @@ def _possible(view: RunView, history: LevelHistory) -> Finding:
 
 def _differences(history: LevelHistory, result: QuantileResult) -> Finding:
     ranks = [(client.local_rank, client.name) for client in result.clients if math.isfinite(client.local_rank)]
-    excess = 0.0
-    for client, facts, asked in zip(history.plan.clients, result.clients, history.state.window_asked, strict=True):
+    excess, noise = 0.0, dict.fromkeys((client.name for client in result.clients), 0.0)
+    parts = zip(history.plan.clients, result.classes or result.clients, history.state.window_asked, strict=True)
+    for client, facts, asked in parts:
         if asked:
             variance = client.mechanism.variance(min(max(facts.local_rank, 0.0), 1.0)) / asked
-            excess += (facts.local_rank - facts.level) ** 2 / variance if variance else 0.0
+            noise[client.held_by] += client.weight**2 * variance
+    for facts in result.clients:
+        variance = noise[facts.name] / facts.weight**2
+        excess += (facts.local_rank - facts.level) ** 2 / variance if variance else 0.0
     freedom = len(ranks) - 1
     low, high = min(ranks), max(ranks)
     spread = f"The estimate's rank runs from {low[0]:.2f} ({low[1]}) to {high[0]:.2f} ({high[1]})."
