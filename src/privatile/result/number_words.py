@@ -33,9 +33,11 @@ def outward(value: float, width: float, *, up: bool) -> str:
     >>> outward(47_934.0, 2_456.0, up=False), outward(50_301.0, 2_456.0, up=True), significant(50_301.0, 2_456.0)
     ('47,900', '50,400', '50,300')
     """
-    if not (math.isfinite(value) and math.isfinite(width) and width > 0):
+    if not (math.isfinite(value) and math.isfinite(width)):
         return significant(value, width)
-    digits = digits_shown(value, width)
+    if width <= 0.0 and float(f"{value:.6g}") == value:
+        return significant(value, width)
+    digits = digits_shown(value, max(width, 1e-300))
     rounded = round(value, digits)
     if rounded < value if up else rounded > value:
         rounded = round(rounded + (1 if up else -1) * 10.0**-digits, digits)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from privatile.inference.inference import Inference, from_ends
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.both_readings import grid_values
+from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult
 
 
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
@@ -18,6 +19,7 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
     intervals = in_order([result.confidence_interval for result in results])
     anytimes = [result.anytime for result in results if result.anytime is not None]
     sequences = in_order(anytimes) if len(anytimes) == len(results) else [results[i].anytime for i in order]
+    others = _others([results[i] for i in order])
     put = list(results)
     for place, (i, estimate, interval, anytime) in enumerate(zip(order, estimates, intervals, sequences, strict=True)):
         result = results[i]
@@ -31,8 +33,19 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
             anytime=anytime,
             inference=rearranged_inference(results, place, result.scale.to_working(estimate)),
             caveats=(*result.caveats, note),
+            other=others[place],
+            grid_values=result.grid_values and grid_values(result.values, interval, result.scale)[0],
         )
     return tuple(put)
+
+
+def _others(results: Sequence[QuantileResult]) -> list[OtherReading | None]:
+    """The other readings of results in the order of their levels, put in order where all are of one kind."""
+    found = [result.other for result in results if result.other is not None]
+    if len(found) < len(results) or len({other.method for other in found}) > 1:
+        return [result.other for result in results]
+    sorted_ends = in_order([other.interval for other in found])
+    return [other._replace(interval=interval) for other, interval in zip(found, sorted_ends, strict=True)]
 
 
 def in_order(intervals: Sequence[tuple[float, float]]) -> list[ConfidenceInterval]:

@@ -1,0 +1,177 @@
+"""The two readings of a run in its result: which stands first, a declared grid, the ends of the range, rounding."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from privatile.api.estimate import estimate
+from privatile.cli import main
+from privatile.errors import InputError
+from privatile.estimator.values import parse_values
+from privatile.result.number_words import outward, significant
+from privatile.result.rearrangement import rearranged
+from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.server.run_file import RunStore
+
+SEED = np.random.default_rng(20261116)
+
+
+def run(values: np.ndarray, declared: str = "any", **options: object) -> QuantileResult:
+    given = {"q": 0.5, "epsilon": 3, "range": (0, 120), "rounds": 100, "values": declared, "value": "age"} | options
+    return estimate({"all": values}, simulate=True, rng=7, **given)  # type: ignore[call-overload, no-any-return]
+
+
+def codes(result: QuantileResult) -> set[str]:
+    return {caveat.code for caveat in result.caveats}
+
+
+AGES = np.rint(np.random.default_rng(1).normal(44.2, 15.0, 20_000).clip(0, 110))
+
+
+@pytest.fixture(scope="module")
+def ages() -> QuantileResult:
+    return run(AGES, "whole")
+
+
+def test_a_declared_grid_leaves_a_few_values_and_the_interval_beside_them(ages: QuantileResult) -> None:
+    low, high = ages.confidence_interval
+    assert ages.grid_values is not None
+    assert 44.0 in ages.grid_values
+    assert all(low < value <= high for value in ages.grid_values)
+    assert len(ages.grid_values) <= 5
+    words = " or ".join(f"{value:g}" for value in ages.grid_values[-2:])
+    assert (
+        f"{words} (95%, if every value is a whole number); whatever the distribution it lies between" in ages.sentence
+    )
+    facts = json.loads(ages.to_json())
+    assert facts["grid_values"] == list(ages.grid_values)
+    assert facts["confidence_interval"] == {"low": low, "high": high}
+    assert facts["values"] == "whole"
+    assert "values left" in ages.to_text()
+    # The declaration changes no question: the same run, undeclared, has the same interval.
+    assert run(AGES).confidence_interval == ages.confidence_interval
+
+
+def test_a_false_grid_misses_what_the_interval_covers() -> None:
+    """Every value ends in ½: the quantile is 43.5, which no set of whole numbers holds. The interval is not fooled."""
+    halves = np.floor(AGES) + 0.5
+    truth = float(np.quantile(halves, 0.5, method="inverted_cdf"))
+    result = run(halves, "whole")
+    assert result.confidence_interval.low <= truth <= result.confidence_interval.high
+    assert result.grid_values is None or truth not in result.grid_values
+    # The control: with the true grid the set holds it.
+    assert truth in (run(halves, "step=0.5").grid_values or ())
+
+
+def test_a_grid_that_the_answers_rule_out_is_contradicted() -> None:
+    """Most people share one value between two whole numbers: the interval closes on it."""
+    people = np.where(SEED.random(20_000) < 0.8, 40.5, SEED.normal(40.5, 10.0, 20_000))
+    result = run(people, "whole")
+    assert result.grid_values is None
+    assert result.contradiction.startswith("not every value can be a whole number: none lies between 40.")
+    assert "contradiction" in codes(result)
+    assert result.confidence_interval.low <= 40.5 <= result.confidence_interval.high
+    assert "is estimated at" in result.sentence
+    assert not run(people, "any").contradiction.startswith("not every")
+
+
+def test_a_straddled_run_may_be_reported_as_continuous_unless_the_answers_contradict_it() -> None:
+    smooth = run(SEED.normal(50.0, 10.0, 20_000), "continuous", design="straddle")
+    assert (smooth.design, smooth.method) == ("straddle", "smooth")
+    assert smooth.other is not None
+    assert smooth.other.method == "any-shape"
+    assert not smooth.contradiction
+    heaped = run(np.round(SEED.normal(50.0, 10.0, 20_000), -1), "continuous", design="straddle")
+    assert heaped.method == "any-shape"
+    assert heaped.contradiction.startswith("no smooth interval: ")
+    assert "contradiction" in codes(heaped)
+    assert heaped.other is None
+    assert heaped.confidence_interval.low <= 50.0 <= heaped.confidence_interval.high
+    # By name the smooth interval is still to be had, with the warning.
+    named = run(np.round(SEED.normal(50.0, 10.0, 20_000), -1), design="straddle", interval="smooth")
+    assert named.method == "smooth"
+    assert "contradiction" in codes(named)
+
+
+def test_with_little_information_the_declaration_gives_no_smooth_headline() -> None:
+    few = run(SEED.normal(50.0, 10.0, 700), "continuous", epsilon=1)
+    assert few.method == "any-shape"
+    assert "150" in few.contradiction
+    assert "support" in codes(few)
+    text = next(caveat.text for caveat in few.caveats if caveat.code == "support")
+    assert "the rank is known within a standard error of 0.0" in text
+    assert "too little" not in few.to_text().lower()
+    more = run(SEED.normal(50.0, 10.0, 9000), "continuous", epsilon=1)
+    assert more.method == "smooth"
+    assert "support" not in codes(more)
+
+
+def test_a_quantile_at_the_lower_end_of_the_range_is_bounded_there() -> None:
+    hours = np.where(SEED.random(20_000) < 0.7, 0.0, SEED.exponential(20.0, 20_000))
+    result = run(hours, range=(0, 100))
+    low, high = result.confidence_interval
+    assert low == 0.0
+    assert high < 2.0
+    assert "at the lower end of the stated range, or below it" in result.sentence or low == high
+    assert "is not to be relied on" not in result.sentence
+    assert codes(result) >= {"range"}
+    assert "probably" not in " ".join(caveat.text for caveat in result.caveats)
+    upper = run(100.0 - hours, range=(0, 100))
+    assert upper.confidence_interval.high == 100.0
+    assert upper.confidence_interval.low > 98.0
+    # The end of the range is a possible value of a grid.
+    assert (run(hours, "whole", range=(0, 100)).grid_values or (None,))[0] in (0.0, None)
+
+
+def test_what_is_shown_is_never_narrower_than_what_holds() -> None:
+    rng, narrower = np.random.default_rng(3), 0
+    for _ in range(2000):
+        low = float(rng.normal() * 10.0 ** rng.integers(-3, 7))
+        width = float(rng.exponential() * 10.0 ** rng.integers(-9, 6))
+        high = low + width
+        shown = [float(outward(end, high - low, up=up).replace(",", "")) for end, up in ((low, False), (high, True))]
+        assert shown[0] <= low <= high <= shown[1]
+        assert math.isclose(shown[0], low, rel_tol=1e-7, abs_tol=0.11 * width)
+        nearest = [float(significant(end, high - low).replace(",", "")) for end in (low, high)]
+        narrower += nearest[0] > low or nearest[1] < high
+    assert narrower > 500  # the control: rounding to the nearest would often be narrower
+
+
+def test_levels_that_crossed_are_put_in_order_with_their_grid_and_their_other_interval(ages: QuantileResult) -> None:
+    low = replace(ages, level=0.4, estimate=46.0, confidence_interval=ConfidenceInterval(44.5, 47.2))
+    high = replace(ages, level=0.6, estimate=45.0, confidence_interval=ConfidenceInterval(43.6, 46.4))
+    first, second = rearranged([low, high])
+    assert first.confidence_interval == (43.6, 46.4)
+    assert first.grid_values == (44.0, 45.0, 46.0)
+    assert second.confidence_interval == (44.5, 47.2)
+    assert second.grid_values == (45.0, 46.0, 47.0)
+
+
+def test_reporting_may_declare_a_grid_but_not_move_where_a_run_stopped(tmp_path: Path) -> None:
+    saved, stopped = tmp_path / "run.db", tmp_path / "stopped.db"
+    asked = run(AGES, save=saved)
+    run(AGES, save=stopped, until_width=20.0)
+    with RunStore.open(stopped, read_only=True) as store:
+        assert store.spec.with_report(values="whole").values == "whole"
+        with pytest.raises(InputError, match="its interval decided where it stopped"):
+            store.spec.with_report(interval="smooth")
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(main, ["report", str(saved), "--values", "whole", "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    whole = run(AGES, "whole")
+    assert whole.sentence.partition(";")[0].removeprefix(asked.estimand) in page.read_text()
+    done = CliRunner().invoke(main, ["report", str(saved), "--values", "halves", "-o", str(page)])
+    assert done.exit_code == 2
+    assert "values must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
+
+
+@pytest.mark.parametrize("text", ["", "Whole", "step", "step=", "step=0", "step=-5", "step=nan", "step=1,000", None, 5])
+def test_declarations_are_read_strictly(text: object) -> None:
+    with pytest.raises(InputError, match="values must be any, continuous, whole or step=NUMBER"):
+        parse_values(text)
+    assert parse_values("step=2.5e3").step == 2500.0
