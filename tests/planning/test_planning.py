@@ -79,6 +79,7 @@ def test_a_plan_shows_both_intervals_each_with_its_condition() -> None:
     assert "--values continuous" in second
     assert [one["method"] for one in made.to_dict()["intervals"]] == ["any-shape", "smooth"]
     assert "may leave one side" not in made.to_text()
+    assert "- Without this declaration: the 95% interval that holds whatever" in declared.to_text()
 
 
 def test_a_plan_says_where_the_answers_may_bound_nothing() -> None:

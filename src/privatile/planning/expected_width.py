@@ -51,6 +51,17 @@ class ExpectedWidth(NamedTuple):
     """In units; none without a density."""
 
 
+def both_in_words(widths: Sequence[ExpectedWidth], level: float, confidence_level: float) -> list[str]:
+    """A sentence for each expected interval, the first one first.
+
+    Values declared continuous are asked otherwise: the any-shape interval is then that of a run that declares nothing.
+    """
+    first, *others = (width_words(width, level, confidence_level) for width in widths)
+    if widths[0].method == "smooth":
+        others = [f"Without this declaration: {text[0].lower()}{text[1:]}" for text in others]
+    return [first, *others]
+
+
 def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
     """One interval's expected reach and what it needs, in a sentence.
 
@@ -112,7 +123,7 @@ def smooth_factor(info: float, rounds: int, confidence_level: float = 0.95) -> f
     >>> round(smooth_factor(150.0, 200), 2), round(smooth_factor(6000.0, 200), 3)
     (1.32, 1.082)
     """
-    return inflation(info, rounds, confidence_level) * low_information_factor(info)
+    return inflation(info, rounds, confidence_level) * float(low_information_factor(info))
 
 
 def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float:

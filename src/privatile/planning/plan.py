@@ -13,7 +13,7 @@ from privatile.estimator.clients import Client, check_level, pooled_noise
 from privatile.estimator.question_policy import information
 from privatile.estimator.values import parse_values
 from privatile.laws.critical import checked_level
-from privatile.planning.expected_width import TOO_LITTLE, ExpectedWidth, expected_widths, width_words
+from privatile.planning.expected_width import TOO_LITTLE, ExpectedWidth, both_in_words, expected_widths
 from privatile.result.number_words import finite
 
 
@@ -101,7 +101,7 @@ class RunPlan:
         lines += [
             "",
             f"Level {self.level:g}, {self.rounds} rounds.",
-            *(f"- {width_words(one, self.level, self.confidence_level)}" for one in (self.headline, self.other)),
+            *(f"- {text}" for text in both_in_words((self.headline, self.other), self.level, self.confidence_level)),
             f"Information: {self.information:,.0f}{', enough' if self.supported else f'. {TOO_LITTLE}'}.",
         ]
         if self.target_half_width is not None:

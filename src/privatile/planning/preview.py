@@ -11,7 +11,7 @@ from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
-from privatile.planning.expected_width import ExpectedWidth, expected_widths, rank_half_width, width_words
+from privatile.planning.expected_width import ExpectedWidth, both_in_words, expected_widths, rank_half_width
 from privatile.result.diagnostics import Support, support_of
 from privatile.result.number_words import epsilon_text, finite
 
@@ -93,7 +93,7 @@ class Preview:
         lines.append("")
         for level, shown, rounds, support in zip(spec.levels, self.widths, self.rounds, self.support, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {support.row.label.capitalize()} {support.row.text}.")
-            lines += [f"- {width_words(one, level, spec.confidence_level)}" for one in shown]
+            lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
             lines += [f"Beware: {caveat.text}" for caveat in support.caveats]
         return "\n".join(lines)
 
