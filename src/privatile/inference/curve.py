@@ -148,11 +148,12 @@ def fit_curve(
     start: Floats,
     slope: Floats,
     window: NDArray[np.bool_],
+    bend_doubt: float = BEND,
 ) -> "CurveFit":
     """Fit runs × rounds of answers; an infinite variance leaves a round out.
 
     `start` and `slope` are first guesses of Q and f; the slope is sought within a factor of 8 of its guess. `window`
-    marks the rounds that followed the recursion.
+    marks the rounds that followed the recursion, `bend_doubt` is the prior standard deviation of κ.
 
     >>> q = np.linspace(-0.2, 0.4, 41)[None]
     >>> y = 0.5 - 1 / (1 + np.exp(-4 * (q - 0.1)))  # f = 1 at Q = 0.1, no noise
@@ -169,7 +170,7 @@ def fit_curve(
     offered = precision.sum(axis=1)
     weights = precision
     near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, NEAR_ERRORS / (scale * xp.sqrt(offered))))
-    prior = xp.diag([0.0, 0.0, BEND**-2])
+    prior = xp.diag([0.0, 0.0, bend_doubt**-2])
     slope_clipped = xp.zeros(len(start), dtype=xp.bool_)
     matrix = xp.zeros((len(start), 3, 3))
     damping, best = xp.zeros(len(start)), xp.full(len(start), math.inf)
@@ -189,8 +190,8 @@ def fit_curve(
         weighted = weights[..., None] * slopes
         matrix = xp.einsum("rmi,rmj->rij", weighted, slopes) + prior
         gradient = xp.einsum("rmi,rm->ri", weighted, gap)
-        gradient[:, 2] -= bend / BEND**2
-        squares = (weights * gap**2).sum(axis=1) + (bend / BEND) ** 2
+        gradient[:, 2] -= bend / bend_doubt**2
+        squares = (weights * gap**2).sum(axis=1) + (bend / bend_doubt) ** 2
         worse = (squares > best * (1.0 + WORSE)) & (turn > 2)
         damping = xp.where(worse, xp.maximum(8.0 * damping, 0.1), xp.where(damping > 1e-3, damping / 8.0, 0.0))
         best = xp.where(worse, best, squares)
