@@ -254,3 +254,15 @@ def test_an_older_copy_that_answers_is_found(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Mark, "check", lambda mark, ledger: None)
     with pytest.raises(Broken, match="an older copy of a ledger has answered"):
         restored_and_nobody_told(World(tmp_path))
+
+
+def test_a_run_that_a_restored_ledger_cannot_prove_reserves_nothing(tmp_path: Path) -> None:
+    """It is refused at its next question: until then it must not keep records that it will never ask."""
+    world = World(tmp_path)
+    book = world.books[1]
+    run = world.begin("people", book, spend_again=True, max_epsilon=None)
+    world.go_on(run, book, 2, "killed before the count is stored")
+    world.back_up(book, with_log=True)
+    world.restore(book, 0, with_keys=True)
+    world.declare(book)
+    assert world.go_on(run, book, 2, "finished").startswith("refused")  # and nothing has changed: `go_on` compares

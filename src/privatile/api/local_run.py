@@ -206,7 +206,8 @@ class LocalRun:
             claim(store)
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
-                    responder.reserve(client.records)
+                    if not responder.is_unproven:  # then it repeats what was asked, and refuses what is new
+                        responder.reserve(client.records)
             # A run belongs to the ledger it began with: written before anybody is asked.
             store.execute(_link_statements(self.ledger))
             ask_rounds(coordinator, self._responders, progress, self.ledger)

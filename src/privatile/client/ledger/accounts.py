@@ -368,7 +368,7 @@ class Account:
         elif self.rules.spend_again:
             history = f"{price(spent, self.epsilon)}. Within a run each answers once: ask fewer, or new {whose}."
         else:
-            history = f"{price(spent, self.epsilon)}. Accept that with spend_again=True, or ask new {whose}."
+            history = f"{price(spent, self.epsilon)}. {self.rules.way_out(whose)}"
         if reserved:
             where = "" if self.ledger.path is None else f" --ledger {shlex.quote(str(self.ledger.path))}"
             names = ", ".join(f"{count:,} by run {run!r}" for run, count in reserved)

@@ -78,7 +78,8 @@ def _refuse_answered_records(ledger: Ledger, content: Content, epsilon: float, r
     other_people = "" if identical else " If these are other people, say so with new_people=True."
     raise AlreadyAnswered(
         f"{content} holds records that have answered before: {same} as client {client!r}, column {column!r}{person}. "
-        f"{price(spent_elsewhere(ledger, content), epsilon)}. Accept that with spend_again=True.{other_people}"
+        f"{price(spent_elsewhere(ledger, content), epsilon)}. "
+        f"{rules.way_out('people' if content.by_person else 'records')}{other_people}"
     )
 
 

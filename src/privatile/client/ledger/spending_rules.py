@@ -13,7 +13,8 @@ ROUNDING = 1e-9
 class SpendingRules:
     """`spend_again`: records that have answered may answer again. `new_people`: other content means other people.
 
-    `max_epsilon` is the most that a person (without a person column: a record) may spend for life.
+    `max_epsilon` is the most that a person (without a person column: a record) may spend for life. `in_federation`: it
+    is agreed that everybody answers once, and nobody at the site can accept more.
 
     >>> SpendingRules(max_epsilon=-1)
     Traceback (most recent call last):
@@ -24,11 +25,24 @@ class SpendingRules:
     spend_again: bool = False
     new_people: bool = False
     max_epsilon: float | None = None
+    in_federation: bool = False
 
     def __post_init__(self) -> None:
         limit = self.max_epsilon
         if limit is not None and not limit > 0:
             raise InputError(f"max_epsilon must be a positive number; got {limit!r}. Leave it out for no limit.")
+
+    def way_out(self, whose: str) -> str:
+        """What to do about records or people that have answered.
+
+        >>> SpendingRules().way_out("people")
+        'Accept that with spend_again=True, or ask new people.'
+        >>> SpendingRules(in_federation=True).way_out("people")
+        'In a federation everybody answers once: ask new people.'
+        """
+        if self.in_federation:
+            return f"In a federation everybody answers once: ask new {whose}."
+        return f"Accept that with spend_again=True, or ask new {whose}."
 
     @property
     def lifetime_limit(self) -> float:

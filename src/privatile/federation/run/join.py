@@ -85,7 +85,7 @@ def prepare_client(
         for line in mark_restored(ledger, invitation.study.run):
             if line.lost or line.kept:
                 log.warning("the ledger was restored: %s", line)
-    rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon)
+    rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon, in_federation=True)
     responder = open_responder(
         invitation.study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins
     )
