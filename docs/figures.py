@@ -42,7 +42,7 @@ def _walk(rounds: int, seed: int, size: int = 14) -> np.ndarray[tuple[int], np.d
     """The questions of a small run, one per round."""
     rng = np.random.default_rng(seed)
     site = RandomizedResponse.from_epsilon(1.0)
-    online = privatile.OnlineQuantile(q=0.5, epsilon={"all": 1.0}, range=(0, 100), burn_in=0)
+    online = privatile.OnlineQuantile(q=0.5, epsilon={"all": 1.0}, range=(0, 100), burn_in=0, values="continuous")
     asked = []
     for _ in range(rounds):
         asked.append(online.query)

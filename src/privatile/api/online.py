@@ -9,6 +9,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, units_inside
 from privatile.errors import InputError
 from privatile.estimator.clients import Client, check_clients, check_level, shares
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.schedule import DecayingStep
 from privatile.estimator.settings import ReportSettings
@@ -19,8 +20,8 @@ from privatile.result.summary import summarize
 
 
 @dataclass(frozen=True, eq=False)
-class _OpenPlan(Plan):
-    """A plan without an end: the caller says how many records answered."""
+class _RecursionPlan(Plan):
+    """The paper's recursion without an end: the caller says how many records answered."""
 
     rounds: int = 0
 
@@ -31,8 +32,11 @@ class _OpenPlan(Plan):
 class OnlineQuantile:
     """A quantile estimate that moves with every round of counts. It sees counts only, never a record.
 
-    `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. The step is the
-    paper's, γ_m = 20·r̄/(m^0.51 + 100) on the working scale; rounds may have any length and never end.
+    `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. Rounds may have any
+    length and never end. The questions straddle the quantile, and the interval holds whatever the distribution and
+    however often it is looked at. With `values="continuous"` they follow the quantile with the paper's step,
+    γ_m = 20·r̄/(m^0.51 + 100) on the working scale, from `burn_in` rounds on averaged; the smooth interval then holds
+    at a time fixed beforehand.
 
     >>> import numpy as np
     >>> rng, site = np.random.default_rng(1), RandomizedResponse.from_epsilon(1.0)
@@ -56,6 +60,7 @@ class OnlineQuantile:
         confidence_level: float = 0.95,
         value: str = "the value",
         burn_in: int = 100,
+        values: str = "any",
     ) -> None:
         check_level(q)
         if not epsilon:
@@ -70,11 +75,6 @@ class OnlineQuantile:
             for name, budget in epsilon.items()
         )
         check_clients(clients)
-        self._plan = _OpenPlan(clients, make_scale(scale, *range))
-        self._state = begin(self._plan)
-        self._trajectory = Trajectory()
-        self._burn_in = burn_in
-        self._steps = DecayingStep.paper(math.fsum(client.mechanism.truth_rate for client in clients) / len(clients))
         self._settings = ReportSettings(
             value,
             (q,),
@@ -82,12 +82,19 @@ class OnlineQuantile:
             confidence_level=confidence_level,
             weighting="equal" if weights is None else "given",
             missing="fail",
+            values=values,
         )
+        follows = self._settings.declared.continuous
+        self._plan = (_RecursionPlan if follows else OpenPlan)(clients, make_scale(scale, *range))
+        self._state = begin(self._plan)
+        self._trajectory = Trajectory()
+        self._burn_in = burn_in
+        self._steps = DecayingStep.paper(math.fsum(client.mechanism.truth_rate for client in clients) / len(clients))
 
     @property
     def query(self) -> float:
         """The threshold to ask about next, in units of the data."""
-        return units_inside(self._plan.scale, self._state.query)
+        return units_inside(self._plan.scale, self._next((1,)).query)
 
     @property
     def rounds(self) -> int:
@@ -106,14 +113,20 @@ class OnlineQuantile:
         lengths = tuple(1 if pair is None else pair[1] for pair in given)
         if min(lengths) < 1:
             raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
-        done = self._state.round
-        ask = Ask(self._state.query, lengths, self._steps.at(done), done >= self._burn_in)
+        ask = self._next(lengths)
         ones = [None if pair is None else pair[0] for pair in given]
         self._state = step(self._state, ask, ones, self._plan)
         self._trajectory.record(ask, self._state, self._plan)
 
+    def _next(self, lengths: tuple[int, ...]) -> Ask:
+        """The next round, answered by so many records of every client."""
+        if isinstance(self._plan, OpenPlan):
+            return self._plan.ask(self._state)._replace(lengths=lengths)
+        done = self._state.round
+        return Ask(self._state.query, lengths, self._steps.at(done), done >= self._burn_in)
+
     def result(self) -> QuantileResult:
-        """The estimate and its interval as they stand; needs two rounds after the burn-in."""
+        """The estimate and its interval as they stand; needs two rounds after the search, or the burn-in."""
         asked = tuple(
             replace(client, records=max(1, count))
             for client, count in zip(self._plan.clients, self._state.asked, strict=True)

@@ -12,6 +12,7 @@ from privatile.core.scale import Scale
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan, memory_of
 from privatile.estimator.clients import pooled_noise
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
@@ -61,7 +62,7 @@ def gather_evidence(settings: ReportSettings, plan: Plan, state: RoundState, tra
     """The evidence of a run as it stands after any round."""
     file = settings.target == "file"
     curve = straddled = None
-    if isinstance(plan, StraddlePlan):
+    if isinstance(plan, StraddlePlan | OpenPlan):
         if state.averages.rounds >= 2:
             straddled = readings(plan, state, trajectory.answers, trajectory.clients, file=file)
     elif plan.mode == "cohort" and state.averages.rounds >= 2:

@@ -19,6 +19,7 @@ from privatile.core.scale import clip
 from privatile.estimator.auto import SUPPORTED, supported
 from privatile.estimator.candidates import Candidates
 from privatile.estimator.clients import pooled_noise
+from privatile.estimator.open_plan import OpenPlan, open_memory
 from privatile.estimator.plan import RoundState
 from privatile.estimator.straddle import level_variance
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
@@ -27,7 +28,7 @@ from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import Inference, from_ends, hull
 from privatile.inference.plug_in import Curve, information_in, left_for_file
-from privatile.inference.smooth_reading import PLACED, fit_smooth
+from privatile.inference.smooth_reading import PLACED, Straddled, fit_smooth
 from privatile.inference.trajectory import ClientAnswers
 from privatile.inference.variance import variance_share
 from privatile.laws.fieller import FiellerLaw
@@ -59,6 +60,8 @@ class Readings:
     """In words, what in the answers contradicts a smooth distribution; empty where nothing does."""
     tests: AnyShape | None = None
     """Of a straddled run: what its any-shape interval comes from, valid at every look."""
+    open_end: bool = False
+    """Whether the run has no planned end: then the smooth interval holds at no look that somebody chose."""
 
     def headline(self, *, continuous: bool) -> Inference:
         """The reading that a result shows first."""
@@ -74,7 +77,7 @@ class Readings:
 
 
 def readings(
-    plan: StraddlePlan,
+    plan: StraddlePlan | OpenPlan,
     state: RoundState,
     answers: Floats,
     clients: ClientAnswers | None = None,
@@ -86,10 +89,10 @@ def readings(
     `answers` has three rows: queries, τ − F̂ there, and its noise. `clients` is given where some were silent. Where the
     `file` itself is the target the smooth error is smaller; the any-shape interval keeps the population's noise.
     """
-    learned = straddle_memory(state).policy_state
+    window, tests = straddled(plan, state)
     queries, residuals, noise = answers
     share = variance_share(state, plan)
-    fit = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, learned.window).of_run(0)
+    fit = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, window).of_run(0)
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])
         fit = fit_by_client(fit, clients, weights, plan.level, share)
@@ -99,13 +102,20 @@ def readings(
         error *= left_for_file(fit, answers, state, plan) ** 0.5
     law = FiellerLaw(float(fit.slope_error), information_in(noise, plan.level))
     smooth = Inference("smooth", center, error, law.quantile, law.tail)
-    tests = tests_of(plan, learned.window.tests)
-    any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
-    return Readings(any_shape, smooth, fit, contradiction_of(fit, center, tests, plan.information), tests)
+    any_shape, is_open = any_shape_inference(tests, clip(plan.scale, center), error), isinstance(plan, OpenPlan)
+    return Readings(any_shape, smooth, fit, contradiction_of(fit, center, tests, plan.information), tests, is_open)
 
 
-def tests_of(plan: StraddlePlan, tests: Candidates) -> AnyShape:
-    """The tests of a run: by the normal law, or exact for few records."""
+def straddled(plan: StraddlePlan | OpenPlan, state: RoundState) -> tuple[Straddled, AnyShape]:
+    """What the window of a run has learned, and its tests: by the normal law, or exact for few records and bets."""
+    if isinstance(plan, OpenPlan):
+        learned = open_memory(state).policy_state
+        return learned, AnyShape(learned.tests)
+    window = straddle_memory(state).policy_state.window
+    return window, _known_end(plan, window.tests)
+
+
+def _known_end(plan: StraddlePlan, tests: Candidates) -> AnyShape:
     records = np.array([client.records for client in plan.clients])
     if records.sum() >= FEW_RECORDS:
         return AnyShape(tests)

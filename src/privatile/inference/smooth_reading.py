@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.antitonic import sign_change
+from privatile.estimator.open_end import OpenEnd
 from privatile.estimator.straddle_window import Window
 from privatile.inference.curve import CurveFit, fit_curve
 
@@ -25,7 +26,11 @@ humps moves the centre by half a standard error. At information 6,000, in 27 smo
 the bound is 1.058 in the median and 1.15 at most; with 0.3 it is 1.055 and 1.17, with 0.6 1.063 and 1.15."""
 
 
-def fit_smooth(queries: Floats, residuals: Floats, variances: Floats, level: float, window: Window) -> CurveFit:
+Straddled = Window | OpenEnd
+"""What a straddling window has learned, with or without a known end."""
+
+
+def fit_smooth(queries: Floats, residuals: Floats, variances: Floats, level: float, window: Straddled) -> CurveFit:
     """The curve through the answers of every run (runs × rounds; an infinite variance leaves a round out).
 
     `window` gives the first guesses. A centre outside the places where the answers change sign is replaced by the

@@ -40,7 +40,9 @@ def both_readings(
     why, other = both.contradiction, None
     if not any_shape and not shown.method.startswith("anytime"):
         other = _other(both.any_shape, ANY_SHAPE, settings, scale)
-    elif any_shape and not why and settings.until_width is None:  # a run that stops by its width was looked at
+    elif (
+        any_shape and not (why or both.open_end) and settings.until_width is None
+    ):  # a run that stops by its width was looked at
         other = _other(both.smooth, SMOOTH, settings, scale)
     contradiction, caveats = f"no smooth interval: {why}" if why else "", []
     if why and any_shape and settings.declared.continuous:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
 from privatile.estimator.auto import AutoPlan
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
@@ -103,7 +104,7 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
         )
     else:
         # A straddled run that bounds nothing points nowhere.
-        free = isinstance(plan, StraddlePlan) and first <= low and last >= high
+        free = isinstance(plan, StraddlePlan | OpenPlan) and first <= low and last >= high
         at_low = inference.center <= low + near and first <= low and not free
         at_high = inference.center >= high - near and last >= high and not free
         for stuck, word in ((at_low, "lower"), (at_high, "upper")):
@@ -111,7 +112,7 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
                 text = (
                     f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. Ask"
                 )
-                if isinstance(plan, StraddlePlan) and inference.method.startswith("any-shape"):
+                if isinstance(plan, StraddlePlan | OpenPlan) and inference.method.startswith("any-shape"):
                     text = (
                         f"The interval lies at the {word} end of the stated range. Where values can lie beyond it, ask"
                     )
@@ -133,7 +134,7 @@ def interval_caveats(
     value = round_value_inside(low, high)
     at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
     if at_low and at_high:
-        helps = "More records" if isinstance(plan, StraddlePlan | AutoPlan) else "Design auto, more records"
+        helps = "More records" if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else "Design auto, more records"
         text = (
             "The answers do not locate the quantile: at this confidence the interval is the whole stated range. "
             f"{helps} or a larger ε would help."

@@ -240,7 +240,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
             f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
             f"stems from not knowing how. {STRAIGHTEN[plan.scale.name == 'log']} would help.",
         )
-    if reached < FEW_RELAXATIONS and not isinstance(plan, AutoPlan | StraddlePlan):
+    if reached < FEW_RELAXATIONS and not evidence.straddled and not isinstance(plan, AutoPlan):
         yield Caveat(
             "relaxations",
             f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "

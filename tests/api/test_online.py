@@ -1,0 +1,61 @@
+"""Your own loop: an interval that holds whatever the distribution, at every look, without a planned end."""
+
+import numpy as np
+import pytest
+
+from privatile import OnlineQuantile, RandomizedResponse
+from privatile.errors import InputError
+
+SITE = RandomizedResponse.from_epsilon(2.0)
+
+
+def asked(online: OnlineQuantile, rng: np.random.Generator, silent: float = 0.0) -> None:
+    """One round of two clients with whole years, 40 people each; the second is silent now and then."""
+    counts = {}
+    for name, middle in (("a", 40.0), ("b", 50.0)):
+        if name == "b" and online.rounds and rng.random() < silent:
+            continue
+        truths = np.rint(rng.normal(middle, 12.0, 40)) > online.query
+        coins = rng.integers(0, 2**64, size=40, dtype=np.uint64)
+        counts[name] = (int(SITE.respond(truths, coins).sum()), 40)
+    online.update(counts)
+
+
+@pytest.mark.parametrize("silent", [0.0, 0.2])
+def test_the_interval_covers_at_every_look_and_narrows(silent: float) -> None:
+    """The median of the two is 45: F(44) = .483, F(45) = .517."""
+    covered, widths = 0, []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120))
+        looks = []
+        for number in range(200):
+            asked(online, rng, silent)
+            if number % 25 == 24:
+                looks.append(online.result().confidence_interval)
+        covered += all(low <= 45.0 <= high for low, high in looks)
+        widths.append((looks[1].high - looks[1].low, looks[-1].high - looks[-1].low))
+    assert covered >= 2  # all looks of a run together hold with 95%: two misses of three have probability .007
+    assert np.median([last for _, last in widths]) < 8.0
+    assert all(last < first for first, last in widths)
+
+
+def test_the_result_says_what_it_is() -> None:
+    rng = np.random.default_rng(1)
+    online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), values="whole")
+    with pytest.raises(InputError, match="two averaged rounds"):
+        online.result()
+    for _ in range(120):
+        asked(online, rng)
+    result = online.result()
+    assert result.method == "any-shape"
+    assert result.anytime == result.confidence_interval
+    assert result.other is None  # nobody planned an end, so the smooth interval holds at none
+    assert result.grid_values is not None
+    assert 45.0 in result.grid_values
+    follows = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), values="continuous", burn_in=40)
+    for _ in range(200):
+        asked(follows, rng)
+    smooth = follows.result()
+    assert smooth.other is not None
+    assert {smooth.method, smooth.other.method} == {"smooth", "any-shape"}
