@@ -192,13 +192,14 @@ def test_files_tables_and_databases_give_the_same_classes(tmp_path: Path) -> Non
     database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
     known = {name: sorted(values_of(column)) for name, column in shuffled(table, client="site").items()}
     assert any(name.startswith("north, weight 0.2") for name in known)
-    for data, options in (
+    sources: list[tuple[Any, dict[str, Any]]] = [
         (tmp_path / "data.csv", {}),
         (tmp_path / "data.parquet", {}),
         (tmp_path / "data.json", {}),
         (arrow, {}),
         (database, {"query": "SELECT x, w, site FROM t ORDER BY rowid"}),
-    ):
+    ]
+    for data, options in sources:
         found = shuffled(data, client="site", **options)
         assert {name: sorted(values_of(column)) for name, column in found.items()} == known
 

@@ -67,6 +67,7 @@ def specification(options: Options, parts: list[Part], *, simulated: bool) -> Ru
                 level=None if own is None else own[part.holder],
                 file_records=part.records,
                 holder="" if survey is None else part.holder,
+                weights=None if part.column.weights is None else part.column.weights[:2],
             )
             for part, share in zip(parts, shares, strict=True)
         ),

@@ -17,6 +17,7 @@ from privatile.errors import InputError
 )
 @click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
 @text("--person", "COLUMN", "Column with the person of each record: the budget is then per person.")
+@text("--weight", "COLUMN", "Column with the survey weights, where the study asks for a weight class.")
 @file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
 @file("--policy", "FILE", "File of this site's limits instead of policy.toml in its folder.")
 @click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
@@ -74,6 +75,7 @@ def join(
         ]
         arguments += ["--site", str(place.path.absolute()), "--yes", "--json-logs"]
         arguments += ["--person", options.person] if options.person else []
+        arguments += ["--weight", options.weight] if options.weight else []
         arguments += ["--policy", str(policy.absolute())] if policy else []
         path.write_text(systemd_unit(invited.client, arguments), encoding="utf-8")
         click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")

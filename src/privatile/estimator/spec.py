@@ -56,6 +56,12 @@ class ClientSpec:
     """Records its file holds, where all of them may be asked; otherwise not told (`UNKNOWN_SIZE`)."""
     holder: str = ""
     """Of a weight class, the client whose records they are."""
+    weights: tuple[float, float] | None = None
+    """Of a weight class, its smallest and its largest survey weight."""
+
+    def __post_init__(self) -> None:
+        if self.weights is not None:
+            object.__setattr__(self, "weights", tuple(self.weights))
 
     @property
     def mechanism(self) -> RandomizedResponse:

@@ -21,12 +21,24 @@ class Survey:
     widest: float
     """The largest ratio of two weights of one class."""
 
+    @classmethod
+    def agreed(cls) -> "Survey":
+        """Of a federation: classes and shares are agreed in the study, each site thins by itself."""
+        return cls("survey weights", 0, 0.0, 1.0, 1.0)
+
     def to_text(self, classes: int, asked: int) -> str:
         """What a reader of the result must know.
 
         >>> Survey("w", 5000, 3500.0, 1.07, 1.2).to_text(20, 4300).partition(" Inside")[0]
         'Survey weights: 5,000 records with weights (column w) in 20 classes.'
         """
+        if not self.records:
+            return (
+                "Survey weights: the study has weight classes, each with an agreed share of the total weight. Inside a "
+                "class a record takes part with probability weight / largest weight, by a draw of its site that is "
+                "made once; the others are not asked and pay nothing. Weights and the sizes of classes are not "
+                "protected."
+            )
         joined = (
             f" Classes with too few records for every round were joined with their neighbours: weights of one class "
             f"differ by a factor of up to {self.widest:.3g}."

@@ -68,6 +68,7 @@ class Preview:
                     "epsilon": finite(client.mechanism.epsilon),
                     "truth_rate": client.mechanism.truth_rate,
                     "weight": client.weight,
+                    **({} if client.weights is None else {"weights": list(client.weights)}),
                 }
                 for client in self.spec.clients
             ],

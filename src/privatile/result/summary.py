@@ -35,6 +35,7 @@ def summarize(
         anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
     usual = settings.normalizer == "l2"
     facts = client_facts(plan, state, settings.confidence_level)
+    divided = any(client.holder for client in plan.clients)
     return QuantileResult(
         estimand=estimand_in_words(settings, plan),
         level=common_level(plan),
@@ -48,8 +49,8 @@ def summarize(
         records=sum(state.asked),
         design=settings.design,
         mode=plan.mode,
-        clients=facts if settings.survey is None else by_holder(plan, state, settings.confidence_level, facts),
-        classes=() if settings.survey is None else facts,
+        clients=by_holder(plan, state, settings.confidence_level, facts) if divided else facts,
+        classes=facts if divided else (),
         caveats=most_important_first(
             *both.caveats,
             *warnings,

@@ -20,8 +20,8 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
 from privatile.client.order.spill import Columns, Shelf, Words
-from privatile.client.order.strata import Stratum, StratumRows, name_strata, person_draws, thinned
-from privatile.client.order.weight_classes import ClassRule, WeightTally, checked_weights, weight_classes
+from privatile.client.order.strata import Stratum, StratumRows, agreed_stratum, name_strata, person_draws, thinned
+from privatile.client.order.weight_classes import AgreedClass, ClassRule, WeightTally, checked_weights, weight_classes
 from privatile.client.sources.source import Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
@@ -45,12 +45,13 @@ def shuffle(
     minimum_records: int = 2,
     memory_rows: int = MEMORY_ROWS,
     spill_folder: Path | None = None,
-    classes: ClassRule | None = None,
+    classes: ClassRule | AgreedClass | None = None,
 ) -> Mapping[str, ShuffledColumn]:
     """Read a source once; each client's column in random order, by client.
 
     With a weight column, each weight class of each client in the place of the client (`weight_classes`, `strata`), made
-    by the rule `classes`. Nothing is written to the ledger. `memory_rows` bounds memory, not the result.
+    by the rule `classes`; or one class that was agreed. Nothing is written to the ledger. `memory_rows` bounds memory,
+    not the result.
     """
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")
@@ -88,7 +89,7 @@ class _Shuffle:
     memory_rows: int
     spill_folder: Path | None
     missing: Missing
-    classes: ClassRule
+    classes: ClassRule | AgreedClass
 
     def __post_init__(self) -> None:
         self._shelf = self._new_shelf()
@@ -154,13 +155,19 @@ class _Shuffle:
         for name, tally in tallies.items():
             if not tally.bins:
                 raise DataError(f"all records of client {name!r} have the weight 0. Leave this client out.")
-        strata = name_strata(weight_classes(tallies, self.classes))
+        if isinstance(self.classes, AgreedClass):
+            strata = [agreed_stratum(self.classes, self.source.clients)]
+        else:
+            strata = name_strata(weight_classes(tallies, self.classes))
         old, self._shelf = self._shelf, self._new_shelf()
         return list(thinned(old, self._shelf, strata, max(1 << 14, self.memory_rows // 4)))
 
     def _structure(self, strata: list[StratumRows]) -> bytes:
         """Who is in which class, and who takes part, follow from the weights and the classes' bounds."""
-        text = repr([(rows.stratum.name, rows.stratum.weights) for rows in strata]).encode("utf-8", "surrogateescape")
+        classes: object = [(rows.stratum.name, rows.stratum.weights) for rows in strata]
+        if isinstance(self.classes, AgreedClass):
+            classes = self.classes.every  # each of them is read by itself
+        text = repr(classes).encode("utf-8", "surrogateescape")
         return self._hash(b"weights" + text + b"".join(one.weights.digest() for one in self._clients)).digest()
 
     def _add_new_clients(self) -> None:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from privatile.client.order.spill import Shelf, Words
-from privatile.client.order.weight_classes import WeightClass, takes_part
+from privatile.client.order.weight_classes import AgreedClass, WeightClass, takes_part
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.messages import LONGEST_NAME
-from privatile.errors import DataError
+from privatile.errors import DataError, InputError
 
 
 class Stratum(NamedTuple):
@@ -67,6 +67,16 @@ def name_strata(classes: Mapping[str, Sequence[WeightClass]]) -> list[Stratum]:
                 )
             strata.append(Stratum(name, holder, one))
     return strata
+
+
+def agreed_stratum(agreed: AgreedClass, holders: Sequence[str]) -> Stratum:
+    """A class whose bounds are agreed, of the one holder there is."""
+    if list(holders) != [ONLY_CLIENT]:
+        raise InputError(
+            "a class that was agreed is one of a site's own records: give one file without a client column."
+        )
+    low, high = agreed.bounds
+    return Stratum(agreed.name, ONLY_CLIENT, WeightClass(low, high, 0, 0.0, 0.0))
 
 
 def thinned(old: Shelf, new: Shelf, strata: Sequence[Stratum], bucket_rows: int) -> Iterator[StratumRows]:

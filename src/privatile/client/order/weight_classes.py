@@ -84,6 +84,18 @@ class ClassRule(NamedTuple):
         return (math.ceil(least + 5.0 * math.sqrt(least)),)
 
 
+class AgreedClass(NamedTuple):
+    """A class whose bounds, smallest and largest weight, are agreed, and those of all classes of the same records."""
+
+    bounds: tuple[float, float]
+    every: tuple[tuple[float, float], ...]
+
+    @property
+    def name(self) -> str:
+        """The name under which it answers."""
+        return "weight {!r} to {!r}".format(*self.bounds)
+
+
 @dataclass
 class WeightTally:
     """The weights of one holder, counted in bins while its records are read: memory does not grow with the records."""

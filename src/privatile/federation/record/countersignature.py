@@ -19,12 +19,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError, PrivatileError
 from privatile.federation.record.document import canonical, sign, transcript_digest
 from privatile.federation.record.transcript import Exchange, exchanges
 from privatile.federation.site.responder import GivenAnswer, given_answers, lost_through
 from privatile.federation.study.study import FederationStudy
+from privatile.federation.study.weight_classes import name_in_ledger
 from privatile.federation.wire.keys import KeyPair
 from privatile.server.run_file import RunStore
 
@@ -80,9 +82,9 @@ def named_rounds(rounds: Sequence[int]) -> str:
     return f"round{'s' if len(rounds) > 1 else ''} {shown}{more}"
 
 
-def compare_with_ledger(store: RunStore, client: str, ledger: Ledger) -> Comparison:
-    """Compare every question and count of one client with the site's own ledger."""
-    given, lost = given_answers(ledger, store.run), lost_through(ledger, store.run)
+def compare_with_ledger(store: RunStore, client: str, ledger: Ledger, name: str = ONLY_CLIENT) -> Comparison:
+    """Compare every question and count of one client with the site's own ledger, where it goes by `name`."""
+    given, lost = given_answers(ledger, store.run, name), lost_through(ledger, store.run, name)
     own = {number: exchange for (number, name), exchange in exchanges(store).items() if name == client}
     found = Comparison([], [], sorted(given.keys() - own.keys()), [], [])
     missed: list[int] = []
@@ -131,7 +133,7 @@ def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: P
         study = FederationStudy.from_dict(body["study"])
         if named != (study.run, study.spec.digest, body["transcript"]["digest"]):
             raise CountersignRefused(f"{transcript} is not the run's file that the record names.")
-        found = compare_with_ledger(store, client, ledger)
+        found = compare_with_ledger(store, client, ledger, name_in_ledger(study.clients, client))
     if found.differences:
         shown = "\n- ".join(found.differences[:MOST_NAMED])
         raise CountersignRefused(

@@ -41,6 +41,7 @@ class JoinOptions:
 
     value: str
     person: str | None = None
+    weight: str | None = None
     limits: Path | None = None
     restored: bool = False
     new_people: bool = False
@@ -52,7 +53,7 @@ class JoinOptions:
 
 def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptions, say: Say) -> str:
     """Run a client until the study ends or somebody stops it."""
-    rows = open_source(source, value=options.value, person=options.person)
+    rows = open_source(source, value=options.value, person=options.person, weight=options.weight)
 
     async def serve() -> str:
         service = prepare_client(invitation, site, rows, options)

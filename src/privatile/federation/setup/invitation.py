@@ -17,7 +17,7 @@ from privatile.estimator.schedule import Mode
 from privatile.estimator.values import parse_values
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.files import read_json, write_json
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 from privatile.federation.wire.subjects import NAME
 
@@ -94,6 +94,7 @@ class Invitation:
             ("values declared", f"{study.values}: {values_words(study.values)}"),
             ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
             ("this client", f"{self.client}, weight {agreement.weight:g} of 1"),
+            *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
             ("other clients", _some(others)),
             ("epsilon", f"{agreement.epsilon:g} for each record, which answers once{weak}"),
             ("records", f"{agreement.records:,} at most, in {study.rounds:,} rounds"),
@@ -146,6 +147,14 @@ MODE_WORDS: dict[Mode, str] = {
     "cohort": "all records of a round answer about the same q",
     "local": "q moves after every record, here at the site; one count leaves it",
 }
+
+
+def _class_words(agreement: ClientAgreement) -> str:
+    low, high = agreement.weights or (0.0, 0.0)
+    return (
+        f"records of {agreement.site} with weights from {low:g} to {high:g}; each takes part with probability weight / "
+        f"{high:g}, drawn once by the site; weights and sizes of classes are not protected"
+    )
 
 
 def _some(names: list[str]) -> str:

@@ -37,12 +37,20 @@ class Site:
         """Refuse a second client of one federation: its answers would be those of the first, counted twice."""
         for path in sorted(self.path.glob("*.enrolment.json")):
             known = read_enrolment(path)
-            if known.identity == invitation.study.identity and known.client != invitation.client:
+            if known.identity == invitation.study.identity and not _may_both(invitation, known.client):
                 raise SiteRefusal(
                     f"this site takes part in this federation as client {known.client} ({path}), and cannot be client "
                     f"{invitation.client} too: all its records would be asked twice. If this is another organization's "
                     "data on the same machine, give it a folder of its own with --site DIR."
                 )
+
+
+def _may_both(invitation: Invitation, other: str) -> bool:
+    """Whether a site may be both this client and another one: they are weight classes of its records, or the same."""
+    clients, own = invitation.study.clients, invitation.study.clients[invitation.client]
+    if other == invitation.client:
+        return True
+    return own.site is not None and other in clients and clients[other].site == own.site
 
 
 def enroll(invitation: Invitation, folder: Path, *, max_epsilon: float | None = None, new_key: bool = False) -> Site:

@@ -19,6 +19,7 @@ from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
 from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
 from privatile.federation.study.study import FederationStudy
+from privatile.federation.study.weight_classes import agreed_class, name_in_ledger
 from privatile.federation.wire.messages import Link
 
 
@@ -60,7 +61,7 @@ class SiteResponder:
             new, through = self.ledger.execute(
                 "SELECT COALESCE(SUM(length), 0), COALESCE(MAX(sequence), ?) FROM answers"
                 " WHERE sequence > ? AND run = ? AND client = ? AND ones IS NOT NULL",
-                (self._counted_through, self._counted_through, self._run, ONLY_CLIENT),
+                (self._counted_through, self._counted_through, self._run, self._responder.client),
             ).fetchone()
             if self._answered + new > self._records:
                 raise SiteRefusal(
@@ -75,7 +76,7 @@ class SiteResponder:
 
         It has seen by the link of the later answer that no coin was drawn for that round, and asks its records later.
         """
-        own = (self._run, ONLY_CLIENT)
+        own = (self._run, self._responder.client)
         (last,) = self.ledger.execute(
             "SELECT COALESCE(MAX(round), 0) FROM answers WHERE run = ? AND client = ?", own
         ).fetchone()
@@ -109,26 +110,26 @@ class GivenAnswer(NamedTuple):
     ones: int
 
 
-def given_answers(ledger: Ledger, run: str) -> dict[int, tuple[GivenAnswer, ...]]:
+def given_answers(ledger: Ledger, run: str, name: str = ONLY_CLIENT) -> dict[int, tuple[GivenAnswer, ...]]:
     """Every round of a run that this ledger has answered, one entry per level, in the order in which they were asked.
 
-    A site has one name for itself in its ledger. Other clients may have answered a run of the same name there: whoever
-    invites a site chooses that name.
+    A site has one name for itself in its ledger, one for each weight class (`name_in_ledger`). Other clients may have
+    answered a run of the same name there: whoever invites a site chooses that name.
     """
     found: dict[int, tuple[GivenAnswer, ...]] = {}
     rows = ledger.execute(
         "SELECT round, question, ones FROM answers WHERE run = ? AND client = ? AND question IS NOT NULL"
         " ORDER BY sequence",
-        (run, ONLY_CLIENT),
+        (run, name),
     )
     for number, question, ones in rows:
         found[number] = (*found.get(number, ()), GivenAnswer(Question.from_json(question), ones))
     return found
 
 
-def lost_through(ledger: Ledger, run: str) -> int:
+def lost_through(ledger: Ledger, run: str, name: str = ONLY_CLIENT) -> int:
     """The last round whose answers may be missing because this ledger was restored; 0 where it never was."""
-    own = (run, ONLY_CLIENT)
+    own = (run, name)
     rows = ledger.execute("SELECT coalesce(max(lost_through), 0) FROM runs WHERE run = ? AND client = ?", own)
     return int(rows.fetchone()[0])
 
@@ -154,8 +155,15 @@ def open_responder(
     clients when a run is over cannot release them, and should not reserve.
     """
     agreement = study.clients[client]
-    columns = shuffle(source, ledger, missing=study.missing, person_key=person_key)
-    if list(columns) != [ONLY_CLIENT]:
+    agreed = agreed_class(study.clients, client)
+    if (agreed is None) != (source.weight is None):
+        raise InputError(
+            f"client {client} answers for all records alike, by the study: leave out the weight column."
+            if agreed is None
+            else f"client {client} answers for a weight class, by the study: name the column of the weights (--weight)."
+        )
+    columns = shuffle(source, ledger, missing=study.missing, person_key=person_key, classes=agreed)
+    if list(columns) != [name_in_ledger(study.clients, client)]:
         raise InputError("a site answers for one client: give one file without a client column.")
     (column,) = columns.values()
     try:

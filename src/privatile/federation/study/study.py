@@ -27,7 +27,9 @@ from privatile.estimator.clients import UNITY
 from privatile.estimator.plan import TablePlan
 from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.estimator.survey import Survey
 from privatile.estimator.values import parse_values
+from privatile.federation.study.weight_classes import broken_classes
 from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
 from privatile.federation.wire.subjects import NAME
 
@@ -51,8 +53,14 @@ class ClientAgreement:
     weight: float
     records: int
     level: float | None = None
+    site: str | None = None
+    """Of a weight class, whose records they are."""
+    weights: tuple[float, float] | None = None
+    """Of a weight class, its smallest and its largest survey weight."""
 
     def __post_init__(self) -> None:
+        if self.weights is not None:
+            object.__setattr__(self, "weights", (float(self.weights[0]), float(self.weights[1])))
         # 1 and 1.0 are the same number and must be the same text.
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "weight", float(self.weight))
@@ -168,6 +176,7 @@ class FederationStudy:
             weighting=self.weighting,
             missing=self.missing,
             values=self.values,
+            survey=Survey.agreed() if any(one.weights is not None for one in self.clients.values()) else None,
         )
 
     @property
@@ -242,6 +251,8 @@ def _broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
     for name, agreement in clients.items():
         for rule, *place in _broken_agreement(name, agreement, study):
             add(rule, "clients", name, *place)
+    for rule, *place in broken_classes(clients):
+        add(rule, "clients", *place)
     total = math.fsum(agreement.weight for agreement in clients.values())
     if clients and abs(total - 1.0) > UNITY:
         add(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.", "clients")
@@ -366,4 +377,6 @@ def _agreement_dict(agreement: ClientAgreement) -> dict[str, Any]:
     plain: dict[str, Any] = {"epsilon": agreement.epsilon, "weight": agreement.weight, "records": agreement.records}
     if agreement.level is not None:
         plain["level"] = agreement.level
+    if agreement.weights is not None:
+        plain |= {"site": agreement.site, "weights": list(agreement.weights)}
     return plain
