@@ -11,7 +11,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
 from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import significant
-from privatile.result.result import Caveat, QuantileResult
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +145,13 @@ def test_on_a_log_scale_nothing_is_shown_as_zero_and_no_advice_is_the_scale_it_h
     result = estimate(values, q=0.9, epsilon=0.2, range=(1_000, 1_000_000), scale="log", simulate=True, rng=1)
     assert "1,000 to 1,000,000" in result.sentence
     assert "--log" not in " ".join(caveat.text for caveat in result.caveats)
+
+
+def test_an_open_side_does_not_cost_the_other_its_digits() -> None:
+    people = {"all": np.random.default_rng(1).normal(50, 10, 4000)}
+    result = estimate(people, q=0.5, epsilon=2, range=(0, 1000), simulate=True, rng=1, values="continuous")
+    open_low = replace(result, estimate=50.44, confidence_interval=ConfidenceInterval(0.0, 52.1531))
+    assert open_low.ends_shown(open_low.confidence_interval) == ("0", "52.2")
+    assert "estimated at 50.4; the 95% interval runs from 0 to 52.2" in open_low.sentence
+    open_high = replace(result, estimate=50.44, confidence_interval=ConfidenceInterval(49.16, 1000.0))
+    assert open_high.ends_shown(open_high.confidence_interval) == ("49.1", "1,000")

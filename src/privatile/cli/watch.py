@@ -127,27 +127,22 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
-    from privatile.result.number_words import outward, significant
-
     fixed, anytime, other = level["fixed"], level["anytime"], level["other"]
-    interval = anytime or fixed
-    if level["estimate"] is None or interval is None:
+    if level["estimate"] is None:
         return Text("  no interval yet: burn-in", "yellow")
-    width = interval["high"] - interval["low"]
-    ends = f"{outward(interval['low'], width, up=False)} … {outward(interval['high'], width, up=True)}"
+    texts, interval = level["texts"], level[level["shown"]]
     # An interval that holds for every distribution holds at every look too.
     always = anytime is not None and all(fixed[end] == anytime[end] for end in ("low", "high"))
-    name = "" if always else "anytime" if anytime else "fixed-time" if state["status"] != "finished" else ""
+    name = "" if always else "anytime" if interval is anytime else "fixed-time" if state["status"] != "finished" else ""
     condition = f", {interval['condition']}" if interval["condition"] else ""
     parts: list[str | tuple[str, str]] = [
-        (f"  {level['values_left'] or significant(level['estimate'], width)}", "bold"),
-        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval {ends}{condition}   ",
+        (f"  {level['values_left'] or texts['estimate']}", "bold"),
+        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval ",
+        f"{texts['interval']}{condition}   ",
         (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
     ]
     if other is not None:
-        width = other["high"] - other["low"]
-        ends = f"{outward(other['low'], width, up=False)} … {outward(other['high'], width, up=True)}"
-        parts.append((f"\n  beside it {ends}, {other['condition']}", "dim"))
+        parts.append((f"\n  beside it {texts['other']}, {other['condition']}", "dim"))
     elif level["contradiction"]:
         parts.append((f"\n  {level['contradiction']}", "yellow"))
     return Text.assemble(*parts)

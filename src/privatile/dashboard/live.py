@@ -152,10 +152,18 @@ def _level(level: LevelView) -> dict[str, Any]:
     }
     if result is None:
         nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
+        nothing |= {"texts": None, "shown": None}
         return shown | nothing | {"values_left": "", "declared": "", "contradiction": "", "caveats": []}
     other = result.other
+    so_far = result.interval_so_far or result.confidence_interval
     return shown | {
+        "texts": {
+            "estimate": result.shown(result.estimate, result.digits_width(so_far)),
+            "interval": " … ".join(result.ends_shown(so_far)),
+            "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
+        },
         "estimate": result.estimate,
+        "shown": "fixed" if result.interval_so_far is None else "anytime",
         "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
         "anytime": None
         if result.anytime is None

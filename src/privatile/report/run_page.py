@@ -173,7 +173,7 @@ def _answer(result: QuantileResult) -> dict[str, Any]:
         ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
         other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
     return {
-        "estimate": result.shown(result.estimate, interval.high - interval.low),
+        "estimate": result.shown(result.estimate, result.digits_width(interval)),
         "low": low,
         "high": high,
         "name": "anytime interval" if result.interval_so_far else "interval",

@@ -150,8 +150,16 @@ class QuantileResult:
 
     def ends_shown(self, interval: ConfidenceInterval) -> tuple[str, str]:
         """Both ends, rounded outward; the ends of the stated range as they are."""
+        width = self.digits_width(interval)
+        return self._end_shown(interval.low, width, up=False), self._end_shown(interval.high, width, up=True)
+
+    def digits_width(self, interval: ConfidenceInterval) -> float:
+        """The width that decides how many digits are shown: twice the bounded side's where the other one is open."""
         low, high = interval
-        return (self._end_shown(low, high - low, up=False), self._end_shown(high, high - low, up=True))
+        open_low, open_high = low <= self.scale.low, high >= self.scale.high
+        if open_low == open_high:
+            return high - low
+        return 2.0 * ((high - self.estimate) if open_low else (self.estimate - low)) or high - low
 
     def _end_shown(self, value: float, width: float, *, up: bool) -> str:
         text = outward(value, width, up=up)
@@ -162,7 +170,7 @@ class QuantileResult:
     def rows(self) -> list[Row]:
         """Every scalar fact, the most important first."""
         low, high = self.confidence_interval
-        width = high - low
+        width = self.digits_width(self.confidence_interval)
         percent = f"{100 * self.confidence_level:g}%"
         return [
             Row("estimand", "what", self.estimand, self.estimand),

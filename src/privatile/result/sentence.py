@@ -20,7 +20,8 @@ def sentence_of(result: "QuantileResult") -> str:
     """What was estimated, the answer, its confidence and its condition; or, first, why there is no answer."""
     what, low, high = result.estimand, *result.confidence_interval
     percent = f"{100 * result.confidence_level:g}%"
-    shown, (first, last) = result.shown(result.estimate, high - low), result.ends_shown(result.confidence_interval)
+    shown = result.shown(result.estimate, result.digits_width(result.confidence_interval))
+    first, last = result.ends_shown(result.confidence_interval)
     known = {caveat.code for caveat in result.caveats}
     if "range" in known and "unbounded" not in known and result.condition == ANY_SHAPE:
         end, beyond = ("lower", "below") if low == result.scale.low else ("upper", "above")
@@ -49,8 +50,8 @@ def sentence_of(result: "QuantileResult") -> str:
             f"interval, {first} to {last}, is not to be relied on."
         )
     if result.interval_so_far is not None:
-        low, high = result.interval_so_far
-        shown, (first, last) = result.shown(result.estimate, high - low), result.ends_shown(result.interval_so_far)
+        shown = result.shown(result.estimate, result.digits_width(result.interval_so_far))
+        first, last = result.ends_shown(result.interval_so_far)
         return (
             f"{what} is estimated at {shown} so far; the {percent} interval valid at any time runs from {first} to "
             f"{last}."

@@ -3,7 +3,7 @@
   const at = (id) => document.getElementById(id);
   const whole = new Intl.NumberFormat("en");
   const say = (id, text) => { const node = at(id); if (node.textContent !== text) node.textContent = text; };
-  let state = null, shown = 0, kind = "anytime", chart = null, skew = 0, format = privatileFormat(NaN);
+  let state = null, shown = 0, chosen = null, chart = null, skew = 0, format = privatileFormat(NaN);
 
   function span(seconds) {
     if (seconds == null || !isFinite(seconds)) return "–";
@@ -20,30 +20,33 @@
   }
 
   const current = () => state.levels[Math.min(shown, state.levels.length - 1)];
-  function intervalOf(level) { return level[kind] || level.fixed || level.anytime; }
+  // While the run goes on the interval that is valid at every look, then its result; unless somebody chose.
+  const kindOf = (level) => chosen || level.shown || "anytime";
+  function intervalOf(level) { return level[kindOf(level)] || level.fixed || level.anytime; }
   // An interval that holds for every distribution holds at every look too: there is nothing to choose.
   const always = (level) => level.anytime && level.fixed && level.anytime.low === level.fixed.low && level.anytime.high === level.fixed.high;
 
   function pathOf(level) {
     const path = level.path;
-    if (kind === "anytime" && path.anytime_low) return { ...path, low: path.anytime_low, high: path.anytime_high };
+    if (kindOf(level) === "anytime" && path.anytime_low) return { ...path, low: path.anytime_low, high: path.anytime_high };
     return path;
   }
 
   function showLevel() {
     const level = current();
     const interval = intervalOf(level);
-    format = privatileFormat(interval ? interval.high - interval.low : NaN);
+    const width = (ends) => privatileWidth(ends.low, ends.high, level.estimate, level.path.range);
+    format = privatileFormat(interval ? width(interval) : NaN);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
     say("estimate", level.estimate == null ? "–" : level.values_left || format(level.estimate));
     const percent = `${100 * state.confidence_level}%`;
     say("interval", interval ? `${percent} interval ${format(interval.low, false)} … ${format(interval.high, true)}`
       + (interval.condition ? `, ${interval.condition}` : "") : "no interval yet");
     say("left-note", level.values_left ? `${percent} certain, if every value is ${level.declared}` : "");
-    const own = level.other ? privatileFormat(level.other.high - level.other.low) : null;
+    const own = level.other ? privatileFormat(width(level.other)) : null;
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
       + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
-    const has = level.anytime != null;
+    const has = level.anytime != null, kind = kindOf(level);
     document.getElementById("choice").hidden = always(level);
     for (const [name, text] of [["beside", level.other ? level.other.name : ""], ["center", level.straddles ? " " : ""]]) {
       const key = document.querySelector(`[data-key="${name}"]`);
@@ -187,7 +190,7 @@
   }
 
   for (const button of document.querySelectorAll("button[data-interval]"))
-    button.addEventListener("click", () => { kind = button.dataset.interval; if (state && !state.waiting) showLevel(); });
+    button.addEventListener("click", () => { chosen = button.dataset.interval; if (state && !state.waiting) showLevel(); });
   at("level").addEventListener("change", () => { shown = Number(at("level").value); showLevel(); });
   at("target").addEventListener("input", target);
   setInterval(clock, 1000);

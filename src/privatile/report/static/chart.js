@@ -150,6 +150,13 @@ function privatileChart(figure, path, options) {
   };
 }
 
+// The width that decides how many digits are shown: twice the bounded side's where the other one is open.
+function privatileWidth(low, high, estimate, range) {
+  const openLow = low <= range[0], openHigh = high >= range[1];
+  if (openLow === openHigh) return high - low;
+  return 2 * (openLow ? high - estimate : estimate - low) || high - low;
+}
+
 // Numbers with as many digits as the interval deserves; an end of one is rounded outward (up: true, or false).
 function privatileFormat(width) {
   const digits = width > 0 && isFinite(width) ? 1 - Math.floor(Math.log10(width)) : 3;

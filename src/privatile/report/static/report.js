@@ -5,7 +5,7 @@
     const path = facts.trajectories[Number(figure.dataset.level)];
     if (!path || path.round.length < 2) continue;
     const last = path.round.length - 1;
-    const width = path.low[last] == null ? NaN : path.high[last] - path.low[last];
+    const width = path.low[last] == null ? NaN : privatileWidth(path.low[last], path.high[last], path.estimate[last], path.range);
     privatileChart(figure, path, { format: privatileFormat(width) });
     figure.dataset.ready = "yes";
   }
