@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from studies.any_shape.laws import Steps
+from studies.any_shape.worst import cell_of
 
 from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
@@ -138,3 +139,39 @@ def test_whole_runs_hold_on_a_normal_population_within_the_promised_width() -> N
     assert float(((low <= 0.0) & (high >= 0.0)).mean()) >= 0.98
     assert bool(np.all(np.isfinite(high - low)))
     assert float(np.median(high - low)) / wald < 3.4
+
+
+@pytest.mark.parametrize("rank", [0.7, 0.47])
+def test_the_interval_closes_on_an_end_of_the_range_only_where_the_quantile_is_there(rank: float) -> None:
+    """At rank 0.7 of the low end the quantile is that end, at 0.47 it is above."""
+    law = Steps((0.0, 1.0, 2.0), (rank, 0.9 - rank, 0.1))
+    cell = AutoCell((law,), (math.tanh(0.5),), (8_000,), 0.5, low=0.0, high=2.0, rounds=100)
+    low, high = ends_of(straddle(cell, 60, np.random.default_rng(8)).state.window.tests, 0.95)
+    closed = float((high == 0.0).mean())
+    # The range bounds the low side; 0.47 is 2.5 standard errors from the level, so an error is rare there.
+    assert bool(np.all(high < math.inf))
+    assert bool(np.all(np.isinf(low))) == (rank > 0.5)
+    assert (closed >= 0.9) if rank > 0.5 else (closed <= 2 / 60)
+
+
+def test_a_flat_stretch_beside_an_atom_is_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """90% share one value and the level is 0.9: the high side must cross a stretch 10⁸ spreads long."""
+    cell = AutoCell((Steps((0.0, 1.0), (0.9, 0.1)),), (math.tanh(0.5),), (20_000,), 0.9, low=-2.0, high=3.0, rounds=100)
+
+    def bounded() -> float:
+        low, high = ends_of(straddle(cell, 40, np.random.default_rng(9)).state.window.tests, 0.95)
+        return float(np.isfinite(high - low).mean())
+
+    assert bounded() >= 0.9
+    monkeypatch.setattr("privatile.estimator.straddle_placement.BESIDE_ATOM", (0,) * 7)
+    assert bounded() <= 0.6
+
+
+def test_whole_runs_err_no_more_than_allowed_where_the_level_is_used_up() -> None:
+    """F jumps to exactly the level: the small form of `studies.any_shape.worst`; the control is far above."""
+    runs = 120
+    tests = straddle(cell_of("low", 0.5, 0.905), runs, np.random.default_rng(10)).state.window.tests
+    allowed = SIDE + 3.0 * math.sqrt(SIDE * (1.0 - SIDE) / runs)
+    assert float((ends_of(tests, 0.95)[0] >= 0.0).mean()) <= allowed
+    forgotten = tests._replace(scores=tests.scores * math.sqrt(2.0), peaks=tests.peaks * math.sqrt(2.0))
+    assert float((ends_of(forgotten, 0.95)[0] >= 0.0).mean()) > allowed

@@ -1,0 +1,90 @@
+"""The level of the any-shape interval where it is used up: python -m studies.any_shape.worst [--runs N]
+
+F jumps to exactly τ at 0 and stays there until 1: the quantile is 0, and a low end above 0 would be an error of that
+side. Mirrored, F stays a billionth below τ until 1: the quantile is 1, and a high end below it is an error. `edge` has
+the mirrored law with its first value at the low end of the range, where the high side may ask that end itself. Every
+case is one row of results/worst.csv: the share of runs in which the side errs, allowed 0.025.
+"""
+
+import argparse
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from studies.any_shape.laws import Steps
+from studies.coverage.rows import write_rows
+
+from privatile.inference.any_shape import ends_of
+from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.straddled_simulation import straddle
+
+LEVELS = (0.1, 0.5, 0.8, 0.9)
+RATES = (math.tanh(0.5), 0.905, 0.999)
+"""ε = 1 and 3, and hardly any noise."""
+INFORMATION = 750.0
+SIDE = 0.025
+BELOW = 1e-9
+"""How far below τ the mirrored law stays."""
+RESULTS = Path(__file__).parent / "results" / "worst.csv"
+
+
+class Worst(NamedTuple):
+    """One case."""
+
+    case: str
+    level: float
+    truth_rate: float
+    records: int
+    runs: int
+    error: float
+    """Share of the runs in which the side errs."""
+    bounded: float
+
+
+def cell_of(case: str, level: float, rate: float) -> AutoCell:
+    """A case with the information that all of them have."""
+    records = math.ceil(INFORMATION / (4.0 * rate**2 * (level * (1.0 - level)) ** 2))
+    first = level if case == "low" else level - BELOW
+    range_low = 0.0 if case == "edge" else -2.0
+    return AutoCell(
+        (Steps((0.0, 1.0), (first, 1.0 - first)),), (rate,), (records,), level, low=range_low, high=3.0, name=case
+    )
+
+
+def measure_worst(case: str, level: float, rate: float, runs: int, seed: int) -> "Worst":
+    """How often the side errs for which the case is the worst."""
+    cell = cell_of(case, level, rate)
+    low, high = ends_of(straddle(cell, runs, np.random.default_rng(seed)).state.window.tests, 1.0 - 2.0 * SIDE)
+    wrong = low >= 0.0 if case == "low" else high < 1.0
+    # What the range cuts off is bounded by it.
+    bounded = np.isfinite(high) & (np.isfinite(low) | (case == "edge"))
+    return Worst(case, level, round(rate, 4), cell.records[0], runs, float(wrong.mean()), float(bounded.mean()))
+
+
+def main() -> None:
+    """All cases."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=2_000)
+    parser.add_argument("--block", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=20_261_116)
+    options = parser.parse_args()
+    rows = []
+    for case in ("low", "high", "edge"):
+        for level in LEVELS:
+            for rate in RATES:
+                blocks = range(0, options.runs, options.block)
+                seed = options.seed + 1_000 * len(rows)
+                parts = [measure_worst(case, level, rate, options.block, seed + k) for k, _ in enumerate(blocks)]
+                error, bounded = (
+                    float(np.mean([getattr(part, name) for part in parts])) for name in ("error", "bounded")
+                )
+                rows.append(parts[0]._replace(runs=options.block * len(parts), error=error, bounded=bounded))
+                print(*rows[-1], flush=True)
+                write_rows(rows, RESULTS)
+    mean = float(np.mean([row.error for row in rows]))
+    print(f"mean error {mean:.4f}, largest {max(row.error for row in rows):.4f}, allowed {SIDE}")
+
+
+if __name__ == "__main__":
+    main()
