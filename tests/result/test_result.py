@@ -71,7 +71,7 @@ def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> 
     words = (
         "is 140, the lower end of the stated range, or below it"
         if low
-        else "at the upper end of the stated range, or above it"
+        else "lies above the stated range, which ends at 60"
     )
     assert words in lost.sentence
     smooth = estimate(people, q=0.5, epsilon=1, range=(low, high), values="continuous", simulate=True, rng=1)
