@@ -18,6 +18,10 @@ PROMISED = ((6000.0, 0.99, 3.4), (600.0, 0.97, 4.5), (150.0, 0.97, 6.5))
 """Smooth laws: information, least share of bounded intervals and largest median width from there on."""
 
 
+KNOWN: frozenset[tuple[str, str]] = frozenset()
+"""Cells and numbers that fall short, and are named on the page: nothing else may."""
+
+
 class Shortfall(NamedTuple):
     """A number beyond its limit."""
 
