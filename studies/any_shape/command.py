@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow
 import pyarrow.csv  # type: ignore[import-untyped]
 from studies.any_shape.cells import LEVELS
 from studies.any_shape.run import RESULTS

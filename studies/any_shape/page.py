@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from studies.any_shape.cells import cells_of
 from studies.any_shape.limits import (
     MADE_UP,
     REAL,
@@ -54,6 +55,8 @@ HEAD = (
     "error",
     "contradicted",
 )
+COUNTED = {"columns": 27, "regions": 81, "file": 9}
+"""Cells of the salary table, which is not part of the project."""
 SET_HEAD = (*HEAD, "set covers", "1–2 values", "≤ 5")
 INTRODUCTION = """# The tables behind the intervals
 
@@ -78,6 +81,15 @@ def read_all() -> dict[str, list[Measured]]:
 
 def _number(value: float, form: str) -> str:
     return "–" if math.isnan(value) else f"{value:{form}}"
+
+
+def cells_without_row(table: str, rows: Sequence[Measured]) -> tuple[int, int]:
+    """How many cells of a table have not been run, and how many there are."""
+    if table in REAL:
+        cells = COUNTED[table]
+        return cells - len(rows), cells
+    names = {cell.name for cell in cells_of(["smooth" if table == "unseen" else table], Path()) if cell.table == table}
+    return len(names - {row.name for row in rows}), len(names)
 
 
 def measured_table(rows: Sequence[Measured]) -> str:
@@ -192,7 +204,10 @@ def continuous_scores() -> list[Score]:
 def long_page(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> str:
     """The page of tables."""
     parts = [INTRODUCTION.rstrip()]
-    parts += [f"## {title}\n\n{measured_table(found[table])}" for table, title in TITLES.items() if found[table]]
+    for table, title in TITLES.items():
+        missing, cells = cells_without_row(table, found[table])
+        note = f"\n\n{missing} of {cells} cells not run yet." if missing else ""
+        parts.append(f"## {title}{note}\n\n{measured_table(found[table])}" if found[table] else f"## {title}{note}")
     if (RESULTS / "command.csv").exists():
         parts.append(f"## Through the command itself\n\n{plain_table(RESULTS / 'command.csv')}")
     if (RESULTS / "silence.csv").exists():
