@@ -10,6 +10,7 @@ from studies.any_shape.whole_file import WholeFile
 
 from privatile.inference.grid_values import Grid
 from privatile.laws.normal import two_sided_z
+from privatile.simulation.displayed_intervals import DisplayedIntervals
 from privatile.simulation.shown_results import grid_results
 from privatile.simulation.straddled_simulation import StraddledReadings, read_straddled, straddle
 
@@ -28,7 +29,7 @@ class Measured(NamedTuple):
     information: float
     runs: int
     truth: float
-    has_density: bool
+    has_density: int
     coverage: float
     """Of the any-shape interval at 95%: what a result shows where nothing is declared."""
     missed_low: float
@@ -75,19 +76,23 @@ def measure(study: StudyCell, runs: int, seed: int, xp: Any = np, block: int = B
 
 def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measured":
     """The numbers of a cell, in units of the data."""
-    cell = study.cell
+    cell, near = study.cell, 1e-9 * (study.cell.high - study.cell.low)
     units = np.exp if study.log else np.asarray
+    shown = both.any_shape
+    # A result cuts its interval at the range; an end that is certified at the far end of the range closes it.
+    bounded = np.isfinite(shown.low) | (shown.high <= cell.low + near)
+    bounded &= np.isfinite(shown.high) | (shown.low >= cell.high - near)
+    shown = DisplayedIntervals(*(np.clip(column, cell.low, cell.high) for column in shown))
     (center, low, high), (middle, first, last) = (
-        tuple(units(column) for column in part) for part in (both.any_shape, both.smooth)
+        tuple(units(column) for column in part) for part in (shown, both.smooth)
     )
     truth = float(units(cell.truth))
-    bounded = np.isfinite(both.any_shape.half_width)
     wald = 2.0 * two_sided_z(0.95) * cell.bound if study.has_density else 1.0
     bound = math.sqrt(2.0 / math.pi) * cell.bound if study.has_density else 1.0
     width = (high - low)[bounded] / wald if bounded.any() else np.array([math.nan])
     sets = None
     if study.step:
-        raw = both.any_shape._replace(center=center, low=low, high=high)
+        raw = both.any_shape._replace(center=center, low=units(both.any_shape.low), high=units(both.any_shape.high))
         sets = grid_results(raw, raw, Grid(study.step))
     return Measured(
         study.table,
@@ -97,7 +102,7 @@ def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measur
         cell.information,
         len(bounded),
         truth,
-        study.has_density,
+        int(study.has_density),
         coverage=float(((low <= truth) & (truth <= high)).mean()),
         missed_low=float((low > truth).mean()),
         missed_high=float((high < truth).mean()),
