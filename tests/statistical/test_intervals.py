@@ -1,4 +1,4 @@
-"""The default interval in simulation: a few cells computed again, and mistakes that must be noticed."""
+"""The interval of values declared continuous in simulation: a cell computed again, and mistakes that must be noticed."""
 
 import math
 from dataclasses import replace
@@ -129,29 +129,6 @@ def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell,
     assert stopping(cell, runs, half_width=4 * cell.bound, every=every).ever_missed <= 0.05 + error_of(0.05)
 
 
-def test_far_starts_and_wide_ranges_change_nothing() -> None:
-    near = make_cell("a", family="normal", clients=10, truth_rate=0.5, level=0.5, information=2000)
-    wide = make_cell("b", family="normal", clients=10, truth_rate=0.5, level=0.5, information=2000, range=(-1e6, 3e5))
-    errors = []
-    for cell in (near, wide):
-        got = simulate(cell, RUNS, np.random.default_rng(16))
-        shown = displayed_intervals(cell, got)[0]
-        errors.append(float(np.abs(shown.center - cell.truth).mean()))
-        assert float(shown.covers(cell.truth).mean()) == pytest.approx(0.95, abs=error_of(0.95) + 0.01)
-        assert not got.tuning.gave_up.any()
-    assert errors[1] / errors[0] <= 1.02 + 4 * 0.756 * math.sqrt(2 / RUNS)
-
-
-def test_three_levels_hold_jointly() -> None:
-    """Levels are asked of different records, so Šidák's level is exact: joint coverage is the product."""
-    joint = np.ones(RUNS, dtype=bool)
-    for index, level in enumerate((0.3, 0.5, 0.8)):
-        cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (8000,) * 4, level)
-        got = simulate(cell, RUNS, np.random.default_rng([17, index]))
-        joint &= displayed_intervals(cell, got, (0.95 ** (1 / 3),))[0].covers(cell.truth)
-    assert float(joint.mean()) >= 0.94 - error_of(0.95)
-
-
 def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
     """One fixed file per run, every record asked once, r = 0.9: the file's own median, not the population's."""
     rng = np.random.default_rng(18)
@@ -176,5 +153,5 @@ def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
             widths[name] = high - low
         ratios.append(widths["file"] / widths["population"])
     assert covered["file"] / runs == pytest.approx(0.95, abs=error_of(0.95, runs))
-    assert covered["population"] / runs > 0.98  # it is about more people than the file holds
+    assert covered["population"] / runs > 0.97  # it is about more people than the file holds
     assert 0.45 < float(np.mean(ratios)) < 0.7

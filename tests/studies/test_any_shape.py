@@ -20,6 +20,7 @@ from studies.any_shape.page import COUNTED, DOCS, continuous_scores, long_page, 
 from studies.any_shape.run import read_table
 from studies.any_shape.whole_file import WholeFile
 from studies.coverage.coverage import NEW
+from studies.coverage.rows import write_rows
 
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.columns import Empirical
@@ -116,8 +117,6 @@ def test_a_file_is_asked_once_and_nothing_else() -> None:
 
 
 def test_a_later_row_replaces_an_earlier_one(tmp_path: Path, found: dict[str, list[Measured]]) -> None:
-    from studies.coverage.rows import write_rows
-
-    row = found["file"][0]
-    write_rows([row, row._replace(runs=7)], tmp_path / "file.csv")
-    assert read_table("file", tmp_path)[row.name].runs == 7
+    row = found["hard"][0]
+    write_rows([row, row._replace(runs=7)], tmp_path / "hard.csv")
+    assert read_table("hard", tmp_path)[row.name].runs == 7
