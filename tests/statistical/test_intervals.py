@@ -1,4 +1,4 @@
-"""The interval of values declared continuous in simulation: a cell computed again, and mistakes that must be noticed."""
+"""The interval of values declared continuous in simulation: one cell again, and mistakes that must be noticed."""
 
 import math
 from dataclasses import replace
