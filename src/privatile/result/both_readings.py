@@ -76,7 +76,7 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
     >>> grid_values("whole", ConfidenceInterval(43.8, 45.3), Linear(0.0, 120.0))
     ((44.0, 45.0), '')
     >>> grid_values("step=5", ConfidenceInterval(43.8, 44.3), Linear(0.0, 120.0))
-    (None, 'not every value can be a multiple of 5: none lies between 43.8 and 44.3')
+    (None, 'not every value can be a multiple of 5: none lies between 43.80 and 44.30')
     >>> grid_values("whole", ConfidenceInterval(0.0, 1.5), Linear(0.0, 120.0))  # the range's own end is possible
     ((0.0, 1.0), '')
     """

@@ -5,7 +5,9 @@ from dataclasses import replace
 from privatile.core.scale import Scale
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
+from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
+from privatile.inference.readings import straddled
 from privatile.inference.trajectory import Trajectory
 from privatile.result.both_readings import both_readings
 from privatile.result.caveats import caveats, interval_caveats, most_important_first
@@ -78,6 +80,13 @@ def narrow_enough(
     """Whether a run that is to stop at a width may stop now; `boundary_shift` as in `may_stop`."""
     if settings.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
+    if isinstance(plan, StraddlePlan):
+        # Its tests alone say when the interval is still too wide: most looks need no fit.
+        _, tests = straddled(plan, state)
+        ends = tests.with_boundaries_moved(boundary_shift).ends(settings.confidence_level ** (1.0 / settings.joint))
+        low, high = (in_units(plan.scale, end) for end in ends)
+        if high - low > settings.until_width * (1.0 + boundary_shift):
+            return False
     return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale, boundary_shift)
 
 
