@@ -170,6 +170,14 @@ def test_reporting_may_declare_a_grid_but_not_move_where_a_run_stopped(tmp_path:
     assert "values must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
 
 
+@pytest.mark.parametrize("declared", ["any", "continuous"])
+def test_nobody_near_the_range_and_no_privacy_still_give_a_result(declared: str) -> None:
+    """Every answer is certain: the ranks are 0, and so would be the noise."""
+    far = run(np.full(600, 500.0), declared, epsilon=None, not_private=True)
+    assert far.confidence_interval.high == 120.0
+    assert "range" in codes(far)
+
+
 @pytest.mark.parametrize("text", ["", "Whole", "step", "step=", "step=0", "step=-5", "step=nan", "step=1,000", None, 5])
 def test_declarations_are_read_strictly(text: object) -> None:
     with pytest.raises(InputError, match="values must be any, continuous, whole or step=NUMBER"):

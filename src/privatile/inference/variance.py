@@ -44,7 +44,8 @@ def known_share(weights: Floats, rates: Floats, records: NDArray[Any], ranks: Fl
     doubt = report_variance(rates, inside) / asked
     tilt = xp.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
     saved = weights**2 * tilt / (4.0 * records)
-    share: Floats = 1.0 - saved.sum(axis=-1) / rank_noise(weights, rates, records).sum(axis=-1)
+    # Without privacy, and with every record on one side, nothing would be left: a variance of 0 weighs infinitely.
+    share: Floats = xp.maximum(1.0 - saved.sum(axis=-1) / rank_noise(weights, rates, records).sum(axis=-1), 1e-6)
     return share
 
 
