@@ -85,6 +85,7 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
         "mode": "local",
         "design": "rounds",
         "missing": "drop",
+        "values": "step=250",
         "confidence_level": 0.93,
         "deadline": 61.5,
         "quorum": 1,
@@ -98,7 +99,16 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
     text = "\n".join(words for _, words in rows)
     words = ["0123456789ab", "Salaries of nurses", "The institute", "yearly salary", "0.625", "1,250 to 99,500", "777"]
     words += ["log scale", "local mode", "design rounds", "drop: a record without", "93%", "61.5 seconds", "1 of 2"]
-    words += ["13 silent rounds", "above 10", "11.5", "weight 0.25", "4,321", "south", study.digest]
+    words += [
+        "13 silent rounds",
+        "above 10",
+        "a multiple of 250",
+        "11.5",
+        "weight 0.25",
+        "4,321",
+        "south",
+        study.digest,
+    ]
     assert [word for word in words if word not in text] == []
 
 
