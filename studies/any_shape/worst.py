@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=500)
     parser.add_argument("--seed", type=int, default=20_261_116)
     options = parser.parse_args()
-    rows = []
+    rows: list[Worst] = []
     for case in ("low", "high", "edge"):
         for level in LEVELS:
             for rate in RATES:

@@ -24,6 +24,7 @@ from privatile.simulation.populations import Normal, Population
 from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
+AT_END = Steps((-1.0, 1.0, 2.0), (0.7, 0.2, 0.1))
 HEAPED = Steps((0.0, 1.0, 2.0), (0.3, 0.4, 0.3))
 Record = list[tuple[Ask, list[int | None]]]
 
@@ -85,7 +86,7 @@ def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privatile.estimator.search_belief.best_question", question)
 
 
-@pytest.mark.parametrize("law", [Normal(1.0), HEAPED], ids=["smooth", "heaped"])
+@pytest.mark.parametrize("law", [Normal(1.0), HEAPED, AT_END], ids=["smooth", "heaped", "range's end"])
 def test_a_run_is_read_back_on_a_machine_that_rounds_otherwise(
     law: Population, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,8 +233,9 @@ def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Float
     expected = xp.where(later, SIDE_SHARE * left * (reach - information_gap(starts, xp)) ** 2, 0.0)
     moves = xp.sqrt(xp.maximum(1.0 / xp.maximum(now, 1e-3)[:, None] - 1.0 / xp.maximum(starts, 1e-3), 0.01))
     reached = _normal_cdf((distance[:, :, None] - reach[:, None, :]) / moves[:, None, :])
-    # A side that asks the centre itself is at an end of the range, and stays there.
-    reached = xp.where((place == outward * window.center)[:, None, None], 1.0, reached)
+    # A side that asks the centre itself is at an end of the range, and stays there; others lie 2.7 errors from it.
+    at_center = xp.abs(place - outward * window.center) <= 1e-3 * error
+    reached = xp.where(at_center[:, None, None], 1.0, reached)
     to_come = (expected[:, None, :] * reached).sum(axis=2)
     power = window.signals[rows, side] ** 2
     here = xp.maximum(SIDE_SHARE * left[rows, block], (1.0 - window.first) / window.rounds)
