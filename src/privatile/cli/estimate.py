@@ -243,7 +243,7 @@ def _say_look_alikes(run: "LocalRun") -> None:
     """Before anyone is asked: names that may be one client, and count as several."""
     from privatile.core.client_names import look_alikes
 
-    for names in look_alikes(run.columns):
+    for names in look_alikes(dict.fromkeys(column.content.holder for column in run.columns.values())):
         listed = " and ".join(repr(name) for name in names)
         click.echo(
             f"{listed} count as {len(names)} clients, each with its own weight: their names differ only in capital "
@@ -262,7 +262,8 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):
-        with rounds_bar(f"asking {len(run.spec.clients)} client(s)") as progress:
+        holders = {client.holder or client.name for client in run.spec.clients}
+        with rounds_bar(f"asking {len(holders)} client(s)") as progress:
             results = run.complete(progress, keep=True)
         if as_json:
             facts = [result.to_dict() for result in results]
