@@ -71,7 +71,7 @@ def test_one_command_gives_estimate_interval_and_budget(home: Path) -> None:
     assert "The 0.5 quantile (the median) of score in all records of 2 clients together" in done.stdout
     assert re.search(r"95% interval +\d+\.\d+ … \d+\.\d+", done.stdout)
     assert "central" in done.stdout
-    assert "survey weights are not supported" in done.stdout
+    assert "no survey weights were given" in done.stdout
     # The people are spent and the result is nowhere: it is said, apart from what may be read by a program.
     assert "--save run.db" in done.stderr
     assert "--save" not in done.stdout

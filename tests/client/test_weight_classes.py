@@ -1,5 +1,6 @@
 """Weight classes: narrow, large enough for every round, and no costlier than they must be."""
 
+import hashlib
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -150,6 +151,14 @@ def test_the_same_people_take_part_however_often_the_file_is_read() -> None:
     assert taking_part(shuffle(source, Ledger.in_memory(master=MASTER), memory_rows=600)) == first
     # Control: with another ledger's key others take part.
     assert taking_part(shuffled(table, master=b"k" * 32)) != first
+
+
+def test_the_draw_is_part_of_the_format() -> None:
+    """Another definition of the draw would ask others after an update: a digest of who takes part, kept here."""
+    table = np.zeros(3_000, dtype=[("x", float), ("w", float)])
+    table["x"], table["w"] = np.arange(3_000.0), 1.0 + np.arange(3_000.0) % 50 / 100
+    places = ",".join(str(int(value)) for value in sorted(taking_part(shuffled(table))))
+    assert hashlib.sha256(places.encode()).hexdigest()[:16] == "4bf5f51ad0a89e1f"
 
 
 def test_with_a_person_column_the_order_of_the_rows_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
