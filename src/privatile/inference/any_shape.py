@@ -126,12 +126,15 @@ class AnyShape:
             return replace(self, tests=tests._replace(peaks=tests.peaks * factor))
         return replace(self, tests=tests._replace(scores=tests.scores * factor, peaks=tests.peaks * factor))
 
-    def ends(self, confidence_level: float) -> tuple[float, float]:
-        """Both ends; infinite on a side that is not bounded."""
+    def every_end(self, confidence_level: float) -> tuple[Floats, Floats]:
+        """Both ends of every run that the tests are of; infinite on a side that is not bounded."""
         if isinstance(self.tests, OpenCandidates):
-            low, high = open_ends_of(self.tests, confidence_level)
-        else:
-            low, high = ends_of(self.tests, confidence_level, exact=self.exact)
+            return open_ends_of(self.tests, confidence_level)
+        return ends_of(self.tests, confidence_level, exact=self.exact)
+
+    def ends(self, confidence_level: float) -> tuple[float, float]:
+        """Both ends of one run."""
+        low, high = self.every_end(confidence_level)
         return float(low[0]), float(high[0])
 
     def p_value(self, value: float) -> float:

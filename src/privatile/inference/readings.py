@@ -112,10 +112,11 @@ def straddled(plan: StraddlePlan | OpenPlan, state: RoundState) -> tuple[Straddl
         learned = open_memory(state).policy_state
         return learned, AnyShape(learned.tests)
     window = straddle_memory(state).policy_state.window
-    return window, _known_end(plan, window.tests)
+    return window, known_end(plan, window.tests)
 
 
-def _known_end(plan: StraddlePlan, tests: Candidates) -> AnyShape:
+def known_end(plan: StraddlePlan, tests: Candidates) -> AnyShape:
+    """The tests of runs with a known number of records, of one or of many at once."""
     records = np.array([client.records for client in plan.clients])
     if records.sum() >= FEW_RECORDS:
         return AnyShape(tests)

@@ -15,9 +15,8 @@ from privatile.core.arrays import Floats, array_namespace
 from privatile.core.mechanism import debias, rank_noise, yes_probability
 from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling, level_variance
 from privatile.estimator.straddle_window import Answers
-from privatile.inference.any_shape import ends_of
 from privatile.inference.curve import CurveFit
-from privatile.inference.readings import CHECKED_AT, reason_against
+from privatile.inference.readings import CHECKED_AT, known_end, reason_against
 from privatile.inference.smooth_reading import fit_smooth
 from privatile.inference.variance import known_share
 from privatile.laws.fieller import fieller_reach, low_information_factor
@@ -125,9 +124,9 @@ def read_straddled(
 ) -> "list[StraddledReadings]":
     """Both readings of every run at these confidence levels, as `readings.readings` gives them for one run."""
     xp = array_namespace(found.queries)
-    tests, variances = found.state.window.tests, found.noise * found.share[:, None]
+    shape, variances = known_end(cell.straddle_plan, found.state.window.tests), found.noise * found.share[:, None]
     fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
-    low, high = ends_of(tests, CHECKED_AT)
+    low, high = shape.every_end(CHECKED_AT)
     reason = on_host(reason_against(fit, fit.center, low, high, cell.information))
     inside = xp.minimum(xp.maximum(xp.clip(fit.center, cell.low, cell.high), low), high)
     known = (cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1)
@@ -135,7 +134,7 @@ def read_straddled(
     for level in levels:
         z = two_sided_z(level) * low_information_factor(known)
         reach = fieller_reach(z, fit.slope_error) * fit.error
-        first, last = ends_of(tests, level)
+        first, last = shape.every_end(level)
         wide = (inside, xp.minimum(first, inside), xp.maximum(last, inside))
         narrow = (fit.center, fit.center - reach, fit.center + reach)
         any_shape, smooth = (DisplayedIntervals(*on_host(columns)) for columns in (wide, narrow))
