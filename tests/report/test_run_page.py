@@ -20,7 +20,7 @@ import privatile
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.report.run_page import run_page
-from privatile.report.view import ThinPath, read_view
+from privatile.report.view import RunView, ThinPath, read_view
 from privatile.result.result import QuantileResult
 from privatile.result.sentence import grid_text
 from privatile.server.coordinator import Coordinator
@@ -264,32 +264,31 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
 def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     tmp_path: Path, values: str, condition: str, said: str
 ) -> None:
-    path = long_run(tmp_path / "run.db", rounds=80, stop=60, length=60, design="auto", values=values)
-    page = run_page(read_view(path))
+    view = read_view(long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", values=values))
+    page = run_page(view)
     (shown,) = re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page)
     assert shown.startswith(condition)
     assert said in page
     assert "so far; the 95% interval valid at any time runs from" in page
-    (level,) = read_view(path).levels
+    (level,) = view.levels
     assert level.result is not None
     assert (level.result.anytime == level.result.confidence_interval) == (values == "any")
 
 
 @pytest.fixture(scope="module")
-def straddled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A run of whole numbers, declared as such."""
     path = tmp_path_factory.mktemp("straddled") / "run.db"
-    return long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True)
+    return read_view(long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True))
 
 
-def test_the_page_shows_both_intervals_and_the_values_left(straddled: Path) -> None:
-    view = read_view(straddled)
-    (level,) = view.levels
+def test_the_page_shows_both_intervals_and_the_values_left(straddled: RunView) -> None:
+    (level,) = straddled.levels
     result = level.result
     assert result is not None
     assert result.grid_values is not None
     assert 55.0 in result.grid_values
-    page = run_page(view)
+    page = run_page(straddled)
     left = grid_text(result.grid_values)
     assert f'<p class="big">{left}</p>' in page
     assert "95% certain, if every value is a whole number" in page
@@ -305,8 +304,8 @@ def test_the_page_shows_both_intervals_and_the_values_left(straddled: Path) -> N
     assert facts["values"] == "whole"
 
 
-def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(straddled: Path) -> None:
-    (level,) = read_view(straddled).levels
+def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(straddled: RunView, tmp_path: Path) -> None:
+    (level,) = straddled.levels
     path, search = level.path(2000), level.history.burn_in
     assert (path.question_low[:search] == path.question_high[:search]).all()
     window = slice(search + 4, None)
@@ -315,13 +314,12 @@ def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(stra
     assert 5 <= asked.sum() <= 12  # every eighth round of the window
     assert not asked[:search].any()
     # A design that follows the quantile has one question, and no centre.
-    assert np.isnan(
-        read_view(long_run(straddled.with_name("one.db"), rounds=30)).levels[0].path(99).question_center
-    ).all()
+    (follows,) = read_view(long_run(tmp_path / "one.db", rounds=20)).levels
+    assert np.isnan(follows.path(99).question_center).all()
 
 
-def test_no_drawn_interval_is_narrower_than_the_result(straddled: Path) -> None:
-    (level,) = read_view(straddled).levels
+def test_no_drawn_interval_is_narrower_than_the_result(straddled: RunView) -> None:
+    (level,) = straddled.levels
     assert level.result is not None
     drawn = level.path(2000).to_dict()
     low, high = level.result.confidence_interval
@@ -331,7 +329,7 @@ def test_no_drawn_interval_is_narrower_than_the_result(straddled: Path) -> None:
 
 
 def test_several_levels_show_both_intervals_each(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=80, length=150, levels=(0.4, 0.6), design="auto"))
+    view = read_view(long_run(tmp_path / "run.db", rounds=50, length=250, levels=(0.4, 0.6), design="auto"))
     page = run_page(view)
     shown = [level.result for level in view.levels if level.result is not None]
     assert len(shown) == 2
