@@ -3,7 +3,10 @@
 import json
 import math
 import re
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +99,33 @@ def test_nobody_is_chosen_by_trying_again(tmp_path: Path, monkeypatch: pytest.Mo
     again = privatile.estimate(table, **options(tmp_path, spend_again=True))
     assert again.records == len(drawn)
     assert prepared(table, tmp_path, spend_again=True) == drawn
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import privatile
+from tests.api.test_survey_weights import options, survey
+told = lambda done, planned: print(done, flush=True)
+privatile.estimate(survey(), **options(Path(sys.argv[1]), rounds=60), progress=told)
+"""
+
+
+@pytest.mark.process
+def test_a_process_that_is_killed_goes_on_with_the_same_people(tmp_path: Path) -> None:
+    table = survey()
+    with Ledger.open(tmp_path / "ledger.db") as book, book.transaction():
+        pass
+    drawn = prepared(table, tmp_path, rounds=60)
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert [running.stdout.readline() for _ in range(3)] == ["1\n", "2\n", "3\n"]
+        running.kill()
+    assert running.returncode == -signal.SIGKILL
+    assert prepared(table, tmp_path, rounds=60) == drawn
+    assert 0 < sum(asked(tmp_path).values()) < len(drawn)
+    result = privatile.estimate(table, **options(tmp_path, rounds=60))
+    assert result.records == sum(asked(tmp_path).values()) == len(drawn)
 
 
 def test_control_a_draw_by_run_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
