@@ -26,10 +26,10 @@ RESULTS = Path(__file__).parent / "results" / "silence.csv"
 FAMILIES = ("normal", "hete-l")
 WAYS = {
     "none": Silence(0.0, 1.0),
-    "10% single": Silence(0.1, 1.2),
-    "30% single": Silence(0.3, 1.5),
     "10% spells": Silence(0.1, 10.0),
     "30% spells": Silence(0.3, 10.0),
+    "10% single": Silence(0.1, 1.2),
+    "30% single": Silence(0.3, 1.5),
 }
 BLOCK = 25
 """Runs of one random stream: with more workers the same numbers come out."""
@@ -46,6 +46,8 @@ class Row(NamedTuple):
     runs: int
     covers: float
     width: float
+    width_error: float
+    """Standard error of that median."""
     error: float
     any_covers: float
     any_width: float
@@ -105,6 +107,7 @@ def main() -> None:
                 len(rows),
                 float(covers.mean()),
                 float(np.median(width)),
+                float(math.sqrt(math.pi / 2 / len(rows)) * 0.7413 * np.subtract(*np.quantile(width, (0.75, 0.25)))),
                 float(error.mean()),
                 float(any_covers.mean()),
                 float(np.median(any_width)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.attendance import Pools, add_round
 from privatile.estimator.clients import Client
@@ -65,7 +67,17 @@ def test_client_lines_keep_the_estimand_where_leaving_silent_clients_out_does_no
     assert abs(renormalised - 1.0) > 10.0 * lines.error
 
 
-def test_the_stated_error_of_client_lines_is_their_scatter() -> None:
+def repeated(residuals: Floats, precisions: Floats) -> tuple[Floats, Floats]:
+    """The control: where a client is silent its last answer stands once more, as if it were new."""
+    residuals, precisions = residuals.copy(), precisions.copy()
+    for m in range(1, len(residuals)):
+        silent = precisions[m] == 0.0
+        residuals[m, silent], precisions[m, silent] = residuals[m - 1, silent], precisions[m - 1, silent]
+    return residuals, precisions
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_the_stated_error_of_client_lines_is_their_scatter_and_a_repeated_answer_is_found(repeats: bool) -> None:
     rng = np.random.default_rng(3)
     queries = np.linspace(-0.3, 0.3, 60)
     slopes, shifts = np.array([0.4, 0.9, 0.6]), np.array([0.1, -0.2, 0.1])
@@ -74,10 +86,16 @@ def test_the_stated_error_of_client_lines_is_their_scatter() -> None:
     found, stated = [], []
     for _ in range(600):
         precisions = np.where(rng.random((60, 3)) < 0.3, 0.0, 300.0)
-        clean = -slopes * (queries[:, None] - shifts)
-        lines = fit_client_lines(queries, clean + rng.normal(size=(60, 3)) / math.sqrt(300.0), precisions, weights)
+        answers = -slopes * (queries[:, None] - shifts) + rng.normal(size=(60, 3)) / math.sqrt(300.0)
+        if repeats:
+            answers, precisions = repeated(answers, precisions)
+        lines = fit_client_lines(queries, answers, precisions, weights)
         found.append(lines.center)
         stated.append(lines.error)
     ratio = float(np.std(found)) / float(np.mean(stated))
+    tolerance = 4.0 / math.sqrt(1200)
+    if repeats:
+        assert ratio > 1.0 + tolerance
+        return
     assert abs(float(np.mean(found)) - truth) < 4.0 * float(np.std(found)) / math.sqrt(600)
-    assert abs(ratio - 1.0) < 4.0 / math.sqrt(1200)
+    assert abs(ratio - 1.0) < tolerance
