@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 from studies.any_shape.cells import make_cell
+from studies.any_shape.laws import Steps
 from studies.coverage.dropout import Silence, silent_run
 from studies.coverage.rows import read_rows, write_rows
 
 from privatile.core.arrays import Floats
 from privatile.estimator.settings import ReportSettings
 from privatile.laws.normal import two_sided_z
+from privatile.simulation.auto_simulation import AutoCell
 
 RESULTS = Path(__file__).parent / "results" / "silence.csv"
 FAMILIES = ("normal", "hete-l")
@@ -75,6 +77,21 @@ def runs_of(family: str, values: str, silence: Silence, seed: int, block: int) -
     return np.array(found)
 
 
+def jump_errors(silence: Silence, runs: int, seed: int) -> float:
+    """Share of runs in which the low end errs where F jumps to exactly τ: the only shape that shows an invalid test.
+
+    Half of the values are 0 and half are 1: the median is 0, and a low end at 0 or above is wrong.
+    """
+    cell = AutoCell((Steps((0.0, 1.0), (0.5, 0.5)),) * 10, (0.5,) * 10, (1600,) * 10, low=-1.0, high=2.0)
+    settings, rng, errors = ReportSettings("simulated values", (0.5,)), np.random.default_rng([seed, 7]), 0
+    for _ in range(runs):
+        evidence, _ = silent_run(cell, cell.straddle_plan, settings, rng, silence)
+        if evidence.straddled is None or evidence.straddled.tests is None:
+            raise RuntimeError("a whole run has been tested")
+        errors += evidence.straddled.tests.ends(0.95)[0] >= 0.0
+    return errors / runs
+
+
 def main() -> None:
     """Run the cells that are missing, append them to the file, and print them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -82,7 +99,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--jump", type=int, default=0, metavar="RUNS", help="measure the any-shape error instead")
     given = parser.parse_args()
+    if given.jump:
+        for way in ("10% spells", "30% spells"):
+            silence = WAYS[way]._replace(asked_later=way == "30% spells")
+            print(way, jump_errors(silence, given.jump, given.seed), flush=True)
+        return
     done = {(row.family, row.values, row.silence, row.missed) for row in read_rows(given.results, Row)}
     wanted = [
         (family, values, way, missed)

