@@ -96,7 +96,8 @@ class SpillFile:
             self.close()
         return DataError(
             f"the column is shuffled through a temporary file in {self._where}, and {why}. Nothing was answered. "
-            "Free some space (16 bytes per record, 80 with a person column, up to 56 more with a weight column), or set TMPDIR to a folder with more."
+            "Free some space (16 bytes per record, 80 with a person column, up to 56 more with a weight column), or "
+            "set TMPDIR to a folder with more."
         )
 
     def write(self, columns: Columns) -> int:
