@@ -37,6 +37,7 @@ from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AskMessage, question_digest
 from privatile.result.caveats import interval_caveats
 from privatile.result.result import ConfidenceInterval
+from privatile.result.unfinished import unfinished
 from privatile.server.coordinator import Coordinator, stored_questions
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
@@ -404,6 +405,12 @@ def test_a_run_that_its_coordinator_stops_where_it_likes_is_flagged(
     assert result.anytime == result.confidence_interval
     assert record["body"]["results"][0]["other_interval"] is None
     low, high = result.ends_shown(result.confidence_interval)
+    smooth = unfinished(replace(result, confidence_interval=ConfidenceInterval(50.0, 51.0), caveats=()), 20)
+    text = smooth.caveats[0].text
+    assert text.startswith(
+        "The run is unfinished: 17 of at most 20 rounds. The 95% interval holds at the planned end only"
+    )
+    assert text.endswith(f"Valid at such a time is the anytime interval, {low} to {high}.")
     assert (
         f"so far; the 95% interval valid at any time runs from {low} to {high}."
         in replace(result, caveats=tuple(caveat for caveat in result.caveats if caveat.code == "unfinished")).sentence
