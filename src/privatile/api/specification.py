@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.weight_classes import MOST_ROUNDS
+from privatile.client.order.weight_classes import MOST_ROUNDS, WIDEST
 from privatile.errors import InputError
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.survey import Survey
@@ -107,10 +107,12 @@ def _survey(options: Options, parts: list[Part], weights: Mapping[str, float]) -
         return None
     kish = math.fsum(scale**2 * own.squares for scale, own, _ in found)
     reached = math.fsum((scale * own.total) ** 2 / kept for scale, own, kept in found)
+    widest = max(own.high / own.low for _, own, _ in found)
     return Survey(
         column=options.weight,
         records=sum(own.records for _, own, _ in found),
         effective=1.0 / kish,
         variance=reached / kish,
-        widest=max(own.high / own.low for _, own, _ in found),
+        widest=widest,
+        joined=widest > WIDEST * (1.0 + 1e-9),
     )

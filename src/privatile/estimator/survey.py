@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-WIDEST = 1.2
-"""The largest ratio of weights inside a class, unless classes were joined."""
-
 
 @dataclass(frozen=True)
 class Survey:
@@ -20,16 +17,18 @@ class Survey:
     """The variance of those who took part, over that of the effective number."""
     widest: float
     """The largest ratio of two weights of one class."""
+    joined: bool
+    """Whether classes had too few records and were joined with their neighbours."""
 
     @classmethod
     def agreed(cls) -> "Survey":
         """Of a federation: classes and shares are agreed in the study, each site thins by itself."""
-        return cls("survey weights", 0, 0.0, 1.0, 1.0)
+        return cls("survey weights", 0, 0.0, 1.0, 1.0, False)
 
     def to_text(self, classes: int, asked: int) -> str:
         """What a reader of the result must know.
 
-        >>> Survey("w", 5000, 3500.0, 1.07, 1.2).to_text(20, 4300).partition(" Inside")[0]
+        >>> Survey("w", 5000, 3500.0, 1.07, 1.2, False).to_text(20, 4300).partition(" Inside")[0]
         'Survey weights: 5,000 records with weights (column w) in 20 classes.'
         """
         if not self.records:
@@ -42,7 +41,7 @@ class Survey:
         joined = (
             f" Classes with too few records for every round were joined with their neighbours: weights of one class "
             f"differ by a factor of up to {self.widest:.3g}."
-            if self.widest > WIDEST * (1.0 + 1e-9)
+            if self.joined
             else ""
         )
         return (
