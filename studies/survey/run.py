@@ -4,7 +4,7 @@
 
 Records and weights are drawn anew in every run. Weight classes, draws, specification, questions and readings are those
 of `privatile.estimate`; the answers are counted without a ledger's file. "forgotten" is the control: the same records,
-asked without their weights. Cells that the file already holds are left out.
+asked without their weights. Cells that the file already holds are left out; `runs` says how many runs each has.
 """
 
 import argparse
