@@ -1,5 +1,6 @@
 """`privatile simulate`: Monte Carlo experiments from a design."""
 
+import math
 from pathlib import Path
 
 import click
@@ -95,7 +96,8 @@ def show(store: Path, out: Path | None) -> None:
         "bias": ("bias", "+.5f"),
         "width": ("width", ".4f"),
     }
-    if any(row["other_coverage"] == row["other_coverage"] for row in rows):
+    others = [row.get("other_coverage", math.nan) for row in rows]  # a store of an earlier version has none
+    if not all(map(math.isnan, others)):
         forms |= {
             "bounded": ("bounded", ".3f"),
             "other_coverage": ("other covers", ".3f"),
