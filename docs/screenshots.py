@@ -102,6 +102,9 @@ def half_a_run(path: Path) -> None:
         )
 
 
+PATIENCE = 180_000
+"""Milliseconds to wait for a page, also on a busy machine."""
+
 SOURCE = Path(privatile.__file__).parent
 LOOKS = {
     "look of the report": ("report/static/theme.css", "report/static/chart.js", "report/static/report.js"),
@@ -145,8 +148,8 @@ def take(
         viewport={"width": width, "height": height or 900}, color_scheme="dark" if dark else "light"
     )
     page = context.new_page()
-    page.goto(url)
-    page.locator(shows).first.wait_for()
+    page.goto(url, timeout=PATIENCE)
+    page.locator(shows).first.wait_for(timeout=PATIENCE)
     page.screenshot(path=path, full_page=height is None)
     context.close()
 
