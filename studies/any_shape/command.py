@@ -54,11 +54,10 @@ def one_run(table: Any, column: str, level: float, seed: int) -> "Commanded":
         home = {"HOME": folder, "XDG_STATE_HOME": folder, "XDG_DATA_HOME": folder, "XDG_CONFIG_HOME": folder}
         command = [sys.executable, "-m", "privatile", "estimate", str(file), "--value", column]
         command += ["--client", "economic_region", "--q", f"{level:g}", "--epsilon", "1", *OPTIONS[column], "--json"]
-        done = subprocess.run(
-            command, env={**os.environ, **home}, cwd=folder, capture_output=True, text=True, check=True
-        )
-    shown = json.loads(done.stdout)
-    low, high = shown["confidence_interval"]
+        home = {**os.environ, **home}
+        done = subprocess.run(command, env=home, cwd=folder, capture_output=True, text=True, check=True)
+    shown = json.loads(done.stdout)["confidence_interval"]
+    low, high = float(shown["low"]), float(shown["high"])
     return Commanded(column, level, truth, low, high, int(low <= truth <= high))
 
 

@@ -197,8 +197,8 @@ def shortfall_words(found: dict[str, list[Measured]], continuous: Sequence[Score
     short += undeclared_shortfalls([*found["smooth"], *found["unseen"]]) + continuous_shortfalls(continuous, NEW)
     if not short:
         return (
-            "No number of the tables is beyond its limit (`studies/any_shape/limits.py`; two Monte Carlo standard errors "
-            "are allowed, so a row of 120 runs shows a coverage below .91 and no smaller failure)."
+            "No number of the tables is beyond its limit (`studies/any_shape/limits.py`; two Monte Carlo standard "
+            "errors are allowed, so a row of 120 runs shows a coverage below .91 and no smaller failure)."
         )
     lines = [(each.cell, each.what, f"{each.found:.3f}", f"{each.limit:.3f}") for each in short]
     table = "\n".join(markdown_table(("what falls short", "number", "found", "limit"), lines))
