@@ -21,7 +21,7 @@ from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.report.run_page import run_page
 from privatile.report.view import RunView, ThinPath, read_view
-from privatile.result.result import QuantileResult
+from privatile.result.result import Caveat, QuantileResult
 from privatile.result.sentence import grid_text
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
@@ -302,6 +302,22 @@ def test_the_page_shows_both_intervals_and_the_values_left(straddled: RunView) -
     (facts,) = Reader(page).facts["results"]
     assert facts["grid_values"] == list(result.grid_values)
     assert facts["values"] == "whole"
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_what_the_answers_contradict_is_said_first(straddled: RunView, declared: bool) -> None:
+    """A contradicted declaration is something to look at; without one it only says why there is no smooth interval."""
+    (level,) = straddled.levels
+    assert level.result is not None
+    why = "no smooth interval: the answers do not follow a smooth curve"
+    caveats = (Caveat("contradiction", "Declared continuous, but not so."),) if declared else ()
+    result = replace(level.result, other=None, contradiction=why, caveats=caveats)
+    page = run_page(replace(straddled, levels=(replace(level, result=result),)))
+    hero = page[page.index('<header class="hero">') : page.index("</header>")]
+    assert "No smooth interval: the answers do not follow a smooth curve." in hero
+    assert ("! look here" in hero) == declared
+    assert "if smooth" not in page
+    assert "other_low" not in Reader(page).facts["trajectories"][0]  # no dashed lines that nothing explains
 
 
 def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(straddled: RunView, tmp_path: Path) -> None:
