@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from privatile.errors import InputError
 
 SLACK = 1e-9
-"""Of a step: an end this close to a grid value is that value."""
+"""Of a step: rounding may move a grid value, or an end, by less. What is this close to an end is left, unless it is the
+low end itself."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,12 @@ class Grid:
 
         >>> Grid(1.0).ends(43.0, 45.0)  # "the quantile is above 43" leaves 44
         (44.0, 45.0)
+        >>> Grid(1.0).ends(5.0 - 1e-11, 5.0 + 1e-11)  # where many share a value the ends close on it
+        (5.0, 5.0)
         >>> Grid(1.0).ends(43.2, 43.7)
         (43.0, 44.0)
         """
-        first = (math.floor((low - self.origin) / self.step + SLACK) + 1) if math.isfinite(low) else -math.inf
-        last = math.floor((high - self.origin) / self.step + SLACK) if math.isfinite(high) else math.inf
-        if first > last:
-            first, last = last, first
+        first, last = sorted((self._first(low), self._last(high)))
         return self._value(first), self._value(last)
 
     def just_below(self, value: float) -> float:
@@ -65,11 +65,7 @@ class Grid:
         >>> Grid(1.0).contradicted(43.2, 43.7), Grid(1.0).contradicted(43.2, 44.0)
         (True, False)
         """
-        if not (math.isfinite(low) and math.isfinite(high)):
-            return False
-        return math.floor((low - self.origin) / self.step + SLACK) + 1 > math.floor(
-            (high - self.origin) / self.step + SLACK
-        )
+        return self._first(low) > self._last(high)
 
     def count(self, low: float, high: float) -> float:
         """How many grid values the interval leaves; ∞ where an end is not bounded."""
@@ -83,6 +79,20 @@ class Grid:
             raise InputError(f"the interval leaves {number:g} grid values, more than {most}: show its ends instead.")
         first, _ = self.ends(low, high)
         return tuple(self._value(round((first - self.origin) / self.step) + k) for k in range(int(number)))
+
+    def _first(self, low: float) -> float:
+        """Index of the first grid value that a low end leaves."""
+        if math.isinf(low):
+            return -math.inf
+        place = (low - self.origin) / self.step
+        nearest = round(place)
+        if abs(place - nearest) <= SLACK:
+            return nearest if low != self._value(nearest) else nearest + 1
+        return math.floor(place) + 1
+
+    def _last(self, high: float) -> float:
+        """Index of the last one that a high end leaves."""
+        return math.inf if math.isinf(high) else math.floor((high - self.origin) / self.step + SLACK)
 
     def _value(self, index: float) -> float:
         return index if math.isinf(index) else self.origin + index * self.step

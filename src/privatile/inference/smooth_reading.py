@@ -4,11 +4,8 @@
 (`estimator.antitonic`): a curve that left them has not converged and is moved back. The interval is Fieller's, with its
 correction for low information (`laws.fieller`).
 
-The reading is withdrawn where it contradicts the any-shape interval of the same answers: a centre outside of it.
+What speaks against the reading is in `readings.reason_against`.
 """
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.antitonic import sign_change
@@ -52,9 +49,3 @@ def fit_smooth(queries: Floats, residuals: Floats, variances: Floats, level: flo
     )
     stray = (fit.center < below) | (fit.center > above)
     return fit._replace(center=xp.where(stray, start, fit.center), error=PLACED * fit.error)
-
-
-def withdrawn(center: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Whether the any-shape interval contradicts a smooth centre: it lies outside."""
-    outside: NDArray[np.bool_] = (center < low) | (center > high)
-    return outside
