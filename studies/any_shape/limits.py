@@ -50,9 +50,7 @@ def any_shape_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
                 ("coverage of the set", row.set_coverage, NOMINAL - NOMINAL_ERRORS * share_error(NOMINAL, row.runs), 1)
             )
         if row.has_density and row.information >= 150 * (1 - 1e-9):
-            least, widest = (
-                (0.99, 3.4) if row.information >= 6000 else (0.97, 4.5) if row.information >= 600 else (0.97, 6.5)
-            )
+            least, widest = next(limit for start, *limit in PROMISED if row.information >= start * (1 - 1e-9))
             limits += [("bounded", row.bounded, least, 1), ("width", row.width, widest, -1)]
         elif not row.has_density and row.records >= IN_REACH:
             limits.append(("bounded", row.bounded, 0.97, 1))

@@ -36,7 +36,7 @@ class Ridge(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The fit in four numbers per run, unit-free."""
+    """The fit in three numbers per run, unit-free."""
 
     center: Floats
     """d where the fitted answers are zero."""
@@ -44,8 +44,6 @@ class Root(NamedTuple):
     """F there, in ranks per spread."""
     bend: Floats
     """H."""
-    error: Floats
-    """Standard error of the centre."""
 
 
 def begin_fit(level: float, error: Floats) -> "Ridge":
@@ -93,9 +91,7 @@ def solve_fit(fit: "Ridge", level: float) -> "Root":
         steep = xp.clip(slope + 2.0 * bend * root, 0.3 * slope, 3.0 * slope)
         root = xp.clip(root + (height - slope * root - bend * root * root) / steep, -limit, limit)
     steep = xp.clip(slope + 2.0 * bend * root, 0.3 * slope, 3.0 * slope)
-    along = xp.stack([xp.ones_like(root), -root, -root * root], axis=1)
-    spread = (along * xp.linalg.solve(fit.matrix, along[..., None])[..., 0]).sum(axis=1)
-    return Root(root, steep, bend, xp.sqrt(xp.maximum(spread, 0.0)) / steep)
+    return Root(root, steep, bend)
 
 
 def offset_of(distance: Floats, slope: Floats, bend: Floats, side: float) -> Floats:

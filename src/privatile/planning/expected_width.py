@@ -86,7 +86,7 @@ def expected_widths(
     confidence_level: float = 0.95,
     density: float | None = None,
 ) -> tuple[ExpectedWidth, ExpectedWidth]:
-    """Of the any-shape interval and of the smooth one, which come from the same answers."""
+    """Of the any-shape interval where nothing is declared, and of the smooth one of values declared continuous."""
     info = information(level, pooled_noise(clients))
     factors = (any_shape_factor(info, confidence_level), smooth_factor(info, rounds, confidence_level))
     conditions = (("any-shape", ANY_SHAPE), ("smooth", SMOOTH))
