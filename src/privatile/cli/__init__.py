@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from privatile import __version__
-from privatile.cli.interrupts import remembered_interrupts
+from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
 from privatile.cli.printing import in_options, said_by_the_system, show_any_text
 from privatile.errors import PrivatileError
 
@@ -37,6 +37,9 @@ COMMANDS = {
 OLDER_NAMES = {"study": "simulate"}
 """Names that still work but are not listed."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 
 class LazyGroup(click.Group):
     """Knows its commands by name and help line; imports one only when it is called."""
@@ -63,6 +66,14 @@ class LazyGroup(click.Group):
         show_any_text()
         return super().main(*arguments, **options)
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Read the words of the command line."""
+        try:
+            return super().make_context(*arguments, **options)
+        except KeyboardInterrupt:
+            tell_of_interrupt()
+            sys.exit(INTERRUPTED)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Turn our errors into one clear paragraph on stderr and their exit code."""
         with remembered_interrupts() as interrupted:
@@ -82,8 +93,8 @@ class LazyGroup(click.Group):
             except (KeyboardInterrupt, ImportError) as error:
                 if isinstance(error, ImportError) and not interrupted():
                     raise
-                click.echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)
-                ctx.exit(130)
+                tell_of_interrupt()
+                ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

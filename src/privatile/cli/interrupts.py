@@ -1,7 +1,8 @@
 """Ctrl-C, remembered.
 
 A module that is interrupted while it is imported may turn that into an error of its own: numpy's compiled parts
-say "failed to import". Whoever pressed Ctrl-C is told that it was an interrupt.
+say "failed to import". Whoever pressed Ctrl-C is told that it was an interrupt, and pressing it again while the command
+ends changes nothing.
 """
 
 import signal
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import click
+
 
 @contextmanager
 def remembered_interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed since this block began; it interrupts as it always does.
+    """Whether Ctrl-C was pressed since this block began; the first time it interrupts as it always does.
 
     >>> with remembered_interrupts() as interrupted:
     ...     interrupted()
@@ -34,4 +37,12 @@ def remembered_interrupts() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: pressed
     finally:
-        signal.signal(signal.SIGINT, usual)
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, usual)
+
+
+def tell_of_interrupt() -> None:
+    """Say what an interrupt has left; from now on another one changes nothing, the command is ending."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    click.echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)
