@@ -37,7 +37,7 @@ OUTSIDE = 4.0
 def paper_cells() -> tuple[list[Cell], list[str], int]:
     experiments = [read_experiment(DESIGNS / f"table{number}.toml") for number in (1, 2, 3, 4)]
     names = [f"table{n + 1}: {entry.name}" for n, experiment in enumerate(experiments) for entry in experiment.entries]
-    return [entry.cell for experiment in experiments for entry in experiment.entries], names, experiments[0].seed
+    return [entry.scheduled for experiment in experiments for entry in experiment.entries], names, experiments[0].seed
 
 
 def write_reference(path: Path, replications: int) -> None:

@@ -64,14 +64,16 @@ def test_cells_are_those_of_the_paper() -> None:
 
 
 def test_the_published_protocol_draws_the_released_data() -> None:
-    cell = next(e.cell for e in paper_experiment("table2", "published").entries if dict(e.labels)["level"] == "0.3")
+    cell = next(
+        e.scheduled for e in paper_experiment("table2", "published").entries if dict(e.labels)["level"] == "0.3"
+    )
     source = np.random.RandomState(42)
     locations = source.randn(10)
     data = cell.data()
     assert data.shape == (10, 10_000)
     for k in range(10):
         np.testing.assert_allclose(data[k], locations[k] + source.randn(10_000), rtol=0, atol=1e-15)
-    same = next(e.cell for e in paper_experiment("table1", "published").entries).data()
+    same = next(e.scheduled for e in paper_experiment("table1", "published").entries).data()
     np.testing.assert_array_equal(same[0], np.random.RandomState(42).randn(10_000))
 
 
@@ -85,7 +87,7 @@ def test_the_published_protocol_gives_the_printed_numbers() -> None:
             labels = dict(e.labels)
             if labels["method"] not in ("C1", "C5", "Log") or labels["records"] != size:
                 continue
-            found = summarize(e.cell, run_cell(e.cell, 1000, seed=2509, threads=2))
+            found = summarize(e.scheduled, run_cell(e.scheduled, 1000, seed=2509, threads=2))
             key = (table, *(labels[name] for name in ("population", "records", "level", "truth_rate", "method")))
             theirs = printed[key]
             outcomes.append(abs(found.mae / theirs.mae - 1) <= 0.12 and abs(found.coverage - theirs.coverage) <= 0.025)
@@ -252,7 +254,7 @@ def test_three_normalisers_cover() -> None:
 @pytest.mark.statistical
 def test_divide_and_conquer_does_not_converge_when_clients_differ() -> None:
     experiment = paper_experiment("divide")
-    cells = {tuple(value for _, value in e.labels): e.cell for e in experiment.entries}
+    cells = {tuple(value for _, value in e.labels): e.scheduled for e in experiment.entries}
     small, large = (
         summarize(cells[("Hete L", "0.8", "0.9", "DC", n)], run_cell(cells[("Hete L", "0.8", "0.9", "DC", n)], 128, 1))
         for n in ("10000", "50000")
