@@ -203,8 +203,8 @@ def shortfall_words(found: dict[str, list[Measured]], continuous: Sequence[Score
     if not short:
         return (
             "No number of the tables is beyond its limit (`studies/any_shape/limits.py`) by more than two Monte Carlo "
-            "standard errors. A row of 120 runs shows a coverage below .91, or an error that is a seventh too large, and "
-            "no smaller failure: what longer runs showed is under *Limits*."
+            "standard errors. A row of 120 runs shows a coverage below .91, or an error that is a seventh too large, "
+            "and no smaller failure: what longer runs showed is under *Limits*."
         )
     lines = [(each.cell, each.what, f"{each.found:.3f}", f"{each.limit:.3f}") for each in short]
     table = "\n".join(markdown_table(("what falls short", "number", "found", "limit"), lines))
