@@ -16,7 +16,7 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.decoding import BrokenRules
 from privatile.core.messages import Question
-from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
+from privatile.errors import AlreadyAnswered, DataError, InputError, SiteRefusal
 from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import enroll
@@ -89,6 +89,37 @@ def test_weights_and_study_must_agree(tmp_path: Path) -> None:
             open_responder(study, "north-1", open_source(records(), value="x"), ledger, SpendingRules())
         with pytest.raises(InputError, match="leave out the weight column"):
             open_class(study, "south", ledger)
+
+
+def test_a_positive_weight_in_no_agreed_class_is_refused(tmp_path: Path) -> None:
+    """Dropped, the records between two classes would change the quantile, and nobody would know."""
+    table = records()
+    gap = make(((1.0, 1.2), (1.3, 1.44)))
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        for name in gap.clients:
+            if name != "south":
+                with pytest.raises(DataError, match="outside any of the 2 classes") as refused:
+                    open_class(gap, name, ledger, table)
+                assert not any(f"{weight:.4g}"[:5] in str(refused.value) for weight in table["w"] if weight != 1.0)
+        with pytest.raises(DataError, match="outside the 1 class "):
+            open_class(make(((1.0, 1.2),)), "north-1", ledger, table)
+        # A weight of 0 says that a record is not asked: nothing is left out in silence.
+        table["w"][(table["w"] > 1.2) & (table["w"] < 1.3)] = 0.0
+        study = make(((1.0, 1.2), (1.3, 1.44)), rounds=50)
+        study = replace(study, clients={name: replace(one, records=500) for name, one in study.clients.items()})
+        open_class(study, "north-1", ledger, table).answer([Question(study.run, 1, 0.5, 0.0, 500)])
+
+
+def test_an_invitation_says_when_a_class_is_wide(tmp_path: Path) -> None:
+    make_authority(tmp_path / "a.pem", tmp_path / "a.key", "test")
+    parts = ("tls://127.0.0.1:4222",), (tmp_path / "a.pem").read_text(), KeyPair.generate().public
+
+    def words(bounds: tuple[tuple[float, float], ...]) -> str:
+        return " ".join(text for _, text in Invitation("north-1", make(bounds), *parts).rows())
+
+    assert "and here it is 3: of the lightest records about 67% are never asked" in words(((1.0, 3.0), (3.1, 3.2)))
+    assert "beware: a class" not in words(((1.0, 1.2), (1.3, 1.5)))
+    assert "beware: a class" not in words(((1.1, 1.1 * 1.2), (1.4, 1.5)))
 
 
 @pytest.mark.parametrize(

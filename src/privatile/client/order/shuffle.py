@@ -21,7 +21,14 @@ from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
 from privatile.client.order.spill import Columns, Shelf, Words
 from privatile.client.order.strata import Stratum, StratumRows, agreed_stratum, name_strata, person_draws, thinned
-from privatile.client.order.weight_classes import AgreedClass, ClassRule, WeightTally, checked_weights, weight_classes
+from privatile.client.order.weight_classes import (
+    AgreedClass,
+    ClassRule,
+    WeightTally,
+    check_all_agreed,
+    checked_weights,
+    weight_classes,
+)
 from privatile.client.sources.source import Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
@@ -220,6 +227,8 @@ class _Shuffle:
         may = weights > 0.0
         if self.missing == "drop":
             may = may & ~np.isnan(values)
+        if isinstance(self.classes, AgreedClass):
+            check_all_agreed(self.source.weight or "", weights[may], self.classes)
         self._clients[code].tally.add(weights[may])
         self._shelf.add(
             self.source.clients[code],

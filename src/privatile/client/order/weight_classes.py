@@ -229,3 +229,27 @@ def checked_weights(column: str, weights: Floats, rows: int) -> Floats:
                 f"{record} {what}. Give every record its weight (0: it is not asked), or leave the record out."
             )
     return weights
+
+
+def check_all_agreed(column: str, weights: Floats, agreed: AgreedClass) -> None:
+    """Refuse positive weights that lie in no agreed class: without these records another quantile would be estimated.
+
+    No error shows a weight.
+
+    >>> check_all_agreed("w", np.array([1.0, 1.2, 1.5]), AgreedClass((1.0, 1.2), ((1.0, 1.2), (1.3, 1.5))))
+    >>> check_all_agreed("w", np.array([1.25]), AgreedClass((1.0, 1.2), ((1.0, 1.2), (1.3, 1.5))))
+    Traceback (most recent call last):
+    privatile.errors.DataError: every record with a positive weight must lie in an agreed class; ...
+    """
+    inside = np.zeros(len(weights), dtype=np.bool_)
+    for low, high in agreed.every:
+        inside |= (weights >= low) & (weights <= high)
+    if not inside.all():
+        count = len(agreed.every)
+        classes = "the 1 class" if count == 1 else f"any of the {count} classes"
+        raise DataError(
+            f"every record with a positive weight must lie in an agreed class; in the column {column!r} there are "
+            f"weights outside {classes} that the study agreed for this site. Left out, these records would change the "
+            "quantile that is estimated. Ask for classes that cover all weights (`privatile estimate ... --weight "
+            "COLUMN --dry-run --json` proposes them), or give records that must not be asked the weight 0."
+        )

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from privatile.client.order.weight_classes import WIDEST
 from privatile.core.messages import Missing
 from privatile.errors import InputError
+from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Mode
 from privatile.estimator.values import parse_values
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
@@ -151,9 +153,16 @@ MODE_WORDS: dict[Mode, str] = {
 
 def _class_words(agreement: ClientAgreement) -> str:
     low, high = agreement.weights or (0.0, 0.0)
-    return (
+    words = (
         f"records of {agreement.site} with weights from {low:g} to {high:g}; each takes part with probability weight / "
         f"{high:g}, drawn once by the site; weights and sizes of classes are not protected"
+    )
+    if high <= WIDEST * (1.0 + UNITY) * low:
+        return words
+    return (
+        f"{words}; beware: a class has weights that differ by a factor of {WIDEST:g} at most as a rule, and here it is "
+        f"{high / low:.3g}: of the lightest records about {1.0 - low / high:.0%} are never asked, and the interval is "
+        "wider"
     )
 
 
