@@ -93,7 +93,7 @@ def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measur
     sets = None
     if study.step:
         raw = both.any_shape._replace(center=center, low=units(both.any_shape.low), high=units(both.any_shape.high))
-        sets = grid_results(raw, raw, Grid(study.step))
+        sets = grid_results(raw, raw, Grid(study.step), float(units(cell.low)), float(units(cell.high)))
     return Measured(
         study.table,
         study.name,

@@ -8,20 +8,26 @@ import numpy as np
 import pytest
 from studies.coverage.heaped import Rounded
 
+from privatile.core.scale import Linear
 from privatile.errors import InputError
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
 from privatile.estimator.straddle_plan import straddle_memory
+from privatile.inference.grid_values import Grid
 from privatile.inference.readings import REASONS
 from privatile.inference.trajectory import Trajectory
 from privatile.inference.variance import variance_share
+from privatile.result.both_readings import grid_values
+from privatile.result.result import ConfidenceInterval
 from privatile.result.summary import summarize
 from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.columns import Empirical
 from privatile.simulation.default_cells import DefaultCell, summarize_default
+from privatile.simulation.displayed_intervals import DisplayedIntervals
 from privatile.simulation.experiment import parse_experiment
 from privatile.simulation.populations import Normal, Population
 from privatile.simulation.runner import evaluate
-from privatile.simulation.shown_results import simulate_results
+from privatile.simulation.shown_results import grid_results, simulate_results
 from privatile.simulation.straddled_simulation import StraddledRuns, read_straddled
 
 AGES = Rounded(Normal(40.2, 12.0))
@@ -155,3 +161,31 @@ def test_a_range_or_a_file_that_does_not_fit_is_refused(folder: Path) -> None:
         with pytest.raises(InputError) as error:
             parse_experiment(wrong, folder=folder)
         assert message in str(error.value)
+
+
+def test_a_result_and_a_simulation_leave_the_same_grid_values() -> None:
+    """Contradicted grids have no set: nothing is covered. An end of the range is left, whichever reads it."""
+    scale = Linear(0.0, 120.0)
+    raw = [(43.8, 45.3), (43.2, 43.7), (-math.inf, 1.5), (0.0, 0.4), (118.5, math.inf), (-math.inf, math.inf), (0, 0)]
+    low, high = np.array(raw).T
+    shown = grid_results(DisplayedIntervals(low, low, high), DisplayedIntervals(low, low, high), Grid(1.0), 0.0, 120.0)
+    for k, (first, last) in enumerate(raw):
+        values, words = grid_values("whole", ConfidenceInterval(max(first, 0.0), min(last, 120.0)), scale)
+        if values is None:
+            assert np.isinf(shown.sizes[k]) == (not words)
+            assert np.isnan(shown.sizes[k]) == bool(words)
+        else:
+            assert (shown.headline.low[k], shown.headline.high[k]) == (values[0], values[-1])
+            assert shown.sizes[k] == len(values)
+    # The neighbours outside would have covered the truth 44 where the answers rule out every whole number.
+    assert not shown.headline.covers(44.0)[1]
+    assert np.isnan(shown.sizes[1])
+
+
+def test_a_grid_on_a_log_scale_is_one_of_units() -> None:
+    """Whole years up to 120 have logarithms below 5: a grid of logarithms would leave one value and miss."""
+    people = Empirical(np.rint(np.random.default_rng(1).normal(40.2, 12.0, 999)).clip(1, 110))
+    cell = DefaultCell((people,), (0.9,), (1.0,), (20_000,), 0.5, 1.0, 120.0, "whole", "log")
+    shown = cell.run(20, seed=1)
+    assert shown.headline.covers(cell.truth).mean() >= 0.9
+    assert (shown.headline.low % 1.0 == 0.0).all()

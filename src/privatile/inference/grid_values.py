@@ -39,25 +39,34 @@ class Grid:
         """The first and the last grid value that the interval leaves; an infinite end stays infinite.
 
         `low` is a question that lies below the quantile, `high` one that lies at or above it. Where no grid value lies
-        between them, the declaration is contradicted: the ends are then the neighbours outside.
+        between them, the declaration is contradicted: there is no set, and both are NaN.
 
         >>> Grid(1.0).ends(43.0, 45.0)  # "the quantile is above 43" leaves 44
         (44.0, 45.0)
         >>> Grid(1.0).ends(5.0 - 1e-11, 5.0 + 1e-11)  # where many share a value the ends close on it
         (5.0, 5.0)
         >>> Grid(1.0).ends(43.2, 43.7)
-        (43.0, 44.0)
+        (nan, nan)
         """
-        first, last = sorted((self._first(low), self._last(high)))
-        return self._value(first), self._value(last)
+        first, last = self._first(low), self._last(high)
+        return (self._value(first), self._value(last)) if first <= last else (math.nan, math.nan)
 
-    def just_below(self, value: float) -> float:
-        """A low end that leaves `value` itself: the end of a stated range, which may be the quantile.
+    def inside(self, low: float, high: float, lowest: float, highest: float) -> tuple[float, float]:
+        """The ends to take for an interval that is cut at a stated range: both infinite where nothing is bounded.
 
-        >>> Grid(1.0).values(Grid(1.0).just_below(0.0), 1.5)
-        (0.0, 1.0)
+        An end of the range may be the quantile itself; a low end that is a question is excluded. So the low end of the
+        range counts as just below itself. Results and simulations both read a set through this.
+
+        >>> grid = Grid(1.0)
+        >>> grid.values(*grid.inside(-math.inf, 1.5, 0.0, 120.0)), grid.values(*grid.inside(118.2, 130.0, 0.0, 120.0))
+        ((0.0, 1.0), (119.0, 120.0))
+        >>> grid.inside(0.0, math.inf, 0.0, 120.0)
+        (-inf, inf)
         """
-        return value - 2.0 * SLACK * self.step
+        low, high = max(low, lowest), min(high, highest)
+        if (low, high) == (lowest, highest):
+            return -math.inf, math.inf
+        return (lowest - 2.0 * SLACK * self.step if low == lowest else low), high
 
     def contradicted(self, low: float, high: float) -> bool:
         """Whether no grid value lies between the ends: then not all values can be on the grid.
@@ -68,12 +77,14 @@ class Grid:
         return self._first(low) > self._last(high)
 
     def count(self, low: float, high: float) -> float:
-        """How many grid values the interval leaves; ∞ where an end is not bounded."""
+        """How many grid values the interval leaves; ∞ where an end is not bounded, NaN where it is contradicted."""
         first, last = self.ends(low, high)
-        return math.inf if math.isinf(first) or math.isinf(last) else round((last - first) / self.step) + 1
+        return round((last - first) / self.step) + 1 if math.isfinite(last - first) else last - first
 
     def values(self, low: float, high: float, most: int = 1000) -> tuple[float, ...]:
         """The grid values that the interval leaves; refused where there are more than `most`, or no end."""
+        if self.contradicted(low, high):
+            return ()
         number = self.count(low, high)
         if number > most:
             raise InputError(f"the interval leaves {number:g} grid values, more than {most}: show its ends instead.")

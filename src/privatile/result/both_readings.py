@@ -80,12 +80,11 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
     >>> grid_values("whole", ConfidenceInterval(0.0, 1.5), Linear(0.0, 120.0))  # the range's own end is possible
     ((0.0, 1.0), '')
     """
-    declared, (low, high) = parse_values(values), interval
-    if declared.step is None or (low, high) == (scale.low, scale.high):
+    declared = parse_values(values)
+    if declared.step is None:
         return None, ""
     grid = Grid(declared.step)
-    # An end of the stated range may be the quantile itself; a question at the low end is excluded.
-    low = grid.just_below(low) if low <= scale.low else low
+    low, high = grid.inside(*interval, scale.low, scale.high)
     if grid.contradicted(low, high):
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"

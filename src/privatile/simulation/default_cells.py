@@ -91,8 +91,8 @@ class DefaultCell:
         """Some of the runs, in units; a block has a stream of its own, whichever thread runs it."""
         digest = hashlib.sha256(f"{seed}:{self.key}:{index}".encode()).digest()
         rng = np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
-        shown = simulate_results(self.working, self.values, runs, rng, self.confidence_level)
-        return shown.in_units(np.exp) if self.scale == "log" else shown
+        to_units = np.exp if self.scale == "log" else np.asarray
+        return simulate_results(self.working, self.values, runs, rng, self.confidence_level, to_units)
 
     def run(self, replications: int, seed: int, threads: int = 1) -> ShownResults:
         """All runs."""
@@ -111,6 +111,7 @@ def summarize_default(cell: DefaultCell, shown: ShownResults) -> Summary:
     bounded, beside = (np.isfinite(part.half_width) for part in (shown.headline, shown.other))
     widths = 2.0 * shown.headline.half_width[bounded]
     size = 2.0 * shown.other.half_width[beside]
+    sizes = shown.sizes[~np.isnan(shown.sizes)]
     root = math.sqrt(replications)
     return Summary(
         replications=replications,
@@ -131,5 +132,5 @@ def summarize_default(cell: DefaultCell, shown: ShownResults) -> Summary:
         bounded=float(bounded.mean()),
         other_coverage=other,
         other_width=float(np.median(size)) if size.size else math.inf,
-        values_left=float(np.median(shown.sizes)),
+        values_left=float(np.median(sizes)) if sizes.size else math.nan,
     )
