@@ -1,10 +1,15 @@
+from typing import Any
+
 import pytest
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
 from privatile.estimator.clients import Client
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.inference.inference import level_each
 from privatile.planning.expected_width import any_shape_factor, inflation, smooth_factor
 from privatile.planning.plan import plan_run
+from privatile.planning.preview import Preview, preview
 
 
 def client(name: str, records: int, epsilon: float, weight: float) -> Client:
@@ -93,3 +98,52 @@ def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
     level = wrong.pop("level", 0.5)
     with pytest.raises(InputError):
         plan_run(level, clients(), **wrong)  # type: ignore[arg-type]
+
+
+def made_preview(**settings: Any) -> Preview:
+    one = ClientSpec("all", RandomizedResponse.from_epsilon(1.0).threshold, 1.0, 20_000)
+    levels = settings.pop("levels", (0.5,))
+    return preview(RunSpec(value="x", levels=levels, clients=(one,), scale="linear", low=0.0, high=100.0, **settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "methods", "known"),
+    [
+        ({}, ["any-shape", "smooth"], [True, True]),
+        ({"values": "continuous"}, ["smooth", "any-shape"], [True, True]),
+        ({"design": "tuned"}, ["any-shape", "smooth"], [False, True]),
+        ({"design": "rounds"}, ["any-shape", "self-normalized"], [False, True]),
+        ({"design": "rounds", "values": "continuous"}, ["smooth", "self-normalized"], [False, True]),
+        ({"design": "rounds", "interval": "self-normalized"}, ["self-normalized"], [True]),
+        ({"design": "rounds", "mode": "local"}, ["self-normalized"], [True]),
+    ],
+)
+def test_a_preview_predicts_the_interval_that_is_shown_or_says_that_it_cannot(
+    settings: dict[str, Any], methods: list[str], known: list[bool]
+) -> None:
+    made = made_preview(**settings)
+    facts = made.to_dict()["expected_intervals"][0]
+    assert [one["method"] for one in facts] == methods
+    assert [one["half_width_in_rank"] is not None for one in facts] == known
+    assert ("not known beforehand" in made.to_text()) == (not all(known))
+    assert "nan" not in made.to_text()
+    assert made.to_dict()["expected_half_width_in_rank"] == [facts[0]["half_width_in_rank"]]
+
+
+def test_a_preview_of_a_fixed_design_names_the_interval_it_predicts() -> None:
+    first, second = (line for line in made_preview(design="rounds").to_text().splitlines() if line.startswith("- "))
+    assert "the 95% interval that holds whatever the distribution: with this design its width is not known" in first
+    assert second.startswith("- The self-normalised 95% interval would reach from about the 0.48")
+    assert second.endswith("(--interval self-normalized).")
+
+
+@pytest.mark.parametrize("settings", [{}, {"values": "continuous"}, {"interval": "self-normalized"}])
+def test_a_preview_of_simultaneous_levels_is_that_of_the_level_each_has(settings: dict[str, Any]) -> None:
+    levels = (0.25, 0.5, 0.75)
+    joint = made_preview(levels=levels, simultaneous=True, **settings)
+    each = made_preview(levels=levels, confidence_level=level_each(0.95, 3), **settings)
+    alone = made_preview(levels=levels, **settings)
+    assert joint.rank_half_widths == each.rank_half_widths
+    assert min(joint.rank_half_widths) > 1.1 * min(alone.rank_half_widths)
+    assert "all 3 intervals hold at once" in joint.to_text()
+    assert "at once" not in alone.to_text()

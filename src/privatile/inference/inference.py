@@ -105,11 +105,20 @@ def hull(center: float, inferences: "Sequence[Inference]", method: str) -> "Infe
     return from_ends(method, center, max(inference.error_scale for inference in inferences), ends)
 
 
-def simultaneous(inference: "Inference", members: int) -> "Inference":
-    """The same for one of several independent inferences that are to hold all at once (Šidák).
+def level_each(confidence_level: float, members: int) -> float:
+    """The confidence of each of several independent inferences that are to hold all at once (Šidák): c^(1/L).
 
-    Levels of one run are asked of different records, so their errors are independent: each holds with probability
-    c^(1/L), all L with probability c. Interval and p-value are adjusted alike.
+    >>> round(level_each(0.95, 3), 4), level_each(0.95, 1)
+    (0.983, 0.95)
+    """
+    return float(confidence_level ** (1.0 / members))
+
+
+def simultaneous(inference: "Inference", members: int) -> "Inference":
+    """The same for one of several independent inferences that are to hold all at once.
+
+    Levels of one run are asked of different records, so their errors are independent: each holds with the probability
+    of `level_each`, all L with probability c. Interval and p-value are adjusted alike.
     """
     if members < 2:
         return inference
@@ -121,9 +130,11 @@ def simultaneous(inference: "Inference", members: int) -> "Inference":
 
     method, ends = f"{inference.method}, simultaneous over {members} levels", inference.ends
     if ends is not None:
-        return from_ends(method, inference.center, inference.error_scale, lambda level: ends(level ** (1.0 / members)))
+        return from_ends(
+            method, inference.center, inference.error_scale, lambda level: ends(level_each(level, members))
+        )
     return replace(
-        inference, method=method, quantile=lambda level: inference.quantile(level ** (1.0 / members)), tail=tail
+        inference, method=method, quantile=lambda level: inference.quantile(level_each(level, members)), tail=tail
     )
 
 

@@ -47,6 +47,7 @@ class ExpectedWidth(NamedTuple):
     condition: str
     """What it needs, in words; empty where it is no interval of the default design."""
     rank_half_width: float
+    """NaN where it is not known before the run."""
     half_width: float | None
     """In units; none without a density."""
 
@@ -57,7 +58,9 @@ def both_in_words(widths: Sequence[ExpectedWidth], level: float, confidence_leve
     Values declared continuous are asked otherwise: the any-shape interval is then that of a run that declares nothing.
     """
     first, *others = (width_words(width, level, confidence_level) for width in widths)
-    if widths[0].method == "smooth":
+    if math.isnan(widths[0].rank_half_width) and len(widths) > 1 and widths[1].method == "self-normalized":
+        others = [f"{others[0].removesuffix('.')} (--interval self-normalized)."]
+    elif widths[0].method == "smooth":
         others = [f"Without this declaration: {text[0].lower()}{text[1:]}" for text in others]
     return [first, *others]
 
@@ -70,12 +73,17 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
     in units of the data.
     """
     percent = f"{100 * confidence_level:g}%"
+    holds = f" that holds {width.condition}" if width.method == "any-shape" else ""
+    if math.isnan(width.rank_half_width):
+        name = f"{percent} interval{holds}" if holds else f"{width.method} {percent} interval"
+        return f"The result will show the {name}: with this design its width is not known beforehand."
     low, high = max(0.0, level - width.rank_half_width), min(1.0, level + width.rank_half_width)
     units = "" if width.half_width is None else f", ± {width.half_width:.4g} in units of the data"
     reach = f"would reach from about the {low:.4f} to the {high:.4f} quantile{units}"
     if width.method == "smooth":
         return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--values continuous), the {percent} interval {reach}."
-    return f"The {percent} interval{f' that holds {width.condition}' if width.condition else ''} {reach}."
+    name = f"self-normalised {percent}" if width.method == "self-normalized" else percent
+    return f"The {name} interval{holds} {reach}."
 
 
 def expected_widths(

@@ -1,14 +1,19 @@
 """What a run would cost and give, before anyone is asked.
 
 Without the data's density the width in units is unknown, but its width in *rank* is not: the interval will reach from
-about the (τ − h) to the (τ + h) quantile, with the h of `planning.expected_width`.
+about the (τ − h) to the (τ + h) quantile, with the h of `planning.expected_width`. Where the result will show an
+interval of which no width was measured (that of fixed designs), the preview says so.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from privatile.estimator.clients import Client
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.inference.inference import level_each
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
 from privatile.planning.expected_width import ExpectedWidth, both_in_words, expected_widths, rank_half_width
@@ -32,7 +37,7 @@ class Preview:
 
     @property
     def rank_half_widths(self) -> tuple[float, ...]:
-        """Of each level, the reach in rank of the interval that the result would show first."""
+        """Of each level, the reach in rank of the interval that the result would show first; NaN if unknown."""
         return tuple(shown[0].rank_half_width for shown in self.widths)
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +65,7 @@ class Preview:
                 for caveat in support.caveats
             ],
             "confidence_level": self.spec.confidence_level,
+            "simultaneous": self.spec.joint > 1,
             # Of weighted records, the weight classes.
             "clients": [
                 {
@@ -92,6 +98,8 @@ class Preview:
             took_part = sum(client.records for client in spec.clients)
             lines += ["", f"Beware: {spec.survey.to_text(len(spec.clients), took_part)}"]
         lines.append("")
+        if spec.joint > 1:
+            lines.append(f"The confidence is that all {spec.joint} intervals hold at once.")
         for level, shown, rounds, support in zip(spec.levels, self.widths, self.rounds, self.support, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {support.row.label.capitalize()} {support.row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
@@ -101,24 +109,37 @@ class Preview:
 
 def preview(spec: RunSpec) -> Preview:
     """Work it out from the specification alone."""
-    # The self-normalised quantile grows faster than the normal one with the level: keep their ratio.
-    cost = SELF_NORMALIZED_COST
-    if spec.confidence_level != 0.95:
-        constant = [1] * 1000
-        at = float(critical_value(constant, spec.confidence_level)) / float(critical_value(constant, 0.95))
-        cost *= at * two_sided_z(0.95) / two_sided_z(spec.confidence_level)
     widths: list[tuple[ExpectedWidth, ...]] = []
     rounds, support = [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
-        level, clients = plan.level, plan.clients
-        if spec.design in SELF_TUNING and not spec.needs_path:
-            any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=spec.confidence_level)
-            first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
-            widths.append((smooth, any_shape) if first_smooth else (any_shape, smooth))
-        else:
-            reach = rank_half_width(level, clients, spec.confidence_level, cost)
-            widths.append((ExpectedWidth("self-normalized", "", reach, None),))
+        widths.append(_widths(spec, plan.level, plan.clients, plan.rounds))
         rounds.append(plan.rounds)
-        support.append(support_of(level, clients))
+        support.append(support_of(plan.level, plan.clients))
     return Preview(spec, tuple(widths), tuple(rounds), tuple(support))
+
+
+def _widths(spec: RunSpec, level: float, clients: Sequence[Client], rounds: int) -> tuple[ExpectedWidth, ...]:
+    """The interval that `inference.choice.choose_interval` will show first, and one whose width is known beside it."""
+    confidence = level_each(spec.confidence_level, spec.joint)
+    path = rank_half_width(level, clients, confidence, _self_normalized_cost(confidence))
+    self_normalized = ExpectedWidth("self-normalized", "", path, None)
+    if spec.needs_path or spec.round_mode == "local":
+        return (self_normalized,)
+    any_shape, smooth = expected_widths(level, clients, rounds, confidence_level=confidence)
+    first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
+    if spec.design not in SELF_TUNING:
+        return (smooth if first_smooth else any_shape)._replace(rank_half_width=math.nan), self_normalized
+    if first_smooth:
+        return smooth, any_shape
+    # Measured for questions on both sides of the quantile only; others give another width.
+    return any_shape if spec.design == "straddle" else any_shape._replace(rank_half_width=math.nan), smooth
+
+
+def _self_normalized_cost(confidence_level: float) -> float:
+    """`SELF_NORMALIZED_COST` at another level: the self-normalised quantile grows faster than the normal one."""
+    if confidence_level == 0.95:
+        return SELF_NORMALIZED_COST
+    constant = [1] * 1000
+    at = float(critical_value(constant, confidence_level)) / float(critical_value(constant, 0.95))
+    return SELF_NORMALIZED_COST * at * two_sided_z(0.95) / two_sided_z(confidence_level)

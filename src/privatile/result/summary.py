@@ -7,6 +7,7 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
+from privatile.inference.inference import level_each
 from privatile.inference.readings import straddled
 from privatile.inference.trajectory import Trajectory
 from privatile.result.both_readings import both_readings
@@ -83,7 +84,7 @@ def narrow_enough(
     if isinstance(plan, StraddlePlan):
         # Its tests alone say when the interval is still too wide: most looks need no fit.
         _, tests = straddled(plan, state)
-        ends = tests.with_boundaries_moved(boundary_shift).ends(settings.confidence_level ** (1.0 / settings.joint))
+        ends = tests.with_boundaries_moved(boundary_shift).ends(level_each(settings.confidence_level, settings.joint))
         low, high = (in_units(plan.scale, end) for end in ends)
         if high - low > settings.until_width * (1.0 + boundary_shift):
             return False
