@@ -13,7 +13,7 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import RoundState
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
 from privatile.estimator.step import begin, replay, step
-from privatile.inference.plug_in import plug_in
+from privatile.inference.tuned_reading import fit_run
 from privatile.inference.trajectory import Trajectory
 
 
@@ -74,7 +74,7 @@ def test_a_run_replays_from_its_counts() -> None:
 def test_the_recursion_stays_stable_when_rounds_are_few() -> None:
     plan = make_plan(wanted=25)
     _, trajectory, _, _ = run(plan, np.random.default_rng(4))
-    curve = plug_in(*run(plan, np.random.default_rng(4))[:2], plan)
+    curve = fit_run(*run(plan, np.random.default_rng(4))[:2], plan)
     assert float(trajectory.steps.max()) * curve.fit.slope < 1.0
 
 
@@ -117,7 +117,7 @@ def test_silence_keeps_the_estimand_and_renormalised_weights_do_not() -> None:
             means = [1 - population.cdf(wrong) for population in populations]
             wrong += 0.2 * ((means[0] if silent else sum(means) / 2) - 0.5)
             renormalised.append(wrong)
-        fit = plug_in(state, trajectory, plan)
+        fit = fit_run(state, trajectory, plan)
         estimates.append(fit.inference.center)
         low, high = fit.inference.interval(0.95)
         misses += not low <= 1.0 <= high
@@ -131,7 +131,7 @@ def test_silence_keeps_the_estimand_and_renormalised_weights_do_not() -> None:
 def test_missed_answers_widen_the_interval_and_none_is_used_twice() -> None:
     plan = make_plan()
     state, trajectory, _, _ = run(plan, np.random.default_rng(7))
-    whole = plug_in(state, trajectory, plan).inference.error_scale
+    whole = fit_run(state, trajectory, plan).inference.error_scale
     assert trajectory.clients is None
     state, trajectory, _, _ = run(plan, np.random.default_rng(7), silent=lambda number: number % 2 == 1)
     clients = trajectory.clients
@@ -139,7 +139,7 @@ def test_missed_answers_widen_the_interval_and_none_is_used_twice() -> None:
     rates = np.array([client.mechanism.truth_rate for client in plan.clients])
     assert clients.precisions.sum(axis=0) == pytest.approx(4.0 * rates**2 * np.array(state.asked))
     # Half of the second client's answers are gone, and only those.
-    assert 1.05 * whole < plug_in(state, trajectory, plan).inference.error_scale < 1.6 * whole
+    assert 1.05 * whole < fit_run(state, trajectory, plan).inference.error_scale < 1.6 * whole
 
 
 def test_noise_counts_weights_rates_and_records() -> None:
@@ -155,7 +155,7 @@ def test_a_range_of_six_decades_is_searched_within_the_rounds() -> None:
     tuning = memory_of(state).tuning
     assert not bool(tuning.gave_up[0])
     assert float(tuning.spent[0]) < 0.05
-    fit = plug_in(state, trajectory, plan)
+    fit = fit_run(state, trajectory, plan)
     assert abs(fit.inference.center - 1.0) < 5 * fit.inference.error_scale
 
 

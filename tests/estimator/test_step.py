@@ -138,7 +138,7 @@ def test_dropout_does_not_change_the_estimand() -> None:
 
 def test_a_client_that_never_answered_cannot_be_stood_in_for() -> None:
     plan = plan_from_design(PRESETS["paper-c1"], make_clients([0.5, 0.5], [0.5, 0.5], 10), LINE)
-    with pytest.raises(ProtocolError, match="c1 has never answered"):
+    with pytest.raises(ProtocolError, match="c1 has never answered: the first round needs every client"):
         replay(plan, [[1, None]])
 
 

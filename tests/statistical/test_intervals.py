@@ -13,7 +13,7 @@ from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.step import begin, step
-from privatile.inference.plug_in import plug_in
+from privatile.inference.tuned_reading import fit_run
 from privatile.inference.trajectory import Trajectory
 from privatile.inference.variance import variance_share
 from privatile.laws.fieller import fieller_reach
@@ -76,7 +76,7 @@ def test_a_simulation_runs_the_code_of_real_runs() -> None:
         _, drifts, noise = trajectory.answers
         tuning = cell.policy.learn(tuning, drifts[-1:], noise[-1:])
     _, drifts, noise = trajectory.answers
-    real = plug_in(state, trajectory, plan, guess=float(tuning.slope[0]))
+    real = fit_run(state, trajectory, plan, guess=float(tuning.slope[0]))
     share = np.array([variance_share(state, plan)])
     asked = np.array([queries])
     runs = AutoRuns(0.75, asked, drifts[None], noise[None], np.array([averaged]), asked, asked, share, tuning)
@@ -150,7 +150,7 @@ def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
             trajectory.record(ask, state, plan)
         widths = {}
         for name in covered:
-            low, high = plug_in(state, trajectory, plan, file=name == "file").inference.interval(0.95)
+            low, high = fit_run(state, trajectory, plan, file=name == "file").inference.interval(0.95)
             covered[name] += low <= truth <= high
             widths[name] = high - low
         ratios.append(widths["file"] / widths["population"])

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal
-from privatile.federation.coordinator.round_rules import cannot_replace
+from privatile.federation.coordinator.round_rules import must_wait_for
 from privatile.server.coordinator import Coordinator
 from privatile.server.writer import begin_or_continue
 from privatile_flower.study import RECORD, Settings, read_study, read_text
@@ -84,7 +84,7 @@ class _Collector:
                 if name is not None and counts is not None:
                     self._nodes[name], found[name] = node, counts
             silent = [name for name in questions if name not in found]
-            if found and not cannot_replace(silent, self._coordinator.tracks, self._patience):
+            if found and not must_wait_for(silent, self._coordinator.tracks, self._patience):
                 return found
             if time.monotonic() > until:
                 raise RunPaused(

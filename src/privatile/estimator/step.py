@@ -88,7 +88,7 @@ def step(
         if count is None:
             if not used[k]:
                 raise ProtocolError(
-                    f"client {client.name} has never answered: there is no last answer to use again. Wait for its "
+                    f"client {client.name} has never answered: the first round needs every client. Wait for its "
                     "first answer, or start a run without it (a new estimand)."
                 )
             used[k] += 1

@@ -19,7 +19,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.anytime import AnytimeLaw
 from privatile.inference.inference import Inference, clip_to_range, hull, simultaneous
-from privatile.inference.plug_in import Curve, plug_in
+from privatile.inference.tuned_reading import Curve, fit_run
 from privatile.inference.readings import Readings, curve_readings, readings
 from privatile.inference.self_normalized import (
     AveragedPath,
@@ -67,7 +67,7 @@ def gather_evidence(settings: ReportSettings, plan: Plan, state: RoundState, tra
             straddled = readings(plan, state, trajectory.answers, trajectory.clients, file=file)
     elif plan.mode == "cohort" and state.averages.rounds >= 2:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
-        curve = plug_in(state, trajectory, plan, guess=guess, file=file)
+        curve = fit_run(state, trajectory, plan, guess=guess, file=file)
 
     def path() -> AveragedPath:
         share = endpoint_variance(state, plan, trajectory) if file else 1.0

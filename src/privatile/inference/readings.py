@@ -27,7 +27,7 @@ from privatile.inference.any_shape import AnyShape
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import Inference, from_ends, hull
-from privatile.inference.plug_in import Curve, information_in, left_for_file
+from privatile.inference.tuned_reading import Curve, information_in, left_for_file
 from privatile.inference.smooth_reading import PLACED, Straddled, fit_smooth
 from privatile.inference.trajectory import ClientAnswers
 from privatile.inference.variance import variance_share

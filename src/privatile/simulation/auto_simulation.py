@@ -111,7 +111,7 @@ class AutoRuns:
 
     @cached_property
     def fit(self) -> CurveFit:
-        """The curve through the answers of every run, as `plug_in` fits it."""
+        """The curve through the answers of every run, as `fit_run` fits it."""
         xp, averaged = array_namespace(self.queries), self.averaged
         start = xp.where(averaged, self.queries, 0.0).sum(axis=1) / xp.maximum(averaged.sum(axis=1), 1)
 

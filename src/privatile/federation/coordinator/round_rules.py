@@ -28,7 +28,7 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
         return Closing(True)
     if len(intake.answers) < study.quorum and not late:
         return Closing(False)
-    absence = cannot_replace(missing, tracks, study.patience)
+    absence = must_wait_for(missing, tracks, study.patience)
     if absence:
         return Closing(False, absence if late else "")
     if not intake.answers:
@@ -36,7 +36,7 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
     return Closing(True)
 
 
-def cannot_replace(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
+def must_wait_for(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
     """Why a round cannot be closed without the answers of these clients; empty when it can."""
     names = set(missing)
     for track in tracks:

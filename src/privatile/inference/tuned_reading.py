@@ -72,7 +72,7 @@ def curve_of(fit: CurveFit, answers: Floats, level: float, *, file_share: float 
     return Curve(fit, inference, answers, level, file_share)
 
 
-def plug_in(
+def fit_run(
     state: RoundState, trajectory: Trajectory, plan: Plan, *, guess: float | None = None, file: bool = False
 ) -> Curve:
     """Fit a run's answers: estimate, interval and diagnostics. Silent clients are fitted one by one (`client_curves`).
