@@ -14,6 +14,7 @@ from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
 from privatile.estimator.run_rows import take_rows
 from privatile.inference.any_shape import AnyShape, accepted_at, candidate_p_values, critical_values, ends_of
+from privatile.inference.readings import any_shape_inference
 from privatile.laws.normal import one_sided_z
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
@@ -175,3 +176,27 @@ def test_whole_runs_err_no_more_than_allowed_where_the_level_is_used_up() -> Non
     assert float((ends_of(tests, 0.95)[0] >= 0.0).mean()) <= allowed
     forgotten = tests._replace(scores=tests.scores * math.sqrt(2.0), peaks=tests.peaks * math.sqrt(2.0))
     assert float((ends_of(forgotten, 0.95)[0] >= 0.0).mean()) > allowed
+
+
+def ends_at(low: float, high: float) -> Candidates:
+    """One certain candidate on each side."""
+    tests = no_candidates(1, 2)
+    places, peaks = tests.places.copy(), tests.peaks.copy()
+    places[0, :, 0], peaks[0, :, 0] = (low, -high), 9.0
+    return tests._replace(places=places, peaks=peaks)
+
+
+@pytest.mark.parametrize("center", [0.0, 1.0, 1.4, 2.0, 9.0])
+def test_ends_that_cross_give_both_and_never_a_point(center: float) -> None:
+    """Above 2 and at or below 1 at once: the interval holds both ends, and interval and test still agree."""
+    crossing = AnyShape(ends_at(2.0, 1.0))
+    found = any_shape_inference(crossing, center, 0.1)
+    assert 1.0 <= found.center <= 2.0
+    assert {found.interval(level) for level in (0.3, 0.8, 0.95, 0.999)} == {(1.0, 2.0)}
+    assert found.test(1.0)[1] == 1.0
+    assert found.test(2.5)[1] < 1e-6
+    assert bool(crossing.crossed(0.95)[0])
+    # The control: ends in order are as they were.
+    ordered = any_shape_inference(AnyShape(ends_at(1.0, 2.0)), center, 0.1)
+    assert ordered.interval(0.95) == (1.0, 2.0)
+    assert not bool(AnyShape(ends_at(1.0, 2.0)).crossed(0.95)[0])

@@ -11,11 +11,18 @@ from click.testing import CliRunner
 
 from privatile.api.estimate import estimate
 from privatile.cli import main
+from privatile.core.scale import Linear
 from privatile.errors import InputError
+from privatile.estimator.candidates import no_candidates
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.values import parse_values
+from privatile.inference.any_shape import AnyShape
+from privatile.inference.choice import Evidence
+from privatile.inference.readings import Readings, any_shape_inference
+from privatile.result.both_readings import both_readings
 from privatile.result.number_words import outward, significant
 from privatile.result.rearrangement import rearranged
-from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.result import ConfidenceInterval, QuantileResult, interval_in_units
 from privatile.server.run_file import RunStore
 
 SEED = np.random.default_rng(20261116)
@@ -183,3 +190,20 @@ def test_declarations_are_read_strictly(text: object) -> None:
     with pytest.raises(InputError, match="values must be any, continuous, whole or step=NUMBER"):
         parse_values(text)
     assert parse_values("step=2.5e3").step == 2500.0
+
+
+@pytest.mark.parametrize(("low", "high"), [(80.0, 40.0), (40.0, 80.0)])
+def test_answers_that_contradict_each_other_are_named(low: float, high: float) -> None:
+    """Above 80 and at or below 40 at once: the interval holds both ends, and the result says why."""
+    scale, tests = Linear(0.0, 120.0), no_candidates(1, 2)
+    places, peaks = tests.places.copy(), tests.peaks.copy()
+    places[0, :, 0], peaks[0, :, 0] = (scale.to_working(low), -scale.to_working(high)), 9.0
+    sure = AnyShape(tests._replace(places=places, peaks=peaks))
+    found = any_shape_inference(sure, scale.to_working(60.0), 0.1)
+    readings = Readings(found, found, None, "", sure)  # type: ignore[arg-type]
+    evidence = Evidence(None, lambda: None, 1000.0, 1.0, readings)  # type: ignore[arg-type, return-value]
+    interval = interval_in_units(found, scale, 0.95)
+    assert interval == pytest.approx((40.0, 80.0))
+    shown = both_readings(ReportSettings("age", (0.5,)), evidence, found, interval, scale)
+    named = shown.contradiction.startswith("the answers contradict each other: ")
+    assert named == (low > high) == any("The interval spans both" in caveat.text for caveat in shown.caveats)

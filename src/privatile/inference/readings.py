@@ -23,7 +23,7 @@ from privatile.estimator.open_plan import OpenPlan, open_memory
 from privatile.estimator.plan import RoundState
 from privatile.estimator.straddle import level_variance
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
-from privatile.inference.any_shape import AnyShape
+from privatile.inference.any_shape import CHECKED_AT, AnyShape
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import Inference, from_ends, hull
@@ -32,9 +32,6 @@ from privatile.inference.smooth_reading import PLACED, Straddled, fit_smooth
 from privatile.inference.trajectory import ClientAnswers
 from privatile.inference.variance import variance_share
 from privatile.laws.fieller import FiellerLaw
-
-CHECKED_AT = 0.95
-"""Confidence of the any-shape interval that a smooth centre must lie in."""
 
 OUTSIDE = "the curve's quantile lies outside the interval that holds for every distribution"
 FEW_RECORDS = 500
@@ -66,6 +63,10 @@ class Readings:
     def headline(self, *, continuous: bool) -> Inference:
         """The reading that a result shows first."""
         return self.smooth if continuous and not self.contradiction else self.any_shape
+
+    def crossed(self, confidence_level: float) -> bool:
+        """Whether the answers contradict each other: those of one side exclude what those of the other leave."""
+        return self.tests is not None and bool(self.tests.crossed(confidence_level)[0])
 
     def with_boundaries_moved(self, share: float) -> "Readings":
         """The same with every candidate a share nearer to acceptance, or, below zero, further from it."""
@@ -128,15 +129,14 @@ def known_end(plan: StraddlePlan, tests: Candidates) -> AnyShape:
 
 
 def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inference:
-    """The any-shape interval with an estimate inside it at every level: the smooth centre, moved into the 95% one."""
-    low, high = tests.ends(CHECKED_AT)
-    inside = min(max(center, low), high)
+    """The any-shape interval of one run with an estimate inside it at every level (`AnyShape.around`)."""
+    inside, every = tests.around(np.array([center]))
 
     def ends(level: float) -> tuple[float, float]:
-        first, last = tests.ends(level)
-        return min(first, inside), max(last, inside)
+        low, high = every(level)
+        return float(low[0]), float(high[0])
 
-    return from_ends("any-shape", inside, error, ends)
+    return from_ends("any-shape", float(inside[0]), error, ends)
 
 
 def contradiction_of(fit: CurveFit, center: float, tests: AnyShape, information: float) -> str:

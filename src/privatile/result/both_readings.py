@@ -53,7 +53,16 @@ def both_readings(
             f"The smooth interval is not to be relied on: {why}. --interval any-shape shows one that holds {ANY_SHAPE}."
         )
         caveats.append(Caveat("contradiction", text))
-    values = None
+    values, level = None, settings.confidence_level ** (1.0 / settings.joint)
+    if any_shape and both.crossed(level):
+        contradiction = (
+            "the answers contradict each other: some place the quantile above a value, others at or below a smaller one"
+        )
+        text = (
+            f"{contradiction[0].upper()}{contradiction[1:]}. The interval spans both. By chance this happens in at "
+            f"most {100.0 * (1.0 - level):.3g}% of runs; otherwise some answers are not what was asked for."
+        )
+        caveats.append(Caveat("contradiction", text))
     if any_shape:
         values, off_grid = grid_values(settings.values, interval, scale)
         if off_grid:

@@ -15,8 +15,9 @@ from privatile.core.arrays import Floats, array_namespace
 from privatile.core.mechanism import debias, rank_noise, yes_probability
 from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling, level_variance
 from privatile.estimator.straddle_window import Answers
+from privatile.inference.any_shape import CHECKED_AT
 from privatile.inference.curve import CurveFit
-from privatile.inference.readings import CHECKED_AT, known_end, reason_against
+from privatile.inference.readings import known_end, reason_against
 from privatile.inference.smooth_reading import fit_smooth
 from privatile.inference.variance import known_share
 from privatile.laws.fieller import fieller_reach, low_information_factor
@@ -126,16 +127,14 @@ def read_straddled(
     xp = array_namespace(found.queries)
     shape, variances = known_end(cell.straddle_plan, found.state.window.tests), found.noise * found.share[:, None]
     fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
-    low, high = shape.every_end(CHECKED_AT)
-    reason = on_host(reason_against(fit, fit.center, low, high, cell.information))
-    inside = xp.minimum(xp.maximum(xp.clip(fit.center, cell.low, cell.high), low), high)
+    reason = on_host(reason_against(fit, fit.center, *shape.every_end(CHECKED_AT), cell.information))
+    inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
     known = (cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1)
     parts = []
     for level in levels:
         z = two_sided_z(level) * low_information_factor(known)
         reach = fieller_reach(z, fit.slope_error) * fit.error
-        first, last = shape.every_end(level)
-        wide = (inside, xp.minimum(first, inside), xp.maximum(last, inside))
+        wide = (inside, *ends(level))
         narrow = (fit.center, fit.center - reach, fit.center + reach)
         any_shape, smooth = (DisplayedIntervals(*on_host(columns)) for columns in (wide, narrow))
         parts.append(StraddledReadings(any_shape, smooth, reason))
