@@ -20,7 +20,14 @@ from privatile.simulation.store import FORMAT, SCHEMA
 TITLE = "</script><script>alert(1)</script> & sizes"
 
 
-def made_store(path: Path, title: str = TITLE, coverage: float = 0.949, rows: int = 2, level: float = 0.95) -> Path:
+def made_store(
+    path: Path,
+    title: str = TITLE,
+    coverage: float = 0.949,
+    rows: int = 2,
+    level: float = 0.95,
+    bound: float = 0.11,
+) -> Path:
     """A store as a finished experiment leaves it, without the hours."""
     connection = sqlite3.connect(path)
     connection.executescript(SCHEMA)
@@ -34,7 +41,7 @@ def made_store(path: Path, title: str = TITLE, coverage: float = 0.949, rows: in
                 "replications": 1000, "truth": 0.0, "critical_value": 6.7, "coverage": coverage,
                 "coverage_error": 0.007, "coverage_beside": float("nan"), "mae": 0.1 / records**0.5, "mae_error": 0.001,
                 "bias": 0.0, "bias_error": 0.0, "rmse": 0.12 / records**0.5, "width": 0.3, "width_error": 0.0,
-                "bound": 0.11 / records**0.5, "updates": 10,
+                "bound": bound / records**0.5, "updates": 10,
             }  # fmt: skip
             connection.execute(
                 "INSERT INTO result VALUES (?, ?, ?, 1.0, 0.0)", (place, json.dumps(labels), json.dumps(summary))
@@ -60,6 +67,21 @@ def test_an_experiment_gets_a_page(tmp_path: Path) -> None:
     assert len(facts["rows"]) == 4
     assert facts["rows"][0]["coverage_beside"] is None
     assert "no cell covers less than stated" in page
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_column_of_values_has_no_least_error(tmp_path: Path, rows: int) -> None:
+    """A population from a file has no density: the page and the figure leave out what is not known."""
+    store = made_store(tmp_path / "experiment.db", rows=rows, bound=float("nan"))
+    done = CliRunner().invoke(main, ["report", str(store), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"\bnan\b", page, re.I)
+    assert "least that any method can reach" not in page
+    assert "no cell covers less than stated" in page
+    done = CliRunner().invoke(main, ["report", str(store), "--figure", str(tmp_path / "figure.svg")])
+    assert done.exit_code == 0, done.output
+    assert "error / bound" not in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 
 def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:

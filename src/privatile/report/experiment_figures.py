@@ -41,14 +41,15 @@ def _over_sizes(series: ExperimentSeries) -> "Figure":
     count = len(series.measures[0].panels)
     columns = min(COLUMNS, count)
     bands = math.ceil(count / columns)
-    figure = Figure(figsize=(max(4.2, 2.5 * columns), 0.7 + 3.6 * bands), layout="constrained")
-    axes = figure.subplots(2 * bands, columns, squeeze=False, sharex=True)
+    rows = len(series.measures)
+    figure = Figure(figsize=(max(4.2, 2.5 * columns), 0.7 + 1.8 * rows * bands), layout="constrained")
+    axes = figure.subplots(rows * bands, columns, squeeze=False, sharex=True)
     # Three sizes fit beside each other under a small panel, the ends among them.
     ends = sorted({series.sizes[0], series.sizes[len(series.sizes) // 2], series.sizes[-1]})
     for place in range(columns * bands):
         band, column = divmod(place, columns)
         for row, measure in enumerate(series.measures):
-            axis = axes[2 * band + row, column]
+            axis = axes[rows * band + row, column]
             if place >= count:
                 axis.set_axis_off()
                 continue
@@ -57,7 +58,7 @@ def _over_sizes(series: ExperimentSeries) -> "Figure":
             axis.xaxis.set_major_locator(FixedLocator(ends))
             axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axis.xaxis.set_minor_locator(NullLocator())
-            axis.tick_params(labelbottom=row == 1)
+            axis.tick_params(labelbottom=row == rows - 1)
             if column == 0:
                 axis.set_ylabel(measure.name)
             if row == 0:
@@ -86,7 +87,7 @@ def _by_setting(series: ExperimentSeries) -> "Figure":
     names = [panel.setting for panel in series.measures[0].panels]
     longest = max(len(name) for name in names)
     figure = Figure(figsize=(4.6 + 0.06 * longest, 1.1 + 0.3 * len(names)), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True, squeeze=False)[0]
+    axes = figure.subplots(1, len(series.measures), sharey=True, squeeze=False)[0]
     for axis, measure in zip(axes, series.measures, strict=True):
         axis.axvline(measure.rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
         for place, panel in enumerate(measure.panels):

@@ -39,7 +39,7 @@ def experiment_page(path: Path) -> str:
         ("save.js",),
         rows=rows,
         coverages=[row["coverage"] for row in rows],
-        ratios=[row["rmse"] / row["bound"] for row in rows],
+        ratios=[ratio for row in rows if math.isfinite(ratio := row["rmse"] / row["bound"])],
         too_low=sum(verdict(row, confidence_level) == "too low" for row in rows),
         level_text=f"{100 * confidence_level:g}",
         created=time.strftime("%Y-%m-%d", time.gmtime(store.created)),
@@ -116,7 +116,7 @@ def _chart(panel: Panel, measure: Measure, several: bool) -> Chart:
 
 
 def _cell(row: Row, labels: Sequence[str], confidence_level: float) -> dict[str, Any]:
-    digits = decimals(row["mae_error"])
+    digits, ratio = decimals(row["mae_error"]), row["rmse"] / row["bound"]
     return {
         "labels": [row[name] for name in labels],
         "coverage": f"{row['coverage']:.3f} ± {row['coverage_error']:.3f}",
@@ -124,5 +124,5 @@ def _cell(row: Row, labels: Sequence[str], confidence_level: float) -> dict[str,
         "error": f"{row['mae']:.{digits}f} ± {row['mae_error']:.{digits}f}",
         "bias": f"{row['bias']:+.{digits}f}",
         "width": f"{row['width']:.4g}",
-        "ratio": f"{row['rmse'] / row['bound']:.3f}",
+        "ratio": f"{ratio:.3f}" if math.isfinite(ratio) else "–",
     }

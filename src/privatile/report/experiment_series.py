@@ -64,7 +64,7 @@ class ExperimentSeries(NamedTuple):
     methods: list[str]
     shared: str
     """What all cells have in common, said once; empty where there is nothing."""
-    measures: tuple[Measure, Measure]
+    measures: tuple[Measure, ...]
 
     @classmethod
     def of(cls, rows: Sequence[Row], confidence_level: float) -> Self:
@@ -87,25 +87,30 @@ class ExperimentSeries(NamedTuple):
             return tuple(
                 Panel(
                     setting,
-                    tuple(tuple(sorted(point(row) for row in cells if row["method"] == name)) for name in methods),
+                    tuple(_points(point, [row for row in cells if row["method"] == name]) for name in methods),
                 )
                 for setting, cells in settings.items()
             )
 
         coverages, errors = [_coverage(row) for row in rows], [_error(row) for row in rows]
         lowest = max(0.0, min(*(point.low for point in coverages), confidence_level) - 0.01)
-        highest = min(max(point.high for point in errors) * 1.05, HIGHEST_ERROR)
-        error_title = "Error, as a multiple of the least that any method can reach"
+        measures = [Measure("Coverage", "coverage", panels(_coverage), (lowest, 1.0), confidence_level)]
+        known = [point.high for point in errors if math.isfinite(point.value)]
+        if known:  # a column of values has no density, so no least error is known
+            title, highest = "Error, as a multiple of the least that any method can reach", max(known) * 1.05
+            measures.append(Measure(title, "error / bound", panels(_error), (0.0, min(highest, HIGHEST_ERROR)), 1.0))
         return cls(
             sorted({_size(row) for row in rows}),
             next(words for name, words in SIZES.items() if name in rows[0]),
             methods,
             _setting(rows[0], [name for name in labels if name not in varying]),
-            (
-                Measure("Coverage", "coverage", panels(_coverage), (lowest, 1.0), confidence_level),
-                Measure(error_title, "error / bound", panels(_error), (0.0, highest), 1.0),
-            ),
+            tuple(measures),
         )
+
+
+def _points(point: Callable[[Row], Point], rows: Sequence[Row]) -> tuple[Point, ...]:
+    """The points of one line that can be drawn."""
+    return tuple(sorted(made for made in map(point, rows) if math.isfinite(made.value)))
 
 
 def _setting(row: Row, labels: Sequence[str]) -> str:
