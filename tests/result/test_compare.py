@@ -60,6 +60,13 @@ def test_any_shape_intervals_are_compared_by_their_ends(pair: tuple[QuantileResu
     assert made.p_value < 0.05
 
 
+def test_the_shown_difference_is_never_narrower_than_the_interval(pair: tuple[QuantileResult, QuantileResult]) -> None:
+    first, second = any_shape(pair[0], 52.0, 49.98, 53.01), any_shape(pair[1], 51.0, 50.0, 54.0)
+    made = compare(first, second, disjoint=True)
+    assert made.confidence_interval == pytest.approx((-4.02, 3.01))
+    assert "runs from -4.1 to 3.1." in made.to_text()
+
+
 def test_one_any_shape_interval_is_enough_to_go_by_the_ends(pair: tuple[QuantileResult, QuantileResult]) -> None:
     shaped, smooth = any_shape(pair[0], 52.0, 49.0, 53.0), replace(pair[1], method="smooth")
     low, high = smooth.interval(0.975)

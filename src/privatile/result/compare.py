@@ -23,7 +23,7 @@ import numpy as np
 
 from privatile.errors import InputError
 from privatile.inference.inference import SMALLEST_P, p_value_of
-from privatile.result.number_words import significant
+from privatile.result.number_words import outward, significant
 from privatile.result.result import ConfidenceInterval, QuantileResult
 
 
@@ -74,7 +74,8 @@ class Comparison:
                 f"second: {self.second.sentence}",
                 "",
                 f"Their difference is {significant(self.difference, width)}; the {percent} interval runs from "
-                f"{significant(low, width)} to {significant(high, width)}. The p-value of no difference is {p_value}.",
+                f"{outward(low, width, up=False)} to {outward(high, width, up=True)}. The p-value of no difference is "
+                f"{p_value}.",
                 self.rule,
                 "",
                 "Beware:",
