@@ -151,7 +151,10 @@ class LocalRun:
             return None
         store = RunStore.open(path)
         if store.spec.questions.digest != self.spec.questions.digest:
-            raise StoreError(f"{path} holds another run (other options or clients). Name another file with save=PATH.")
+            raise StoreError(
+                f"{path} holds another run (other options or clients). Name another file with save=PATH. Only to "
+                "see its run with other declared values: privatile report FILE --values KIND, which asks no one."
+            )
         if store.finished is None:
             self._check_past(store)
         elif options.spend_again:

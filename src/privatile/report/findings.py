@@ -64,7 +64,7 @@ CAVEAT_TITLES = {
     "curvature": "A bent distribution",
     "relaxations": "Few relaxations",
     "dominance": "One client decides",
-    "contradiction": "The answers contradict it",
+    "contradiction": "Not shown as declared",
     "one-sided": "Open on one side",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
@@ -158,7 +158,8 @@ def _possible(view: RunView, history: LevelHistory) -> Finding:
 
 
 def _differences(history: LevelHistory, result: QuantileResult) -> Finding:
-    ranks = [(client.local_rank, client.name) for client in result.clients if math.isfinite(client.local_rank)]
+    # Debiased shares of few records may leave [0, 1].
+    ranks = [(min(max(c.local_rank, 0.0), 1.0), c.name) for c in result.clients if math.isfinite(c.local_rank)]
     excess, noise = 0.0, dict.fromkeys((client.name for client in result.clients), 0.0)
     parts = zip(history.plan.clients, result.classes or result.clients, history.state.window_asked, strict=True)
     for client, facts, asked in parts:

@@ -16,7 +16,7 @@ from privatile.errors import InputError
 from privatile.inference.inference import Inference
 from privatile.result.client_facts import ClientFacts
 from privatile.result.number_words import epsilon_text, finite, outward, rank_text, significant
-from privatile.result.sentence import grid_text, sentence_of
+from privatile.result.sentence import ANY_SHAPE, SMOOTH, grid_text, sentence_of
 
 
 class ConfidenceInterval(NamedTuple):
@@ -242,7 +242,8 @@ class QuantileResult:
         if self.anytime is None:
             return []
         low, high = self.anytime
-        text = " … ".join(self.ends_shown(self.anytime)) + ", however often it is looked at"
+        condition = ANY_SHAPE if self.design == "straddle" else SMOOTH
+        text = f"{' … '.join(self.ends_shown(self.anytime))}, however often it is looked at, {condition}"
         return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 
     def shown_rows(self) -> list[Row]:
