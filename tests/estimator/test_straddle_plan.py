@@ -141,3 +141,10 @@ def test_silent_clients_leave_the_interval_valid_and_bounded() -> None:
     # Eight runs at 95% or more: two misses have probability 0.06, and such data are covered more often.
     assert int(((low <= 1.0) & (high >= 1.0)).sum()) >= 7
     assert bool(np.all(np.isfinite(high - low)))
+
+
+def test_a_column_of_one_value_is_run_to_its_end() -> None:
+    """Questions beside an atom lie 10⁹ spreads apart: such answers made the equations of the fit singular."""
+    cell = AutoCell((Steps((40.0,), (1.0,)),), (math.tanh(2.0),), (200_000,), 0.9, low=0.0, high=120.0)
+    low, high = AnyShape(straddle(cell, 5, np.random.default_rng(1)).state.window.tests).every_end(0.95)
+    assert bool(((low < 40.0) & (high >= 40.0) & (high - low < 1e-6)).all())

@@ -22,6 +22,10 @@ BEND_DOUBT = 0.3
 FLATTEST, STEEPEST = 1.0 / 30.0, 8.0
 """The slope stays within these multiples of the search's."""
 
+FAR = 1e4
+"""Spreads from the origin beyond which an answer is left out of the fit: its fourth power would drown all others.
+Beside an atom, whose spread is next to nothing, questions lie up to 10⁹ spreads away."""
+
 STEPS = 6
 """Newton steps towards the root of the parabola."""
 
@@ -60,8 +64,9 @@ def begin_fit(level: float, error: Floats) -> "Ridge":
 
 
 def add_answer(fit: "Ridge", offset: Floats, residual: Floats, precision: Floats) -> "Ridge":
-    """One answer per run, asked at d = `offset`; precision 0 adds nothing."""
+    """One answer per run, asked at d = `offset`; precision 0 adds nothing, nor does an answer from too `FAR` away."""
     xp = array_namespace(offset)
+    precision = xp.where(xp.abs(offset) <= FAR, precision, 0.0)
     row = xp.stack([xp.ones_like(offset), -offset, -offset * offset], axis=1)
     weighted = precision[:, None] * row
     return Ridge(
