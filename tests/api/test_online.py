@@ -50,6 +50,7 @@ def test_the_result_says_what_it_is() -> None:
     result = online.result()
     assert result.method == "any-shape"
     assert result.anytime == result.confidence_interval
+    assert result.valid_at_every_look
     assert result.other is None  # nobody planned an end, so the smooth interval holds at none
     assert result.grid_values is not None
     assert 45.0 in result.grid_values

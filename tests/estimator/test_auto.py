@@ -13,8 +13,8 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import RoundState
 from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
 from privatile.estimator.step import begin, replay, step
-from privatile.inference.tuned_reading import fit_run
 from privatile.inference.trajectory import Trajectory
+from privatile.inference.tuned_reading import fit_run
 
 
 def make_plan(records: tuple[int, ...] = (4000, 9000), level: float = 0.5, wanted: int | None = None) -> AutoPlan:

@@ -403,9 +403,10 @@ def test_a_run_that_its_coordinator_stops_where_it_likes_is_flagged(
     # What holds whatever the distribution holds at every look; the smooth interval does not, and is not in the record.
     assert first["text"] == "The run is unfinished: 17 of at most 20 rounds. Its interval is valid at any time."
     assert result.anytime == result.confidence_interval
+    assert result.valid_at_every_look
     assert record["body"]["results"][0]["other_interval"] is None
     low, high = result.ends_shown(result.confidence_interval)
-    smooth = unfinished(replace(result, confidence_interval=ConfidenceInterval(50.0, 51.0), caveats=()), 20)
+    smooth = unfinished(replace(result, valid_at_every_look=False, caveats=()), 20)
     text = smooth.caveats[0].text
     assert text.startswith(
         "The run is unfinished: 17 of at most 20 rounds. The 95% interval holds at the planned end only"

@@ -39,6 +39,7 @@ def test_the_default_straddles_the_quantile_and_shows_the_any_shape_interval(res
     assert (result.design, result.method, result.rounds) == ("straddle", "any-shape", 200)
     assert result.condition == "whatever the distribution"
     assert result.anytime == result.confidence_interval
+    assert result.valid_at_every_look
     facts = result.to_dict()
     assert facts["information"] > 1500
     assert facts["search"]["share"] < 0.05
@@ -157,6 +158,9 @@ def test_crossing_quantiles_are_put_in_order(result: QuantileResult) -> None:
     assert first.confidence_interval == (53.5, 57.0)
     assert second.confidence_interval == (55.0, 58.0)
     assert "crossing" in codes(first)
+    assert first.valid_at_every_look
+    # Put in order with the ends of an interval that holds at the planned end only, it holds there only too.
+    assert not rearranged([low, replace(high, valid_at_every_look=False)])[0].valid_at_every_look
     assert rearranged([second, replace(first, level=0.9, estimate=60.0)])[0].estimate == 56.0
 
 

@@ -273,6 +273,7 @@ def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     (level,) = view.levels
     assert level.result is not None
     assert (level.result.anytime == level.result.confidence_interval) == (values == "any")
+    assert level.result.valid_at_every_look == (values == "any")
 
 
 @pytest.fixture(scope="module")

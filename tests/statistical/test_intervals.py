@@ -13,8 +13,8 @@ from privatile.core.scale import Identity
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
 from privatile.estimator.step import begin, step
-from privatile.inference.tuned_reading import fit_run
 from privatile.inference.trajectory import Trajectory
+from privatile.inference.tuned_reading import fit_run
 from privatile.inference.variance import variance_share
 from privatile.laws.fieller import fieller_reach
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate

@@ -127,13 +127,19 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
 def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
-    fixed, anytime, other = level["fixed"], level["anytime"], level["other"]
+    anytime, other = level["anytime"], level["other"]
     if level["estimate"] is None:
         return Text("  no interval yet: burn-in", "yellow")
     texts, interval = level["texts"], level[level["shown"]]
-    # An interval that holds for every distribution holds at every look too.
-    always = anytime is not None and all(fixed[end] == anytime[end] for end in ("low", "high"))
-    name = "" if always else "anytime" if interval is anytime else "fixed-time" if state["status"] != "finished" else ""
+    name = (
+        ""
+        if level["always"]
+        else "anytime"
+        if interval is anytime
+        else "fixed-time"
+        if state["status"] != "finished"
+        else ""
+    )
     condition = f", {interval['condition']}" if interval["condition"] else ""
     parts: list[str | tuple[str, str]] = [
         (f"  {level['values_left'] or texts['estimate']}", "bold"),

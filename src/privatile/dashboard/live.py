@@ -152,7 +152,7 @@ def _level(level: LevelView) -> dict[str, Any]:
     }
     if result is None:
         nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
-        nothing |= {"texts": None, "shown": None}
+        nothing |= {"texts": None, "shown": None, "always": False}
         return shown | nothing | {"values_left": "", "declared": "", "contradiction": "", "caveats": []}
     other = result.other
     so_far = result.interval_so_far or result.confidence_interval
@@ -163,6 +163,7 @@ def _level(level: LevelView) -> dict[str, Any]:
             "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
         },
         "estimate": result.estimate,
+        "always": result.valid_at_every_look,
         "shown": "fixed" if result.interval_so_far is None else "anytime",
         "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
         "anytime": None
@@ -181,7 +182,7 @@ def _level(level: LevelView) -> dict[str, Any]:
 
 def _anytime_condition(result: QuantileResult) -> str:
     """When the anytime interval holds: unless it is the first interval itself, it is the curve's own sequence."""
-    return result.condition if result.anytime == result.confidence_interval else SMOOTH
+    return result.condition if result.valid_at_every_look else SMOOTH
 
 
 def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:

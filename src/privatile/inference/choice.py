@@ -19,7 +19,6 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.anytime import AnytimeLaw
 from privatile.inference.inference import Inference, clip_to_range, hull, simultaneous
-from privatile.inference.tuned_reading import Curve, fit_run
 from privatile.inference.readings import Readings, curve_readings, readings
 from privatile.inference.self_normalized import (
     AveragedPath,
@@ -29,6 +28,7 @@ from privatile.inference.self_normalized import (
     self_normalized,
 )
 from privatile.inference.trajectory import Trajectory
+from privatile.inference.tuned_reading import Curve, fit_run
 
 NOTHING_KNOWN = 25.0
 """Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
@@ -125,6 +125,11 @@ def anytime_inference(evidence: Evidence) -> Inference | None:
         return sequence
     center = evidence.path().center if curve.fit.slope_clipped else sequence.center
     return hull(center, (sequence, curve.bracket), "anytime")
+
+
+def valid_at_every_look(settings: ReportSettings, evidence: Evidence, chosen: Inference) -> bool:
+    """Whether the interval that was chosen is the one of `anytime_inference`, and not one for the planned end only."""
+    return settings.until_width is not None or (evidence.straddled is not None and chosen.is_any_shape)
 
 
 def as_displayed(inference: Inference, settings: ReportSettings, scale: Scale) -> Inference:

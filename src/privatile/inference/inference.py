@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from privatile.core.scale import Scale, clip, working_range
 from privatile.laws.critical import checked_level
 
+ANY_SHAPE_METHOD = "any-shape"
+"""The method of every interval that holds whatever the distribution; what was done to it follows after a comma."""
+
 
 @dataclass(frozen=True)
 class Inference:
@@ -26,6 +29,11 @@ class Inference:
     """Distance in error scales -> two-sided p-value."""
     ends: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False)
     """Confidence level -> both ends, where the centre need not be their middle; see `from_ends`."""
+
+    @property
+    def is_any_shape(self) -> bool:
+        """Whether this is the interval that holds whatever the distribution; also after `simultaneous`."""
+        return self.method.startswith(ANY_SHAPE_METHOD)
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
         """Both ends: centre ± quantile·scale, unless they are known by themselves."""

@@ -28,10 +28,10 @@ from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import CHECKED_AT, AnyShape
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
-from privatile.inference.inference import Inference, from_ends, hull
-from privatile.inference.tuned_reading import Curve, information_in, left_for_file
+from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, hull
 from privatile.inference.smooth_reading import PLACED, Straddled, fit_smooth
 from privatile.inference.trajectory import ClientAnswers
+from privatile.inference.tuned_reading import Curve, information_in, left_for_file
 from privatile.inference.variance import variance_share
 from privatile.laws.fieller import FiellerLaw
 
@@ -157,7 +157,7 @@ def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inferen
         low, high = every(level)
         return float(low[0]), float(high[0])
 
-    return from_ends("any-shape", float(inside[0]), error, ends)
+    return from_ends(ANY_SHAPE_METHOD, float(inside[0]), error, ends)
 
 
 def contradiction_of(fit: CurveFit, center: float, tests: AnyShape, information: float) -> str:
@@ -182,7 +182,7 @@ def curve_readings(curve: Curve, average: float, information: float) -> "Reading
     """Both readings of a run that follows the quantile; `average` is the mean of its questions."""
     fit = curve.fit
     center = average if bool(fit.slope_clipped) else curve.inference.center
-    any_shape = hull(center, (curve.inference, curve.bracket), "any-shape")
+    any_shape = hull(center, (curve.inference, curve.bracket), ANY_SHAPE_METHOD)
     if not bool(fit.smooth):
         contradiction = NO_CURVE
     elif not supported(information):

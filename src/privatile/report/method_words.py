@@ -39,13 +39,13 @@ OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth"}
 def how_read(result: QuantileResult) -> str:
     """Where estimate and interval come from."""
     method = result.method
-    if method.startswith("any-shape") and result.design == "straddle":
+    if result.inference.is_any_shape and result.design == "straddle":
         return (
             "The interval ends at the innermost questions that the answers place below and above the quantile: of the "
             "distribution it needs nothing, and it holds at every look. The estimate is where a curve through all "
             "answers so far crosses the level, moved into the interval."
         )
-    if method.startswith("any-shape"):
+    if result.inference.is_any_shape:
         return (
             "The estimate is where the curve through all answers so far crosses the level. The interval holds what "
             "that curve gives, and the questions between which the answers place the quantile."

@@ -36,7 +36,7 @@ def both_readings(
     both = evidence.readings
     if both is None:
         return BothReadings(SMOOTH, None, "", None, ())
-    any_shape = shown.method.startswith("any-shape")
+    any_shape = shown.is_any_shape
     why, other = both.contradiction, None
     if not any_shape and not shown.method.startswith("anytime"):
         other = _other(both.any_shape, ANY_SHAPE, settings, scale)

@@ -52,7 +52,7 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         yield Caveat(
             "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
         )
-    if settings.target == "file" and inference.method.startswith("any-shape"):
+    if settings.target == "file" and inference.is_any_shape:
         text = "The any-shape interval is that of a population; the file's own records would need a narrower one."
         yield Caveat("file", text)
     elif settings.target == "file":
@@ -89,14 +89,14 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
     """What the answers say about the ends of the stated range."""
     low, high = working_range(plan.scale)
     near, (first, last) = NEAR_END * (high - low), inference.interval(settings.confidence_level)
-    if inference.method.startswith("any-shape") and last <= low:
+    if inference.is_any_shape and last <= low:
         yield Caveat(
             "range",
             f"At least a share {plan.level:.6g} of the values is {plan.scale.low:,.10g} or less, the lower end of the "
             "stated range. Where no value can be lower, that is the quantile; otherwise it lies below: ask other "
             "people with a wider --range.",
         )
-    elif inference.method.startswith("any-shape") and first >= high:
+    elif inference.is_any_shape and first >= high:
         yield Caveat(
             "range",
             f"More than a share {1.0 - plan.level:.6g} of the values is above {plan.scale.high:,.10g}, the upper end "
@@ -112,7 +112,7 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
                 text = (
                     f"The estimate sits at the {word} end of the stated range: the quantile probably lies outside. Ask"
                 )
-                if isinstance(plan, StraddlePlan | OpenPlan) and inference.method.startswith("any-shape"):
+                if isinstance(plan, StraddlePlan | OpenPlan) and inference.is_any_shape:
                     text = (
                         f"The interval lies at the {word} end of the stated range. Where values can lie beyond it, ask"
                     )

@@ -142,7 +142,7 @@ JOINED = (
 
 def any_shape(*results: QuantileResult) -> bool:
     """Whether one of the displayed intervals is the one that holds for every distribution."""
-    return any(result.method.startswith("any-shape") for result in results)
+    return any(result.inference.is_any_shape for result in results)
 
 
 def difference_interval(first: QuantileResult, second: QuantileResult, confidence_level: float) -> ConfidenceInterval:

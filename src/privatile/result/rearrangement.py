@@ -31,6 +31,8 @@ def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
             estimate=estimate,
             confidence_interval=interval,
             anytime=anytime,
+            # Ends may come from a neighbouring level.
+            valid_at_every_look=all(one.valid_at_every_look for one in results),
             inference=rearranged_inference(results, place, result.scale.to_working(estimate)),
             caveats=(*result.caveats, note),
             other=others[place],

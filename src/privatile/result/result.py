@@ -87,6 +87,8 @@ class QuantileResult:
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
     """The interval at this look that is valid however often the run is looked at; none without a slope."""
+    valid_at_every_look: bool = False
+    """Whether `confidence_interval` itself is that interval; otherwise it holds at the planned end only."""
     condition: str = ""
     """In words, when the interval holds: `ANY_SHAPE` or `SMOOTH` of `result.sentence`."""
     other: OtherReading | None = None
@@ -255,7 +257,7 @@ class QuantileResult:
             "other_interval": self.other is None,
             "contradiction": not self.contradiction,
             "values": self.values == "any",
-            "anytime_interval": self.anytime == self.confidence_interval,
+            "anytime_interval": self.valid_at_every_look,
         }
         hidden |= {key for key, nothing in empty.items() if nothing}
         return [row for row in self.rows() if row.key not in hidden]

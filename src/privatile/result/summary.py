@@ -6,7 +6,14 @@ from privatile.core.scale import Scale
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
-from privatile.inference.choice import Evidence, anytime_inference, as_displayed, choose_interval, gather_evidence
+from privatile.inference.choice import (
+    Evidence,
+    anytime_inference,
+    as_displayed,
+    choose_interval,
+    gather_evidence,
+    valid_at_every_look,
+)
 from privatile.inference.inference import level_each
 from privatile.inference.readings import straddled
 from privatile.inference.trajectory import Trajectory
@@ -29,7 +36,7 @@ def summarize(
     alone = choose_interval(settings, evidence)
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
-    any_shape = alone.method.startswith("any-shape")
+    any_shape = alone.is_any_shape
     rows, warnings = diagnose(settings, plan, state, trajectory, evidence, any_shape=any_shape)
     both = both_readings(settings, evidence, alone, interval, plan.scale)
     anytime, sequence = None, anytime_inference(evidence)
@@ -66,6 +73,7 @@ def summarize(
         scale=plan.scale,
         diagnostics=tuple(rows),
         anytime=anytime,
+        valid_at_every_look=valid_at_every_look(settings, evidence, alone),
         explanation=explain(plan, state, trajectory, evidence),
         condition=both.condition,
         other=both.other,

@@ -13,7 +13,7 @@ from privatile.result.result import Caveat, QuantileResult
 def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     """The result with the caveat that its design would have gone on, for at most `planned` rounds."""
     text = f"The run is unfinished: {result.rounds:,} of at most {planned:,} rounds. "
-    if result.anytime == result.confidence_interval:
+    if result.valid_at_every_look:
         text += "Its interval is valid at any time."
     else:
         percent = f"{100 * result.confidence_level:g}%"
@@ -25,7 +25,5 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
         else:
             low, high = result.ends_shown(result.anytime)
             text += f"Valid at such a time is the anytime interval, {low} to {high}."
-    other = (
-        None if result.anytime == result.confidence_interval else result.other
-    )  # the smooth one holds at the end only
+    other = None if result.valid_at_every_look else result.other  # the smooth one holds at the end only
     return replace(result, other=other, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))

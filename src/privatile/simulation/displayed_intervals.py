@@ -12,8 +12,8 @@ from privatile.estimator.averaging import normalizer_of
 from privatile.estimator.settings import IntervalName, ReportSettings
 from privatile.inference.choice import Evidence, as_displayed, choose_interval
 from privatile.inference.inference import Inference
-from privatile.inference.tuned_reading import curve_of
 from privatile.inference.self_normalized import AveragedPath
+from privatile.inference.tuned_reading import curve_of
 from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 
 

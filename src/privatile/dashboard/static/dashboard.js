@@ -23,8 +23,6 @@
   // While the run goes on the interval that is valid at every look, then its result; unless somebody chose.
   const kindOf = (level) => chosen || level.shown || "anytime";
   function intervalOf(level) { return level[kindOf(level)] || level.fixed || level.anytime; }
-  // An interval that holds for every distribution holds at every look too: there is nothing to choose.
-  const always = (level) => level.anytime && level.fixed && level.anytime.low === level.fixed.low && level.anytime.high === level.fixed.high;
 
   function pathOf(level) {
     const path = level.path;
@@ -47,7 +45,7 @@
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
       + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
     const has = level.anytime != null, kind = kindOf(level);
-    document.getElementById("choice").hidden = always(level);
+    document.getElementById("choice").hidden = level.always;  // nothing to choose
     for (const [name, text] of [["beside", level.other ? level.other.name : ""], ["center", level.straddles ? " " : ""]]) {
       const key = document.querySelector(`[data-key="${name}"]`);
       key.hidden = !text;
@@ -57,7 +55,7 @@
     for (const button of document.querySelectorAll("button[data-interval]"))
       button.setAttribute("aria-pressed", String(button.dataset.interval === (has ? kind : "fixed")));
     const anytime = kind === "anytime" && has;
-    say("interval-note", always(level) ? (state.status === "finished" ? "" : "valid however often you look") : state.status === "finished" || anytime
+    say("interval-note", level.always ? (state.status === "finished" ? "" : "valid however often you look") : state.status === "finished" || anytime
       ? (anytime ? "valid however often you look" : "")
       : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
       : "holds at the planned end only: do not stop early because of it");
