@@ -91,6 +91,13 @@ def test_a_plan_says_where_the_answers_may_bound_nothing() -> None:
     made = plan_run(0.5, clients(count=1, records=1000))
     assert made.information < 100
     assert "may leave one side of the interval open" in made.to_text()
+    # The smooth interval is not shown then, and its questions serve no other: no plan may promise it.
+    for values in ("any", "continuous"):
+        shown = plan_run(0.5, clients(count=1, records=1000), values=values).to_text()
+        assert (
+            shown.count("Below an information of 150 it is not shown, and to declare it widens the one that is.") == 1
+        )
+    assert "it is not shown" not in plan_run(0.5, clients(records=20_000)).to_text()
 
 
 @pytest.mark.parametrize("wrong", [{"level": 0.0}, {"confidence_level": 1.0}, {"density": -1.0}, {"half_width": 0.0}])

@@ -52,12 +52,22 @@ class ExpectedWidth(NamedTuple):
     """In units; none without a density."""
 
 
-def both_in_words(widths: Sequence[ExpectedWidth], level: float, confidence_level: float) -> list[str]:
+NOT_SHOWN = f"Below an information of {SUPPORTED:,.0f} it is not shown, and to declare it widens the one that is."
+
+
+def both_in_words(
+    widths: Sequence[ExpectedWidth], level: float, confidence_level: float, *, enough: bool = True
+) -> list[str]:
     """A sentence for each expected interval, the first one first.
 
     Values declared continuous are asked otherwise: the any-shape interval is then that of a run that declares nothing.
+    Without `enough` information a result shows no smooth interval.
     """
-    first, *others = (width_words(width, level, confidence_level) for width in widths)
+    first, *others = (
+        width_words(width, level, confidence_level)
+        + ("" if enough or width.method != "smooth" or math.isnan(width.rank_half_width) else f" {NOT_SHOWN}")
+        for width in widths
+    )
     if math.isnan(widths[0].rank_half_width) and len(widths) > 1 and widths[1].method == "self-normalized":
         others = [f"{others[0].removesuffix('.')} (--interval self-normalized)."]
     elif widths[0].method == "smooth":

@@ -98,10 +98,11 @@ class RunPlan:
             f"{100 * row['variance_share']:>14.1f}%"
             for row in facts["clients"]
         ]
+        both = (self.headline, self.other)
         lines += [
             "",
             f"Level {self.level:g}, {self.rounds} rounds.",
-            *(f"- {text}" for text in both_in_words((self.headline, self.other), self.level, self.confidence_level)),
+            *(f"- {text}" for text in both_in_words(both, self.level, self.confidence_level, enough=self.supported)),
             f"Information: {self.information:,.0f}{', enough' if self.supported else f'. {TOO_LITTLE}'}.",
         ]
         if self.target_half_width is not None:

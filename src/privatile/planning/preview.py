@@ -102,7 +102,8 @@ class Preview:
             lines.append(f"The confidence is that all {spec.joint} intervals hold at once.")
         for level, shown, rounds, support in zip(spec.levels, self.widths, self.rounds, self.support, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {support.row.label.capitalize()} {support.row.text}.")
-            lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
+            words = both_in_words(shown, level, spec.confidence_level, enough=not support.caveats)
+            lines += [f"- {text}" for text in words]
             lines += [f"Beware: {caveat.text}" for caveat in support.caveats]
         return "\n".join(lines)
 
