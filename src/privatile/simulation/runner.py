@@ -128,7 +128,10 @@ def _backend(name: str, address: str | None, threads: int | None) -> Iterator[An
                     "tcp://127.0.0.1:8786; without it a local cluster is started."
                 ) from None
         else:
-            client = distributed.Client(n_workers=threads or cores(), threads_per_worker=1, dashboard_address=None)
+            # Its own page on any free port: another study may run on this machine.
+            client = distributed.Client(
+                n_workers=threads or cores(), threads_per_worker=1, dashboard_address="127.0.0.1:0"
+            )
         with client, joblib.parallel_config(backend="dask"):
             yield joblib
         return
