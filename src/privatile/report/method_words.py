@@ -73,5 +73,5 @@ def looking(spec: RunSpec) -> str:
             f"{spec.until_width:,.6g} wide."
         )
     if spec.design == "straddle" and not spec.declared.continuous and spec.interval in ("default", "any-shape"):
-        return "It stays valid however often one looks; the dashed one holds at the planned end only."
+        return "The interval stays valid however often one looks; a dashed one holds at the planned end only."
     return "Stopping a run because of what this interval shows voids its confidence."
