@@ -5,9 +5,9 @@ answers of an incomplete one wait in a pool of its stage. Once every client has 
 
     y = Σp_k·ȳ_k − (1 − τ),  ȳ_k the mean over the N_k records of client k in the pool
 
-with the `level_variance` of these N_k. Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean at
-most 0 for every candidate c at or below the lowest of a pool's low questions: that one, the outermost, stands for the
-pool. On the high side it is the highest. Silence must not depend on the coins.
+with the `variance_bound` of these N_k. Its questions may differ. F_k never falls, so under F(c) ≥ τ the sum has mean
+at most 0 for every candidate c at or below the lowest of a pool's low questions: that one, the outermost, stands for
+the pool. On the high side it is the highest. Silence must not depend on the coins.
 
 Where a pool holds one question only, the weight of its answers is fixed before they come and the tests' bound is exact.
 Over several questions it is not proven: the last of them, which decides for which candidates the pool counts, was
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privatile.estimator.clients import Client
-from privatile.estimator.straddle import level_variance
+from privatile.estimator.exact_tests import variance_bound
 
 
 class Heard(NamedTuple):
@@ -126,8 +126,12 @@ def add_round(
     means: Sequence[float | None],
     clients: Sequence[Client],
     level: float,
+    *,
+    exact: bool = False,
 ) -> "tuple[Pools, Heard]":
     """One round further: the pools after it, and what the tests hear. `means` are debiased; None is a silent client.
+
+    `exact` tests hear the plain bound of the variance (`exact_tests`).
 
     >>> from privatile.core.mechanism import RandomizedResponse
     >>> two = [Client(name, RandomizedResponse(0.5), 0.5, 0.5, 100) for name in ("a", "b")]
@@ -141,15 +145,9 @@ def add_round(
     pools, pool = gather(pools, stage, query, lengths, means, keeps_place=True)
     if not pool.is_complete:
         return pools, Heard(query, math.nan, math.inf)
-    heard = _heard(outermost(stage, pool.places), pool.records, pool.sums, clients, level)
-    return pools, heard._replace(rounds=len(pool.places))
-
-
-def _heard(
-    place: float, records: Sequence[int], sums: Sequence[float], clients: Sequence[Client], level: float
-) -> "Heard":
-    rows = zip(clients, records, sums, strict=True)
+    rows = zip(clients, pool.records, pool.sums, strict=True)
     drift = math.fsum(client.weight * total / number for client, number, total in rows)
     weights = np.array([client.weight for client in clients])
     rates = np.array([client.mechanism.truth_rate for client in clients])
-    return Heard(place, drift - (1.0 - level), float(level_variance(level, weights, rates, np.array(records))))
+    variance = float(variance_bound(level, weights, rates, np.array(pool.records), exact=exact))
+    return pools, Heard(outermost(stage, pool.places), drift - (1.0 - level), variance, len(pool.places))

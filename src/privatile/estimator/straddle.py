@@ -130,7 +130,7 @@ class StraddlePolicy:
 
         An infinite variance says that the round gave no answer. What was asked is `state.query`: a run that is
         replayed from its file has the file's question there. `heard` is what the tests take: the same answers with
-        their `level_variance`, or what `attendance` makes of a round that clients missed.
+        their `variance_bound`, or what `attendance` makes of a round that clients missed.
         """
         xp = array_namespace(residuals)
         searching = state.stage == SEARCH

@@ -13,6 +13,7 @@ from privatile.estimator import search_belief
 from privatile.estimator.attendance import Pools, add_round
 from privatile.estimator.auto import chosen_rounds
 from privatile.estimator.clients import check_clients, pooled_noise
+from privatile.estimator.exact_tests import needs_exact
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.step import round_weight
 from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy, Straddling
@@ -55,6 +56,11 @@ class StraddlePlan(Plan):
         low, high = working_range(self.scale)
         return StraddlePolicy(self.level, low, high, self.rounds, pooled_noise(self.clients), self.boundary_shift)
 
+    @cached_property
+    def exact(self) -> bool:
+        """Whether the any-shape tests are exact instead of by the normal law."""
+        return needs_exact(self.clients)
+
     @property
     def start(self) -> float:
         """The first question: the middle of the range, where a flat belief asks first."""
@@ -95,7 +101,9 @@ class StraddlePlan(Plan):
             for client, mean, heard, _ in rows
         )
         means = [mean if used == 1 else None for _, mean, _, used in rows]
-        pools, heard = add_round(pools, ask.stage, ask.query, ask.lengths, means, self.clients, self.level)
+        pools, heard = add_round(
+            pools, ask.stage, ask.query, ask.lengths, means, self.clients, self.level, exact=self.exact
+        )
         answers = Answers(*(np.array([float(value)]) for value in heard))
         learned = self.policy.learn(learned, np.array([guess]), np.array([round_weight(state)]), answers)
         return StraddleMemory(learned, pools)

@@ -15,8 +15,8 @@ accepted. The innermost accepted candidate instead would choose the best of many
 
 `exact=True` needs no normal law: a round's answer is a mean of bits, so it is sub-Gaussian with its own variance
 bound 1/p, and exp(λS − λ²(1 − B)/2) is a supermartingale. With λ = √(2·log(1/a)) a candidate is accepted where M ≥ λ,
-or now S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide. Runs with few records use it
-(`readings.FEW_RECORDS`); 1/p is then the plain bound, not `level_variance`.
+or now S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide. Runs with few effective answers use it, and
+1/p is then the plain bound, not `level_variance` (`estimator.exact_tests`).
 Runs without a known end have bets in the place of budgets (`estimator.open_candidates`), which are valid in the same
 exact sense.
 """

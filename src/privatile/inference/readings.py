@@ -9,21 +9,17 @@ The any-shape reading of the straddling design is proven (`any_shape`) and valid
 quantile have the questions that bracket it (`bracket`), together with the smooth interval: measured, not proven.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from privatile.core.arrays import Floats, array_namespace
-from privatile.core.mechanism import yes_probability
 from privatile.core.scale import clip
 from privatile.estimator.auto import SUPPORTED, supported
 from privatile.estimator.candidates import Candidates
-from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_plan import OpenPlan, open_memory
 from privatile.estimator.plan import RoundState
-from privatile.estimator.straddle import level_variance
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import CHECKED_AT, AnyShape
 from privatile.inference.client_curves import fit_by_client
@@ -36,17 +32,6 @@ from privatile.inference.variance import variance_share
 from privatile.laws.fieller import FiellerLaw
 
 OUTSIDE = "the curve's quantile lies outside the interval that holds for every distribution"
-FEW_RECORDS = 500
-"""With fewer records in all the any-shape tests use Ville's exact bound instead of the normal law: a side's sum of a
-few bits has no normal tail."""
-
-MOST_SKEWED = 0.25
-"""So do those whose sums are skewer than this: levels near 0 or 1 with weak noise. Below it one side errs in up to .032
-of runs instead of .025, the other in as many fewer."""
-
-SIDE = 0.4
-"""About the share of the records that one side's tests hear."""
-
 LITTLE = f"the answers hold less information than the {SUPPORTED:,.0f} from which on it is validated"
 UNKNOWN_STEEPNESS = "the answers do not show how steep the distribution is at the quantile"
 NO_CURVE = "the answers do not follow a smooth curve"
@@ -126,27 +111,8 @@ def straddled(plan: StraddlePlan | OpenPlan, state: RoundState) -> tuple[Straddl
 
 
 def known_end(plan: StraddlePlan, tests: Candidates) -> AnyShape:
-    """The tests of runs with a known number of records, of one or of many at once."""
-    records = np.array([client.records for client in plan.clients])
-    if records.sum() >= FEW_RECORDS and _skewness(plan.clients) <= MOST_SKEWED:
-        return AnyShape(tests)
-    weights = np.array([client.weight for client in plan.clients])
-    rates = np.array([client.mechanism.truth_rate for client in plan.clients])
-    # The scores were measured in `level_variance`; the exact bound needs the plain one, which is larger.
-    share = float(level_variance(plan.level, weights, rates, records)) / pooled_noise(plan.clients)
-    return AnyShape(tests, exact=True).with_boundaries_moved(share**0.5 - 1.0)
-
-
-def _skewness(clients: Sequence[Client]) -> float:
-    """Of the sum of one side's answers where every client's rank is its level."""
-    cube = square = 0.0
-    for client in clients:
-        rate, heard = client.mechanism.truth_rate, SIDE * client.records
-        yes = yes_probability(rate, 1.0 - client.level)
-        share, spread = client.weight / (rate * heard), heard * yes * (1.0 - yes)
-        cube += share**3 * spread * (1.0 - 2.0 * yes)
-        square += share**2 * spread
-    return float(abs(cube) / square**1.5)
+    """The tests of runs with a known number of records, of one or of many at once (`exact_tests`)."""
+    return AnyShape(tests, plan.exact)
 
 
 def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inference:

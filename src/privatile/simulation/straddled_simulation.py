@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
 from privatile.core.mechanism import debias, rank_noise, yes_probability
-from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling, level_variance
+from privatile.estimator.exact_tests import variance_bound
+from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling
 from privatile.estimator.straddle_window import Answers
 from privatile.inference.any_shape import CHECKED_AT
 from privatile.inference.curve import CurveFit
@@ -87,8 +88,8 @@ def straddle(
         now = (state.stage != SEARCH)[:, None]
         ones += xp.where(now, counts, 0)
         window += xp.where(now, lengths, 0)
-        at_level = level_variance(cell.level, weights, rates, lengths)
-        heard = Answers(state.query, residuals[:, m], at_level, xp.ones(runs))
+        tested = variance_bound(cell.level, weights, rates, lengths, exact=cell.straddle_plan.exact)
+        heard = Answers(state.query, residuals[:, m], tested, xp.ones(runs))
         state = policy.learn(state, residuals[:, m], noise[:, m], heard)
     local = 1.0 - debias(rates, ones / window)
     share = known_share(weights, rates, records, local, window)

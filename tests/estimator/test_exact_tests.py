@@ -1,0 +1,98 @@
+"""Which runs have too few effective answers for the normal law, and that the exact tests hold there."""
+
+import math
+
+import numpy as np
+import pytest
+
+from privatile.core.arrays import Floats
+from privatile.core.mechanism import RandomizedResponse, debias, yes_probability
+from privatile.core.scale import Linear
+from privatile.estimator.attendance import add_round
+from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
+from privatile.estimator.clients import Client
+from privatile.estimator.exact_tests import effective_answers, needs_exact, variance_bound
+from privatile.estimator.straddle import level_variance
+from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.inference.any_shape import ends_of
+
+RUNS, SIDE = 8_000, 0.025
+FEW = {"few": (0.5, 0.4621, 200), "high": (0.95, 0.999, 600), "99%": (0.99, 0.9051, 600), "90%": (0.9, 0.9051, 600)}
+MANY = {"ordinary": (0.5, 0.4621, 2_000), "ε 3": (0.5, 0.9051, 600), "ninth": (0.9, 0.4621, 2_000)}
+
+
+def clients_of(*rows: tuple[float, float, int, float]) -> tuple[Client, ...]:
+    return tuple(Client(f"c{k}", RandomizedResponse(r), p, level, n) for k, (level, r, n, p) in enumerate(rows))
+
+
+@pytest.mark.parametrize(("case", "exact"), [*((one, True) for one in FEW), *((one, False) for one in MANY)])
+def test_few_effective_answers_take_exact_tests(case: str, exact: bool) -> None:
+    level, rate, records = (FEW | MANY)[case]
+    clients = clients_of((level, rate, records, 1.0))
+    assert needs_exact(clients) == exact
+    assert StraddlePlan(clients, Linear(0.0, 1.0), 100).exact == exact
+
+
+def test_a_small_client_counts_by_its_weight() -> None:
+    """60 of 6,060 records that make half of the mixture are few; with their own share they are none too few."""
+    assert needs_exact(clients_of((0.5, 0.4621, 60, 0.5), (0.5, 0.4621, 6_000, 0.5)))
+    assert not needs_exact(clients_of((0.5, 0.4621, 60, 60 / 6060), (0.5, 0.4621, 6_000, 6000 / 6060)))
+    many = clients_of(*[(0.5, 0.4621, 100, 0.02)] * 50)
+    assert effective_answers(many) == pytest.approx(5_000)
+
+
+def side_tests(level: float, rates: Floats, weights: Floats, records: Floats, exact: bool, sign: float) -> Candidates:
+    """One side's tests where one question is asked all the time and F = τ there for every client."""
+    rng, rounds = np.random.default_rng(1), 40
+    low, place = np.zeros(RUNS, dtype=np.int64), np.zeros(RUNS)
+    tests = add_candidate(no_candidates(RUNS, 2), low, place)
+    lengths = np.maximum(records // rounds, 1).astype(np.int64)
+    spread = math.sqrt(float(variance_bound(level, weights, rates, lengths, exact=exact)))
+    for m in range(rounds):
+        ones = rng.binomial(lengths, yes_probability(rates, 1.0 - level), size=(RUNS, len(lengths)))
+        score = sign * (debias(rates, ones / lengths) @ weights - (1.0 - level)) / spread
+        rates_left = np.where(tests.places <= 0.0, tests.budgets * rounds / (rounds - m), 0.0)
+        share, last = np.full(RUNS, 1.0 / rounds), np.full(RUNS, m == rounds - 1)
+        tests = add_answer(tests._replace(rates=rates_left), low, place, share, score, last)
+    return tests
+
+
+@pytest.mark.parametrize(
+    ("level", "rates", "weights", "records"),
+    [
+        (0.95, (0.999,), (1.0,), (240,)),
+        (0.99, (0.9051,), (1.0,), (240,)),
+        (0.95, (0.999, 0.999), (0.5, 0.5), (120, 120)),
+    ],
+)
+def test_exact_tests_hold_where_the_normal_law_does_not(
+    level: float, rates: tuple[float, ...], weights: tuple[float, ...], records: tuple[int, ...]
+) -> None:
+    """A side may err in .025 of runs. The control, the normal law, errs in more: rare bits have long tails."""
+    assert needs_exact(clients_of(*((level, r, n, p) for r, n, p in zip(rates, records, weights, strict=True))))
+    given = (level, np.array(rates), np.array(weights), np.array(records, dtype=float))
+    exact, normal = (
+        [float(np.isfinite(ends_of(side_tests(*given, law, sign), 0.95, exact=law)[0]).mean()) for sign in (1.0, -1.0)]
+        for law in (True, False)
+    )
+    tolerance = 3.0 * math.sqrt(SIDE * (1.0 - SIDE) / RUNS)
+    assert max(exact) <= SIDE
+    assert max(normal) > SIDE + tolerance
+
+
+def test_an_exact_round_is_measured_in_its_own_plain_bound() -> None:
+    """The ratio of both bounds differs from round to round with who answered: one overall ratio would be wrong."""
+    clients = clients_of((0.9, 0.9, 100, 0.9), (0.9, 0.9, 900, 0.1))
+    ratios = []
+    for lengths in ((10, 10), (1, 90)):
+        plain, level = (
+            add_round({}, "low", 1.0, lengths, (0.1, 0.1), clients, 0.9, exact=exact)[1].variance
+            for exact in (True, False)
+        )
+        assert plain == pytest.approx(sum(client.noise(n) for client, n in zip(clients, lengths, strict=True)))
+        ratios.append(level / plain)
+    weights, rates = np.array([0.9, 0.1]), np.array([0.9, 0.9])
+    overall = float(level_variance(0.9, weights, rates, np.array([100, 900]))) / sum(
+        c.noise(c.records) for c in clients
+    )
+    assert min(ratios) < overall - 0.01
