@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from privatile.errors import InputError
 
-SLACK = 1e-9
-"""Of a step: rounding may move a grid value, or an end, by less. What is this close to an end is left, unless it is the
-low end itself."""
+SLACK = 1e-14
+"""Of an end: rounding may move it, or a grid value, by less. What is this close to an end is left, unless it is the low
+end itself."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,15 @@ class Grid:
         low, high = max(low, lowest), min(high, highest)
         if (low, high) == (lowest, highest):
             return -math.inf, math.inf
-        return (lowest - 2.0 * SLACK * self.step if low == lowest else low), high
+        return (math.nextafter(lowest, -math.inf) if low == lowest else low), high
 
     def contradicted(self, low: float, high: float) -> bool:
         """Whether no grid value lies between the ends: then not all values can be on the grid.
 
         >>> Grid(1.0).contradicted(43.2, 43.7), Grid(1.0).contradicted(43.2, 44.0)
         (True, False)
+        >>> Grid(1e300).contradicted(43.2, 43.7), Grid(5e-324).count(43.2, 43.7)
+        (True, inf)
         """
         return self._first(low) > self._last(high)
 
@@ -95,15 +97,22 @@ class Grid:
         """Index of the first grid value that a low end leaves."""
         if math.isinf(low):
             return -math.inf
-        place = (low - self.origin) / self.step
+        place, slack = self._place(low)
+        if math.isinf(place):
+            return -math.inf
         nearest = round(place)
-        if abs(place - nearest) <= SLACK:
+        if abs(place - nearest) <= slack:
             return nearest if low != self._value(nearest) else nearest + 1
         return math.floor(place) + 1
 
     def _last(self, high: float) -> float:
         """Index of the last one that a high end leaves."""
-        return math.inf if math.isinf(high) else math.floor((high - self.origin) / self.step + SLACK)
+        place, slack = self._place(high)
+        return math.inf if math.isinf(place) else math.floor(place + slack)
+
+    def _place(self, end: float) -> tuple[float, float]:
+        """An end in steps from the origin, and how far rounding may move it; infinite where no number can hold it."""
+        return (end - self.origin) / self.step, SLACK * max(abs(end), abs(self.origin)) / self.step
 
     def _value(self, index: float) -> float:
         return index if math.isinf(index) else self.origin + index * self.step
