@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from privatile.core.arrays import Floats
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import Identity
+from privatile.estimator.attendance import add_round
+from privatile.estimator.clients import Client
 from privatile.estimator.open_candidates import add_bet, add_open_answer, log_bet, no_bets
 from privatile.estimator.open_end import SEARCH, OpenEnd, OpenEndPolicy
+from privatile.estimator.open_plan import OpenPlan
+from privatile.estimator.plan import Ask
+from privatile.estimator.step import begin
 from privatile.inference.any_shape import AnyShape, open_ends_of
 from privatile.simulation.populations import Normal
 
@@ -80,3 +87,31 @@ def test_intervals_hold_at_all_looks_together_and_shrink_without_an_end() -> Non
     one = AnyShape(type(state.tests)(*(values[:1] for values in state.tests)))
     assert one.ends(0.95) == (float(low[0]), float(high[0]))
     assert one.p_value(float(low[0]) - 1e-9) < 0.05 < one.p_value(float(low[0]) + 1e-9)
+
+
+def test_runs_of_a_batch_do_not_influence_each_other() -> None:
+    """Runs with answers of unlike precision: a batch of two asks what two batches of one ask."""
+    policy = OpenEndPolicy(0.5, -10.0, 10.0)
+    answers, variances = np.random.default_rng(3).normal(0.0, 0.2, (60, 2)), np.array([0.002, 0.05])
+    both, alone = policy.begin(2), [policy.begin(1), policy.begin(1)]
+    stages = set()
+    for answer in answers:
+        both = policy.learn(both, answer, variances)
+        alone = [policy.learn(one, answer[k : k + 1], variances[k : k + 1]) for k, one in enumerate(alone)]
+        assert both.query.tolist() == [float(one.query[0]) for one in alone]
+        stages.add(tuple((both.stage == SEARCH).tolist()))
+    assert len(stages) > 1  # one of them had ended its search before the other
+
+
+def test_open_and_planned_ends_wait_for_silent_clients_by_one_rule() -> None:
+    """A round that all have answered keeps its place: answers that wait from further out do not move it there."""
+    clients = tuple(Client(name, RandomizedResponse(RATE), 0.5, 0.5, 1000) for name in "ab")
+    plan = OpenPlan(clients, Identity(-10.0, 10.0))
+    begun = begin(plan)
+    asks = [Ask(place, (10, 10), 0.0, True, "low") for place in (1.0, 2.0)]
+    first = plan.learn(asks[0], begun._replace(means=(0.5, 0.5), used=(1, 2)))
+    second = plan.learn(asks[1], begun._replace(means=(0.5, 0.5), used=(1, 1), memory=first))
+    assert second.pools["low"].places == first.pools["low"].places == (1.0,)
+    pools, _ = add_round({}, "low", 1.0, (10, 10), (0.5, None), clients, 0.5)
+    pools, heard = add_round(pools, "low", 2.0, (10, 10), (0.5, 0.5), clients, 0.5)
+    assert (heard.place, pools) == (2.0, second.pools)

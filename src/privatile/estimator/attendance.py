@@ -81,18 +81,16 @@ def gather(
     query: float,
     lengths: Sequence[int],
     means: Sequence[float | None],
-    *,
-    keeps_place: bool = False,
 ) -> "tuple[Pools, Pool]":
     """One round further: what still waits, and this round's pool, complete or not. None is a silent client.
 
-    A round completes a pool where every client has answers in the two together. With `keeps_place` a round that all
-    have answered stands alone where its question is not the outermost: what waits would move it outwards.
+    A round completes a pool where every client has answers in the two together. A round that all have answered stands
+    alone where its question is not the outermost: what waits would move it outwards.
 
     >>> pools, pool = gather({}, "low", 1.0, (10, 10), (0.5, None))
     >>> pool.is_complete, pools["low"].records
     (False, (10, 0))
-    >>> pools, pool = gather(pools, "low", 2.0, (10, 10), (0.9, 0.7), keeps_place=True)
+    >>> pools, pool = gather(pools, "low", 2.0, (10, 10), (0.9, 0.7))
     >>> pool.places, pools["low"].records
     ((2.0,), (10, 0))
     >>> pools, pool = gather(pools, "low", 3.0, (10, 20), (None, 0.7))
@@ -107,7 +105,7 @@ def gather(
         (query,) if any(number for number, _ in here) else (),
     )
     waits = pools.get(stage, no_pool(len(here)))
-    if came.is_complete and (not waits.places or (keeps_place and outermost(stage, (*waits.places, query)) != query)):
+    if came.is_complete and (not waits.places or outermost(stage, (*waits.places, query)) != query):
         return pools, came
     pool = Pool(
         tuple(map(operator.add, waits.records, came.records)),
@@ -142,7 +140,7 @@ def add_round(
     >>> heard.place, round(heard.residual, 6), round(heard.variance, 6), heard.rounds, pools["low"].places
     (0.5, 0.1, 0.05, 2, ())
     """
-    pools, pool = gather(pools, stage, query, lengths, means, keeps_place=True)
+    pools, pool = gather(pools, stage, query, lengths, means)
     if not pool.is_complete:
         return pools, Heard(query, math.nan, math.inf)
     rows = zip(clients, pool.records, pool.sums, strict=True)

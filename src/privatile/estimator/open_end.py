@@ -149,8 +149,10 @@ class OpenEndPolicy:
         found = (known.error < LOCATED * known.spread) & (known.spread_error < SPREAD_KNOWN)
         gathered = (self.level * (1.0 - self.level)) ** 2 * state.information[runs]
         ends = found | (gathered >= ENOUGH)
-        typical = state.done[runs].max() / xp.maximum(state.information[runs].max(), 1.0)
-        query, _ = search_belief.best_question(belief, float(typical) if int(state.done[0]) else 0.05)
+        done = state.done[runs]
+        # The mean variance of this run's own answers; of the first one nothing is known.
+        typical = xp.where(done > 0, done / xp.maximum(state.information[runs], 1.0), 0.05)
+        query, _ = search_belief.best_question(belief, typical)
         fit = begin_fit(self.level, xp.minimum(known.error / known.spread, 3.0))
         scale = self.level * (1.0 - self.level)
         return state._replace(

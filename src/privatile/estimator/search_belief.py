@@ -231,10 +231,11 @@ def summarize(belief: "Belief") -> Summary:
     return Summary(mean, xp.sqrt(variance + cell * cell / 12.0), typical, xp.sqrt(spread_variance))
 
 
-def best_question(belief: "Belief", variance: float, boundary_shift: float = 0.0) -> tuple[Floats, Floats]:
+def best_question(belief: "Belief", variance: Floats | float, boundary_shift: float = 0.0) -> tuple[Floats, Floats]:
     """The candidate whose answer is expected to sharpen u most, and the belief's variance of F there.
 
-    A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise).
+    A linear reading of the answer lowers the variance of u by Cov(F(q), u)²/(Var F(q) + noise); `variance` is that of
+    the noise, one for all runs or one each.
     """
     xp = array_namespace(belief.boxes)
     weights, (centers, spreads, _) = belief.weights, _axes(belief.boxes)
