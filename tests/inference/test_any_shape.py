@@ -13,12 +13,14 @@ from studies.any_shape.worst import cell_of
 from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
 from privatile.estimator.run_rows import take_rows
-from privatile.inference.any_shape import AnyShape, accepted_at, candidate_p_values, critical_values, ends_of
+from privatile.inference.any_shape import AnyShape, accepted_at, critical_values, ends_of
+from privatile.inference.inference import SMALLEST_P
 from privatile.inference.readings import any_shape_inference
 from privatile.laws.normal import one_sided_z
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
 from privatile.simulation.straddled_simulation import straddle
+from tests.inference.any_shape_p_values import candidate_p_values, p_value
 
 RUNS = 8_000
 SIDE = 0.025
@@ -111,9 +113,23 @@ def test_interval_and_p_value_never_disagree(exact: bool) -> None:
         ends = [found.ends(level) for level in (0.5, 0.8, 0.95, 0.99)]
         assert all(wide[0] <= narrow[0] for narrow, wide in itertools.pairwise(ends))
         for value in np.linspace(-1.5, 1.5, 13):
-            p = found.p_value(float(value))
+            p = p_value(found, float(value))
             for level, (low, high) in zip((0.5, 0.8, 0.95, 0.99), ends, strict=True):
                 assert (low <= value <= high) == (p > 1.0 - level), (run, value, level)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_result_tests_by_the_p_values_of_its_candidates(exact: bool) -> None:
+    """Inverting the interval that is shown finds the p-value that the tests themselves give."""
+    cell = AutoCell((Normal(),), (math.tanh(0.5),), (3_000,), 0.5, rounds=60)
+    tests = straddle(cell, 3, np.random.default_rng(11)).state.window.tests
+    for run in range(3):
+        shape = AnyShape(take_rows(tests, np.array([run])), exact)
+        low, high = shape.ends(0.95)
+        shown = any_shape_inference(shape, 0.5 * (low + high), 0.1)
+        for value in (low - 0.1, low - 1e-6, low + 1e-6, high - 1e-6, high + 1e-6, high + 0.1):
+            expected = p_value(shape, value)
+            assert shown.test(value)[1] == pytest.approx(expected if expected >= SMALLEST_P else 0.0, rel=1e-6)
 
 
 def test_p_values_of_candidates_are_the_levels_at_which_they_are_accepted() -> None:

@@ -8,7 +8,7 @@ one side errs with
     P(S reaches Z₂, or ends at Z₁ or above with B = 0) ≤ Φ̄(Z₁) + Φ̄(2Z₂ − Z₁)
 
 Both parts are fixed shares of the side's error a = α/2: Φ̄(Z₁) = 0.95·a and Φ̄(2Z₂ − Z₁) = 0.05·a. So the critical
-values of all levels are nested (95%: Z₁ = 1.982, Z₂ = 2.503), and one p-value per candidate answers for every level.
+values of all levels are nested (95%: Z₁ = 1.982, Z₂ = 2.503), and a p-value is found by inverting the interval.
 
 The end of a side is found from outside: from the outermost candidate inwards, the last one before the first that is not
 accepted. The innermost accepted candidate instead would choose the best of many tests and is not valid.
@@ -26,9 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from privatile.core.arrays import Floats, array_namespace, special_functions
+from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.candidates import Candidates
 from privatile.estimator.open_candidates import OpenCandidates
 from privatile.laws.normal import one_sided_z
@@ -98,29 +96,9 @@ def hull_from_outside(places: Floats, accepted: Any) -> tuple[Floats, Floats]:
     return ends[:, 0], -ends[:, 1]
 
 
-def candidate_p_values(tests: Candidates, *, exact: bool = False) -> Floats:
-    """Runs × 2 × room: the smallest one-sided error at which each candidate is accepted; 1 where none is."""
-    xp = array_namespace(tests.scores)
-    if exact:
-        reached = xp.maximum(exact_scores(tests), 0.0)
-        values: Floats = xp.exp(-0.5 * reached * reached)
-        return values
-    special = special_functions(tests.scores)
-    final = xp.where(tests.budgets == 0.0, special.ndtr(-tests.scores) / (1.0 - EARLY), 1.0)
-    low, high = xp.full(tests.peaks.shape, math.log(1e-300)), xp.zeros(tests.peaks.shape)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        alpha = xp.exp(middle)
-        early = -0.5 * (special.ndtri((1.0 - EARLY) * alpha) + special.ndtri(EARLY * alpha))
-        met = tests.peaks >= early
-        low, high = xp.where(met, low, middle), xp.where(met, middle, high)
-    smallest: Floats = xp.minimum(xp.minimum(final, xp.where(tests.peaks > -xp.inf, xp.exp(high), 1.0)), 1.0)
-    return smallest
-
-
 @dataclass(frozen=True, eq=False)
 class AnyShape:
-    """The any-shape interval of one run, from its tests: ends and p-values at every confidence level."""
+    """The any-shape interval of one run, or of many, from their tests: ends at every confidence level."""
 
     tests: Candidates | OpenCandidates
     """Of one run: the first axis has length 1. Without a known end they are bets."""
@@ -156,6 +134,7 @@ class AnyShape:
         The estimate is the given centre, moved into the interval of `CHECKED_AT`. Ends that cross contradict each
         other: the interval is then the hull of both, never a single point. The intervals widen with the confidence.
 
+        >>> import numpy as np
         >>> from privatile.estimator.candidates import no_candidates
         >>> tests = no_candidates(1, 2)
         >>> places, peaks = tests.places.copy(), tests.peaks.copy()
@@ -176,23 +155,3 @@ class AnyShape:
             return xp.minimum(low, least), xp.maximum(high, most)
 
         return inside, ends
-
-    def p_value(self, value: float) -> float:
-        """The largest α whose interval still holds `value`: twice the p-value of the side that excludes it.
-
-        On that side it is the largest p-value from the outermost candidate to the first one beyond the value.
-        """
-        if isinstance(self.tests, OpenCandidates):
-            each = np.exp(-self.tests.peaks[0])
-        else:
-            each = candidate_p_values(self.tests, exact=self.exact)[0]
-        sides = [_excluding(self.tests.places[0, k], each[k], sign * value) for k, sign in enumerate((1.0, -1.0))]
-        return min(1.0, 2.0 * min(sides))
-
-
-def _excluding(places: Floats, p_values: Floats, value: float) -> float:
-    """The p-value at which the hull from outside passes `value`; 1 where no candidate lies beyond it."""
-    order = np.argsort(places)
-    ordered = places[order]
-    beyond = np.flatnonzero((ordered > value) & np.isfinite(ordered))
-    return float(p_values[order][: beyond[0] + 1].max()) if len(beyond) else 1.0

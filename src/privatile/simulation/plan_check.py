@@ -57,7 +57,7 @@ def check_plan(plan: RunPlan, law: Population, runs: int) -> dict[str, Any]:
     if parse_values(plan.values).continuous:
         intervals = displayed_intervals(cell, simulate(cell, runs, rng), levels, "smooth")[0]
     else:
-        intervals = read_straddled(cell, straddle(cell, runs, rng), levels)[0].headline(continuous=False)
+        intervals = read_straddled(cell, straddle(cell, runs, rng), levels)[0].any_shape
     bounded = np.isfinite(intervals.half_width)
     covered = float(intervals.covers(cell.truth).mean())
     return {

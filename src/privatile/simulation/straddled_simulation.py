@@ -100,16 +100,10 @@ class StraddledReadings(NamedTuple):
     """Both intervals of many runs at one confidence level; an end may be infinite, a result cuts it at the range."""
 
     any_shape: DisplayedIntervals
+    """What the results show first: values declared continuous are asked by another design."""
     smooth: DisplayedIntervals
     reason: NDArray[np.int64]
     """What contradicts a smooth distribution: a place in `readings.REASONS`, 0 for nothing."""
-
-    def headline(self, *, continuous: bool) -> "DisplayedIntervals":
-        """What the results show first; see `Readings.headline`."""
-        if not continuous:
-            return self.any_shape
-        pairs = zip(self.smooth, self.any_shape, strict=True)
-        return DisplayedIntervals(*(np.where(self.reason == 0, smooth, other) for smooth, other in pairs))
 
     @classmethod
     def joined(cls, parts: "Sequence[StraddledReadings]") -> "StraddledReadings":
