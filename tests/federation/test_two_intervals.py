@@ -42,7 +42,31 @@ def record(whole_years: Federation) -> dict[str, Any]:
     return release(whole_years.directory)
 
 
-def test_the_record_carries_both_intervals_and_the_values_left(
+@pytest.fixture(scope="module")
+def undeclared(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    """The same sites before rounding, in a study that declares nothing: its record has both intervals."""
+    clients = {name: ClientAgreement(4.0, 0.5, 2500) for name in ("north", "south")}
+    federation = Federation(tmp_path_factory.mktemp("both"), make_study(clients, 40, design="auto"))
+    asyncio.run(federation.run()).store.close()
+    return federation
+
+
+@pytest.fixture(scope="module")
+def both(undeclared: Federation) -> dict[str, Any]:
+    return release(undeclared.directory)
+
+
+def test_the_record_carries_both_intervals(undeclared: Federation, both: dict[str, Any], tmp_path: Path) -> None:
+    write_record(both, tmp_path / "record.json")
+    (result,) = read_record(tmp_path / "record.json")["body"]["results"]
+    assert (result["values"], result["method"], result["grid_values"]) == ("any", "any-shape", None)
+    assert set(result["other_interval"]) == {"low", "high", "method", "condition", "how"}
+    checked = verify_record(both, undeclared.directory.store_file)
+    assert checked.failed == []
+    assert "the other interval is the one the counts give, within 1e-09 standard errors" in checked.passed
+
+
+def test_the_record_carries_the_values_left_and_no_interval_that_the_declaration_contradicts(
     whole_years: Federation, record: dict[str, Any], tmp_path: Path
 ) -> None:
     write_record(record, tmp_path / "record.json")
@@ -51,10 +75,9 @@ def test_the_record_carries_both_intervals_and_the_values_left(
     assert 50.0 in result["grid_values"]
     low, high = result["confidence_interval"]["low"], result["confidence_interval"]["high"]
     assert all(low < value <= high and value == int(value) for value in result["grid_values"])
-    assert set(result["other_interval"]) == {"low", "high", "method", "condition", "how"}
+    assert result["other_interval"] is None
     checked = verify_record(record, whole_years.directory.store_file)
     assert checked.failed == []
-    assert "the other interval is the one the counts give, within 1e-09 standard errors" in checked.passed
     assert "the values that the declared grid leaves are those the counts give" in checked.passed
 
 
@@ -91,46 +114,75 @@ FORGERIES: dict[str, tuple[Callable[[Result], None], str]] = {
 }
 
 
+OF_BOTH = ("narrower", "one end", "no other", "swapped", "no condition")
+"""Forgeries of a record with two intervals; the others are of one with a declared grid."""
+
+
+@pytest.fixture
+def forgeable(
+    request: pytest.FixtureRequest, whole_years: Federation, undeclared: Federation, name: str
+) -> tuple[Federation, dict[str, Any]]:
+    """The federation that the forgery `name` is about, with a record of its own."""
+    federation, record = (undeclared, "both") if name in OF_BOTH else (whole_years, "record")
+    return federation, copy.deepcopy(request.getfixturevalue(record))
+
+
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_second_interval_or_set_is_refused(whole_years: Federation, record: dict[str, Any], name: str) -> None:
+def test_a_forged_second_interval_or_set_is_refused(forgeable: tuple[Federation, dict[str, Any]], name: str) -> None:
     """The coordinator itself forges, and signs again: the counts say otherwise."""
     forge, named = FORGERIES[name]
-    forged = copy.deepcopy(record)
+    federation, forged = forgeable
     forge(forged["body"]["results"][0])
-    sign_again(whole_years, forged)
-    failed = verify_record(forged, whole_years.directory.store_file).failed
+    sign_again(federation, forged)
+    failed = verify_record(forged, federation.directory.store_file).failed
     assert any(text.startswith(named) for text in failed), failed
     assert verify_record(forged).failed == []  # the control: without the counts nobody can tell
 
 
 @pytest.mark.parametrize("name", ["narrower", "no other", "fewer values", "moved value", "declared"])
 def test_forged_numbers_are_refused_whichever_program_is_named(
-    whole_years: Federation, record: dict[str, Any], name: str
+    forgeable: tuple[Federation, dict[str, Any]], name: str
 ) -> None:
     forge, named = FORGERIES[name]
-    forged = copy.deepcopy(record)
+    federation, forged = forgeable
     forged["body"]["program"] = "0" * 64
-    sign_again(whole_years, forged)
-    assert verify_record(forged, whole_years.directory.store_file).failed == []
+    sign_again(federation, forged)
+    assert verify_record(forged, federation.directory.store_file).failed == []
     forge(forged["body"]["results"][0])
+    sign_again(federation, forged)
+    assert any(text.startswith(named) for text in verify_record(forged, federation.directory.store_file).failed)
+
+
+def test_a_smooth_interval_added_to_a_declared_grid_is_refused(
+    whole_years: Federation, record: dict[str, Any], both: dict[str, Any]
+) -> None:
+    """A coordinator that puts the interval back that the declaration contradicts."""
+    forged = copy.deepcopy(record)
+    forged["body"]["results"][0]["other_interval"] = copy.deepcopy(both["body"]["results"][0]["other_interval"])
     sign_again(whole_years, forged)
-    assert any(text.startswith(named) for text in verify_record(forged, whole_years.directory.store_file).failed)
+    failed = verify_record(forged, whole_years.directory.store_file).failed
+    assert any(text.startswith("the other interval") for text in failed), failed
 
 
-def test_status_and_watch_show_both(whole_years: Federation, record: dict[str, Any]) -> None:
+def test_status_and_watch_show_both(
+    whole_years: Federation, record: dict[str, Any], undeclared: Federation, both: dict[str, Any]
+) -> None:
+    for federation, released in ((whole_years, record), (undeclared, both)):
+        (result,) = released["body"]["results"]
+        status = read_status(federation.directory)
+        (answer,) = status.to_dict()["answers"]
+        for key in ("confidence_interval", "other_interval", "grid_values", "contradiction", "condition"):
+            assert answer[key] == result[key]
+        has_both = federation is undeclared
+        assert ("Beside it: " in status.to_text()) == has_both
+        assert ("if the values are continuous" in status.to_text()) == has_both
+        for command in (["federation", "status"], ["watch", "--once"]):
+            done = CliRunner().invoke(main, [*command, str(federation.directory.path)])
+            assert done.exit_code == 0, done.output
+            text = " ".join(done.output.split())
+            assert "whatever the distribution" in text
+            assert ("smooth around the quantile" in text) == has_both
     (result,) = record["body"]["results"]
-    status = read_status(whole_years.directory)
-    (answer,) = status.to_dict()["answers"]
-    for key in ("confidence_interval", "other_interval", "grid_values", "contradiction", "condition"):
-        assert answer[key] == result[key]
-    assert "Beside it: " in status.to_text()
-    assert "if the values are continuous" in status.to_text()
-    for command in (["federation", "status"], ["watch", "--once"]):
-        done = CliRunner().invoke(main, [*command, str(whole_years.directory.path)])
-        assert done.exit_code == 0, done.output
-        text = " ".join(done.output.split())
-        assert "whatever the distribution" in text
-        assert "smooth around the quantile" in text
     facts = json.loads(
         CliRunner().invoke(main, ["federation", "status", str(whole_years.directory.path), "--json"]).output
     )

@@ -149,6 +149,19 @@ def test_what_is_shown_is_never_narrower_than_what_holds() -> None:
     assert narrower > 500  # the control: rounding to the nearest would often be narrower
 
 
+def test_the_smooth_interval_does_not_stand_beside_a_declared_grid() -> None:
+    """Its condition, continuous values, is what the declaration denies; the answers are the same."""
+    values = np.random.default_rng(3).normal(44.2, 15.0, 5_000).clip(0, 110)
+    undeclared, declared = run(values), run(values, "step=0.001")
+    assert undeclared.other is not None
+    assert undeclared.other.method == "smooth"
+    assert declared.confidence_interval == undeclared.confidence_interval
+    assert (declared.other, declared.contradiction) == (None, "")
+    asked_for = run(values, "step=0.001", interval="smooth")
+    assert asked_for.other is not None
+    assert asked_for.other.method == "any-shape"
+
+
 def test_levels_that_crossed_are_put_in_order_with_their_grid_and_their_other_interval(ages: QuantileResult) -> None:
     low = replace(ages, level=0.4, estimate=46.0, confidence_interval=ConfidenceInterval(44.5, 47.2))
     high = replace(ages, level=0.6, estimate=45.0, confidence_interval=ConfidenceInterval(43.6, 46.4))

@@ -1,6 +1,7 @@
 """The two readings of a run as its result shows them: which stands first, the other one, and what is contradicted.
 
-A declared grid turns the any-shape interval into the values of the grid that it leaves; the interval stays beside them.
+A declared grid turns the any-shape interval into the values of the grid that it leaves; the interval stays beside
+them. The smooth one is left out: the declaration says that its condition is false.
 """
 
 from typing import NamedTuple
@@ -40,9 +41,7 @@ def both_readings(
     why, other = both.contradiction, None
     if not any_shape and not shown.method.startswith("anytime"):
         other = _other(both.any_shape, ANY_SHAPE, settings, scale)
-    elif (
-        any_shape and not (why or both.open_end) and settings.until_width is None
-    ):  # a run that stops by its width was looked at
+    elif any_shape and not (why or both.open_end) and may_stand_beside(settings):
         other = _other(both.smooth, SMOOTH, settings, scale)
     contradiction, caveats = f"no smooth interval: {why}" if why else "", []
     if why and any_shape and settings.declared.continuous:
@@ -69,6 +68,15 @@ def both_readings(
             contradiction = off_grid
             caveats.append(Caveat("contradiction", off_grid[0].upper() + off_grid[1:] + "."))
     return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(caveats))
+
+
+def may_stand_beside(settings: ReportSettings) -> bool:
+    """Whether the smooth interval may stand beside the any-shape one.
+
+    Not where a run stops by its width, because somebody looked; nor where a grid is declared, which says that the
+    values are not continuous.
+    """
+    return settings.until_width is None and settings.declared.step is None
 
 
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
