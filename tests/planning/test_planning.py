@@ -84,6 +84,9 @@ def test_a_plan_shows_both_intervals_each_with_its_condition() -> None:
     assert "--values continuous" in second
     assert [one["method"] for one in made.to_dict()["intervals"]] == ["any-shape", "smooth"]
     assert "may leave one side" not in made.to_text()
+    whole = plan_run(0.5, members, values="whole")
+    assert [one["method"] for one in whole.to_dict()["intervals"]] == ["any-shape"]
+    assert "continuous" not in whole.to_text()
     assert "- Without this declaration: the 95% interval that holds whatever" in declared.to_text()
 
 
@@ -118,6 +121,8 @@ def made_preview(**settings: Any) -> Preview:
     [
         ({}, ["any-shape", "smooth"], [True, True]),
         ({"values": "continuous"}, ["smooth", "any-shape"], [True, True]),
+        ({"values": "whole"}, ["any-shape"], [True]),
+        ({"until_width": 5.0}, ["any-shape"], [True]),
         ({"design": "tuned"}, ["any-shape", "smooth"], [False, True]),
         ({"design": "rounds"}, ["any-shape", "self-normalized"], [False, True]),
         ({"design": "rounds", "values": "continuous"}, ["smooth", "self-normalized"], [False, True]),

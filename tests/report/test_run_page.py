@@ -283,7 +283,7 @@ def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     return read_view(long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True))
 
 
-def test_the_page_shows_both_intervals_and_the_values_left(straddled: RunView) -> None:
+def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: RunView) -> None:
     (level,) = straddled.levels
     result = level.result
     assert result is not None
@@ -295,11 +295,8 @@ def test_the_page_shows_both_intervals_and_the_values_left(straddled: RunView) -
     assert "95% certain, if every value is a whole number" in page
     low, high = result.ends_shown(result.confidence_interval)
     assert f"95% interval <b>{low} … {high}</b>, whatever the distribution" in page
-    if result.other is None:
-        assert result.contradiction[1:] in page
-    else:
-        low, high = result.ends_shown(result.other.interval)
-        assert f"{low} … {high}, if the values are continuous and their distribution is smooth" in page
+    assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
+    assert "if the values are continuous" not in page
     (facts,) = Reader(page).facts["results"]
     assert facts["grid_values"] == list(result.grid_values)
     assert facts["values"] == "whole"
@@ -333,6 +330,14 @@ def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(stra
     # A design that follows the quantile has one question, and no centre.
     (follows,) = read_view(long_run(tmp_path / "one.db", rounds=20)).levels
     assert np.isnan(follows.path(99).question_center).all()
+
+
+def test_a_straddled_run_has_no_mean_and_its_interval_is_drawn_all_the_same(straddled: RunView) -> None:
+    (level,) = straddled.levels
+    assert np.isnan(level.history.mean).all()
+    path = level.path(2000)
+    assert np.isfinite(path.low[level.history.burn_in + 4 :]).all()
+    assert np.isfinite(path.high[level.history.burn_in + 4 :]).all()
 
 
 def test_no_drawn_interval_is_narrower_than_the_result(straddled: RunView) -> None:

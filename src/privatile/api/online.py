@@ -32,11 +32,12 @@ class _RecursionPlan(Plan):
 class OnlineQuantile:
     """A quantile estimate that moves with every round of counts. It sees counts only, never a record.
 
-    `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. Rounds may have any
-    length and never end. The questions straddle the quantile, and the interval holds whatever the distribution and
-    however often it is looked at. With `values="continuous"` they follow the quantile with the paper's step,
-    γ_m = 20·r̄/(m^0.51 + 100) on the working scale, from `burn_in` rounds on averaged; the smooth interval then holds
-    at a time fixed beforehand.
+    `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. Without `weights` all
+    clients count alike: how many records each will answer for is not known beforehand, so they cannot count by size, as
+    they do elsewhere. Give the sizes as `weights` where you know them. Rounds may have any length and never end. The
+    questions straddle the quantile, and the interval holds whatever the distribution and however often it is looked at.
+    With `values="continuous"` they follow the quantile with the paper's step, γ_m = 20·r̄/(m^0.51 + 100) on the working
+    scale, from `burn_in` rounds on averaged; the smooth interval then holds at a time fixed beforehand.
 
     >>> import numpy as np
     >>> rng, site = np.random.default_rng(1), RandomizedResponse.from_epsilon(1.0)

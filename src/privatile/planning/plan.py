@@ -47,6 +47,11 @@ class RunPlan:
         return supported(self.information)
 
     @property
+    def shown(self) -> tuple[ExpectedWidth, ...]:
+        """Both intervals, the first one first; the smooth one not where a declared grid contradicts it."""
+        return (self.headline,) if parse_values(self.values).step is not None else (self.headline, self.other)
+
+    @property
     def rank_half_width(self) -> float:
         """Of the interval that the result would show first."""
         return self.headline.rank_half_width
@@ -72,7 +77,7 @@ class RunPlan:
         ]
         intervals = [
             {**one._asdict(), "rank_half_width": finite(one.rank_half_width), "half_width": _finite(one.half_width)}
-            for one in (self.headline, self.other)
+            for one in self.shown
         ]
         plain = {name: value for name, value in vars(self).items() if name not in ("headline", "other")}
         return {
@@ -98,11 +103,13 @@ class RunPlan:
             f"{100 * row['variance_share']:>14.1f}%"
             for row in facts["clients"]
         ]
-        both = (self.headline, self.other)
         lines += [
             "",
             f"Level {self.level:g}, {self.rounds} rounds.",
-            *(f"- {text}" for text in both_in_words(both, self.level, self.confidence_level, enough=self.supported)),
+            *(
+                f"- {text}"
+                for text in both_in_words(self.shown, self.level, self.confidence_level, enough=self.supported)
+            ),
             f"Information: {self.information:,.0f}{', enough' if self.supported else f'. {TOO_LITTLE}'}.",
         ]
         if self.target_half_width is not None:

@@ -17,6 +17,7 @@ from privatile.inference.inference import level_each
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
 from privatile.planning.expected_width import ExpectedWidth, both_in_words, expected_widths, rank_half_width
+from privatile.result.both_readings import may_stand_beside
 from privatile.result.diagnostics import Support, support_of
 from privatile.result.number_words import epsilon_text, finite
 
@@ -134,7 +135,8 @@ def _widths(spec: RunSpec, level: float, clients: Sequence[Client], rounds: int)
     if first_smooth:
         return smooth, any_shape
     # Measured for questions on both sides of the quantile only; others give another width.
-    return any_shape if spec.design == "straddle" else any_shape._replace(rank_half_width=math.nan), smooth
+    shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_half_width=math.nan)
+    return (shown, smooth) if may_stand_beside(spec) else (shown,)
 
 
 def _self_normalized_cost(confidence_level: float) -> float:

@@ -164,7 +164,7 @@ class LevelHistory:
         self._low.append(low)
         self._high.append(high)
         self._center.append(center)
-        self._mean.append(0.0 if self.straddles else self.state.averages.estimate)
+        self._mean.append(math.nan if self.straddles else self.state.averages.estimate)
         self._at.append(stored.at)
         self._records.append(sum(self.state.asked))
 
@@ -216,7 +216,7 @@ class LevelHistory:
 
     @property
     def mean(self) -> Floats:
-        """Running mean Q_m, working scale; NaN in the burn-in, 0 where the design straddles."""
+        """Running mean Q_m, working scale; NaN in the burn-in, and where the design straddles: no mean is made."""
         return np.array(self._mean)
 
     @property

@@ -126,7 +126,8 @@ class LevelView:
         """At most `most` points; between two snapshots the interval is drawn straight, along a running mean."""
         history = self.history
         ends = bucket_ends(len(history), most)
-        mean = history.mean
+        # Questions on both sides of the quantile have no mean to draw along: straight lines.
+        mean = np.zeros(len(history)) if history.straddles else history.mean
         center = mean[ends - 1]
         reach = {name: np.full(len(ends), np.nan) for name in Snapshot._fields}
         if self.snapshots:

@@ -43,7 +43,9 @@ def both_readings(
         other = _other(both.any_shape, ANY_SHAPE, settings, scale)
     elif any_shape and not (why or both.open_end) and may_stand_beside(settings):
         other = _other(both.smooth, SMOOTH, settings, scale)
-    contradiction, caveats = f"no smooth interval: {why}" if why else "", []
+    # Where a grid is declared nobody expects a smooth interval.
+    expected = not any_shape or settings.declared.step is None
+    contradiction, caveats = f"no smooth interval: {why}" if why and expected else "", []
     if why and any_shape and settings.declared.continuous:
         text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
         caveats.append(Caveat("contradiction", text))
