@@ -220,3 +220,15 @@ def test_answers_that_contradict_each_other_are_named(low: float, high: float) -
     shown = both_readings(ReportSettings("age", (0.5,)), evidence, found, interval, scale)
     named = shown.contradiction.startswith("the answers contradict each other: ")
     assert named == (low > high) == any("The interval spans both" in caveat.text for caveat in shown.caveats)
+
+
+def test_the_estimate_is_one_of_the_values_left() -> None:
+    data = np.random.default_rng(5).integers(20, 70, 20_000).astype(float)
+    found = privatile.estimate(
+        data, q=0.5, epsilon=2, range=(0, 100), scale="identity", values="whole", simulate=True, rng=3
+    )
+    assert found.grid_values is not None
+    assert found.estimate in found.grid_values
+    raw = privatile.estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", simulate=True, rng=3)
+    assert raw.estimate != found.estimate
+    assert abs(raw.estimate - found.estimate) <= 0.5

@@ -33,7 +33,9 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
                 "note", "No interval yet", "The run is still searching for the quantile; an interval needs more rounds."
             ),
         ]
-    found += [_settled(level, result), _silence(view, level.history), _possible(view, level.history)]
+    # An interval that is valid at every look does not wait for the questions to settle.
+    found += [] if result.valid_at_every_look else [_settled(level, result)]
+    found += [_silence(view, level.history), _possible(view, level.history)]
     if len(result.clients) > 1:
         found.append(_differences(level.history, result))
     if result.simulated:

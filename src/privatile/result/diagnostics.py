@@ -21,7 +21,7 @@ from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.choice import Evidence
-from privatile.inference.curve import LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
+from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
 from privatile.inference.trajectory import Trajectory
 from privatile.result.number_words import finite
 from privatile.result.result import Caveat, Row
@@ -217,7 +217,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
             "misfit",
             "misfit of the curve",
             finite(misfit),
-            f"χ² = {misfit:.1f}, at most {SUSPECT_MISFIT:g} where smooth",
+            f"χ² = {misfit:.1f}; seldom above {SUSPECT_MISFIT:g} where smooth, withdrawn above {LARGEST_MISFIT:g}",
         ),
     )
     yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)

@@ -236,7 +236,7 @@ class QuantileResult:
                 grid_text(self.grid_values),
             ),
             Row("other_interval", f"other {percent} interval", facts, shown),
-            Row("contradiction", "contradicted", self.contradiction, self.contradiction),
+            Row("contradiction", "beside it", self.contradiction, self.contradiction),
             Row("values", "values declared", self.values, self.values),
         ]
 

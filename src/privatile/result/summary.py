@@ -1,5 +1,6 @@
 """From a run's state to its result: the estimand in words, the interval, the facts and the caveats."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from privatile.core.scale import Scale
@@ -49,7 +50,7 @@ def summarize(
     return QuantileResult(
         estimand=estimand_in_words(settings, plan),
         level=common_level(plan),
-        estimate=in_units(plan.scale, inference.center),
+        estimate=one_of(both.grid_values, in_units(plan.scale, inference.center)),
         confidence_interval=interval,
         confidence_level=settings.confidence_level,
         method=inference.method if usual else f"{inference.method} ({settings.normalizer} normaliser)",
@@ -81,6 +82,15 @@ def summarize(
         values=settings.values,
         grid_values=both.grid_values,
     )
+
+
+def one_of(values: Sequence[float] | None, estimate: float) -> float:
+    """The estimate, moved to the nearest of the values that a declared grid leaves.
+
+    >>> one_of((44.0, 45.0), 44.3), one_of(None, 44.3)
+    (44.0, 44.3)
+    """
+    return min(values, key=lambda value: abs(value - estimate)) if values else estimate
 
 
 def narrow_enough(
