@@ -224,11 +224,9 @@ def test_answers_that_contradict_each_other_are_named(low: float, high: float) -
 
 def test_the_estimate_is_one_of_the_values_left() -> None:
     data = np.random.default_rng(5).integers(20, 70, 20_000).astype(float)
-    found = privatile.estimate(
-        data, q=0.5, epsilon=2, range=(0, 100), scale="identity", values="whole", simulate=True, rng=3
-    )
+    found = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", values="whole", simulate=True, rng=3)
     assert found.grid_values is not None
     assert found.estimate in found.grid_values
-    raw = privatile.estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", simulate=True, rng=3)
+    raw = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", simulate=True, rng=3)
     assert raw.estimate != found.estimate
     assert abs(raw.estimate - found.estimate) <= 0.5
