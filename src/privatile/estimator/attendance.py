@@ -81,11 +81,14 @@ def gather(
     query: float,
     lengths: Sequence[int],
     means: Sequence[float | None],
+    *,
+    keeps_place: bool = True,
 ) -> "tuple[Pools, Pool]":
     """One round further: what still waits, and this round's pool, complete or not. None is a silent client.
 
     A round completes a pool where every client has answers in the two together. A round that all have answered stands
-    alone where its question is not the outermost: what waits would move it outwards.
+    alone where its question is not the outermost: what waits would move it outwards. A fit, which takes the mean of the
+    questions, has nothing to keep and puts them together.
 
     >>> pools, pool = gather({}, "low", 1.0, (10, 10), (0.5, None))
     >>> pool.is_complete, pools["low"].records
@@ -105,7 +108,7 @@ def gather(
         (query,) if any(number for number, _ in here) else (),
     )
     waits = pools.get(stage, no_pool(len(here)))
-    if came.is_complete and (not waits.places or outermost(stage, (*waits.places, query)) != query):
+    if came.is_complete and (not waits.places or (keeps_place and outermost(stage, (*waits.places, query)) != query)):
         return pools, came
     pool = Pool(
         tuple(map(operator.add, waits.records, came.records)),

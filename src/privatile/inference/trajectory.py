@@ -74,7 +74,8 @@ class Trajectory:
         # those of a search never.
         side = ask.stage if ask.averaged else f"{ask.stage} {'up' if ask.query > last else 'down'}"
         searches = ask.stage == "search"
-        pools, pool = gather({} if searches else self._pools, side, ask.query, ask.lengths, means)
+        waiting = {} if searches else self._pools
+        pools, pool = gather(waiting, side, ask.query, ask.lengths, means, keeps_place=False)
         self._pools = self._pools if searches else pools
         if not pool.is_complete:
             self._answers.extend((ask.query, 0.0, math.inf))
