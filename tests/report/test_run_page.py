@@ -412,3 +412,13 @@ def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult
         replace(result, reporter=None).report()
     with pytest.raises(InputError, match=r"\.html"):
         result.report("report.txt")
+
+
+@pytest.mark.parametrize(
+    ("report", "later"),
+    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"values": "step=5"}, True)],
+)
+def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, str], later: bool) -> None:
+    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", values="any")
+    view = read_view(path, **report)
+    assert ("Chosen after the answers had come" in run_page(view)) == later

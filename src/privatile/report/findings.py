@@ -72,6 +72,7 @@ CAVEAT_TITLES = {
     "out-of-reach": "Width out of reach",
     "misfit": "Not a smooth curve",
     "atom": "A round value inside",
+    "chosen-later": "Chosen after the run",
     "unbounded": "Not located at all",
     "person": "Per person",
     "range": "At the end of the range",

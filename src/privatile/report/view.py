@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope, last_in_bucket
+from privatile.result.caveats import most_important_first
 from privatile.result.rearrangement import rearranged
-from privatile.result.result import QuantileResult, in_units
+from privatile.result.result import Caveat, QuantileResult, in_units
 from privatile.result.summary import summarize
 from privatile.result.unfinished import unfinished
 from privatile.server.run_file import RunStore
@@ -189,6 +190,7 @@ class RunRecord:
         """`spec` may report the same answers in another way (`RunSpec.with_report`)."""
         self.run = store.run
         self.spec = spec or store.spec
+        self._asked = store.spec
         self.created = store.created
         self.finished = store.finished
         self.histories = tuple(LevelHistory(store.spec, index) for index in range(len(store.spec.levels)))
@@ -219,8 +221,27 @@ class RunRecord:
             found = rearranged(known)
         return [
             result if result is None or history.is_over else unfinished(result, history.plan.rounds)
-            for history, result in zip(self.histories, found, strict=True)
+            for history, result in zip(self.histories, (self._chosen_later(result) for result in found), strict=True)
         ]
+
+    def _chosen_later(self, result: QuantileResult | None) -> QuantileResult | None:
+        """The result, with a caveat where what is declared, or which interval stands first, is not what was asked."""
+        asked, now = self._asked, self.spec
+        changes = [
+            f"{name} {getattr(asked, name)}, now {getattr(now, name)}"
+            for name in ("values", "interval")
+            if getattr(asked, name) != getattr(now, name)
+        ]
+        # Without a declaration the any-shape interval stands first anyway.
+        same = now.interval == "any-shape" and asked.interval == "default" and asked.values == now.values == "any"
+        if result is None or not changes or same:
+            return result
+        text = (
+            f"Chosen after the answers had come: the run was asked with {' and '.join(changes)}. The confidence holds "
+            "for a choice that does not follow from the answers; whoever has seen both intervals and takes the one "
+            "that pleases errs more often."
+        )
+        return replace(result, caveats=most_important_first(Caveat("chosen-later", text), *result.caveats))
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
