@@ -299,3 +299,16 @@ def test_whatever_is_asked_the_books_are_right(asked: list[tuple[str, int, float
     lines = statement(ledger).datasets
     assert len(given_answers) == ledger.verify()
     assert (lines[0].epsilon if lines else 0.0) == pytest.approx(spent.max(initial=0.0))
+
+
+def test_the_holder_is_told_when_people_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = Ledger.in_memory()
+    people = [f"p{k}" for k in range(20)]
+    first = site(ledger, table(people), person="who")
+    first.reserve(20)
+    first.answer(ask(length=20))
+    assert "passed over" not in caplog.text
+    other = site(ledger, table([*people, "new"]), "next", person="who", new_people=True)
+    other.reserve(1)
+    assert "some people of client 'all' have answered before and are passed over" in caplog.text
+    assert "20" not in caplog.text.partition("passed over")[2]  # how many stays in the ledger

@@ -1,5 +1,6 @@
 """The responder: question in, one count out. Nothing else about the records leaves it."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import MISSING, Answer, Missing, Question
 from privatile.core.scale import Scale
 from privatile.errors import InputError
+
+log = logging.getLogger("privatile.client")
 
 CHUNK = 1 << 14
 """Records randomized at once: their values and coins (256 KiB) stay in the second-level cache."""
@@ -150,6 +153,17 @@ class Responder:
             stop, _, _ = self._take(window, wanted)
             account.check_limit(window[0], stop)
             account.reserve(window[0], stop)
+        self._tell_who_is_passed_over()
+
+    def _tell_who_is_passed_over(self) -> None:
+        """To the holder alone: how many they are would say who is a member of what."""
+        if self._column.content.by_person and not self._account.rules.spend_again and self._most_spent():
+            log.warning(
+                "some people of client %r have answered before and are passed over. The result is about the others. It "
+                "holds for all of them only where those who answered were a random part: not after a run with survey "
+                "weights, or one that chose whom to ask.",
+                self.client,
+            )
 
     def release(self) -> None:
         """Release what was reserved and not asked: the run is over, or is given up."""

@@ -127,8 +127,10 @@ def clock_increments(
 
 
 def checked_level(confidence_level: float) -> float:
-    """A confidence level strictly between 0 and 1."""
+    """A confidence level strictly between 0 and 1, and no nearer to 1 than numbers can tell apart in a tail."""
     level = float(confidence_level)
+    if 1.0 - 1e-12 < level < 1.0:
+        raise InputError(f"confidence_level must be at most 1 - 1e-12; got {level!r}. 0.95 is the usual choice.")
     if not 0.0 < level < 1.0:
         hint = f"Write {level:g}% as {level / 100:g}." if 1.0 < level < 100.0 else "0.95 is the usual choice."
         raise InputError(f"confidence_level must lie strictly between 0 and 1; got {level!r}. {hint}")
