@@ -10,10 +10,10 @@ EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
   unit-docs unit-pages unit-federation unit-compute unit-core flower format clean
 
-# Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
+# Four jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
 # the parts of the suite.
 test:
-	$(MAKE) --no-print-directory -j3 --output-sync=target lint unit contract types
+	$(MAKE) --no-print-directory -j4 --output-sync=target lint unit contract types
 
 checks: lint types contract
 

@@ -27,7 +27,7 @@ REGIONS = {  # name: (people, median income, spread of the logarithm)
 
 
 def write_incomes(path: Path) -> float:
-    """One row per person; returns the true median of the equal-weight mixture the incomes are drawn from."""
+    """One row per person; returns the true median of what the incomes are drawn from."""
     rng = np.random.default_rng(2026)
     rows = [
         f"{name},{income:.2f}"
@@ -37,7 +37,8 @@ def write_incomes(path: Path) -> float:
     rng.shuffle(rows)
     path.write_text("region,income\n" + "\n".join(rows) + "\n")
     logs = [NormalDist(np.log(median), spread).cdf for _, median, spread in REGIONS.values()]
-    return float(np.exp(estimand(logs, [1 / len(logs)] * len(logs), 0.5, 0.0, 20.0)))
+    sizes = np.array([people for people, _, _ in REGIONS.values()])
+    return float(np.exp(estimand(logs, sizes / sizes.sum(), 0.5, 0.0, 20.0)))
 
 
 def main() -> None:
