@@ -8,12 +8,12 @@ PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
-  unit-docs unit-pages unit-federation unit-compute unit-core flower format clean
+  unit-commands unit-compute unit-docs unit-federation unit-pages unit-rest flower format clean
 
-# Four jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
+# Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
 # the parts of the suite.
 test:
-	$(MAKE) --no-print-directory -j4 --output-sync=target lint unit contract types
+	$(MAKE) --no-print-directory -j3 --output-sync=target lint unit contract types
 
 checks: lint types contract
 
@@ -59,27 +59,32 @@ contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
 # Tests of pages and of services start processes and wait for them; others compute. The longest parts come first.
-DOCS := tests/docs
-PAGES := tests/browser tests/dashboard tests/faults
-FEDERATION := tests/federation
+COMMANDS := tests/api tests/cli tests/client tests/report
 COMPUTE := tests/inference tests/laws tests/paper tests/simulation tests/statistical tests/studies
+DOCS := tests/docs
+FEDERATION := tests/federation
+PAGES := tests/browser tests/dashboard tests/faults
+PARTS := $(COMMANDS) $(COMPUTE) $(DOCS) $(FEDERATION) $(PAGES)
 
-unit: unit-docs unit-compute unit-core unit-pages unit-federation flower
+unit: unit-commands unit-docs unit-compute unit-federation unit-pages unit-rest flower
 
-unit-docs: $(VENV)/.test
-	$(RUN) -m pytest $(DOCS)
-
-unit-pages: $(VENV)/.test browser
-	PRIVATILE_BROWSER=required $(RUN) -m pytest $(PAGES)
-
-unit-federation: $(VENV)/.test
-	$(RUN) -m pytest $(FEDERATION)
+unit-commands: $(VENV)/.test
+	$(RUN) -m pytest $(COMMANDS)
 
 unit-compute: $(VENV)/.test
 	$(RUN) -m pytest $(COMPUTE)
 
-unit-core: $(VENV)/.test
-	$(RUN) -m pytest $(addprefix --ignore=,$(DOCS) $(PAGES) $(FEDERATION) $(COMPUTE))
+unit-docs: $(VENV)/.test
+	$(RUN) -m pytest $(DOCS)
+
+unit-federation: $(VENV)/.test
+	$(RUN) -m pytest $(FEDERATION)
+
+unit-pages: $(VENV)/.test browser
+	PRIVATILE_BROWSER=required $(RUN) -m pytest $(PAGES)
+
+unit-rest: $(VENV)/.test
+	$(RUN) -m pytest $(addprefix --ignore=,$(PARTS))
 
 # Debian's chromium, for tests that look at pages as people do.
 browser:
