@@ -28,7 +28,7 @@ OF_FLOWER = ROOT / "docs" / "flower.md"
 """Needs Flower's own environment: apps/flower/tests/test_runs.py runs it there, and checks what it leaves."""
 
 OF_THE_PAPER = ROOT / "docs" / "paper.md"
-"""Computes all tables of the paper, twice: minutes of two cores. `make test-long` runs it; tests/paper has its parts."""
+"""Computes all tables of the paper, twice. `make test-long` runs it; tests/paper has its parts."""
 
 LONGEST_PAGE = 300.0
 """Seconds: a page that takes longer has hung."""
