@@ -141,7 +141,7 @@ def test_those_left_out_have_not_paid(tmp_path: Path) -> None:
     result = privatile.estimate(table, **options(tmp_path, person="who"))
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
         people, most = book.lifetime_budgets.totals()
-    assert people == result.records < 1_450
+    assert people == result.records < 1_500  # the draw is the ledger's own: a few score are left out
     assert most == pytest.approx(2.0)
     # They may answer elsewhere, each of them once.
     rest = privatile.estimate(table, **options(tmp_path, person="who", weight=None))

@@ -27,8 +27,9 @@ PAGES = [page for page in PAGES if "_build" not in page.parts]
 OF_FLOWER = ROOT / "docs" / "flower.md"
 """Needs Flower's own environment: apps/flower/tests/test_runs.py runs it there, and checks what it leaves."""
 
-OF_THE_PAPER = ROOT / "docs" / "paper.md"
-"""Computes all tables of the paper, twice. `make test-long` runs it; tests/paper has its parts."""
+LONG_PAGES = (ROOT / "docs" / "paper.md", ROOT / "docs" / "tasks" / "audit.md")
+"""One computes all tables of the paper, twice, the other audits a client: `make test-long` runs them. tests/paper and
+tests/federation/test_audit.py have their parts."""
 
 LONGEST_PAGE = 300.0
 """Seconds: a page that takes longer has hung."""
@@ -101,8 +102,8 @@ def furnish(folder: Path) -> None:
 def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Path) -> None:
     if not blocks(page.read_text(encoding="utf-8")):
         return
-    if page == OF_THE_PAPER and "PRIVATILE_LONG" not in os.environ:
-        pytest.skip("computes all tables of the paper: PRIVATILE_LONG=1 runs it")
+    if page in LONG_PAGES and "PRIVATILE_LONG" not in os.environ:
+        pytest.skip("takes half a minute or more: PRIVATILE_LONG=1 runs it")
     furnish(tmp_path)
     mine = {**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     command = [sys.executable, str(ROOT / "tests" / "docs" / "page_blocks.py"), str(page)]
