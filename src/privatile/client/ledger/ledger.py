@@ -138,11 +138,6 @@ class Ledger:
                 raise
         return ledger
 
-    @property
-    def is_new(self) -> bool:
-        """Whether the file is still to be made: this ledger knows of no earlier answer."""
-        return self.path is not None and not self._on_disk
-
     @cached_property
     def secret(self) -> LedgerKey:
         """The key of this ledger, from its file; an error where that is missing or belongs to another ledger."""
