@@ -20,9 +20,6 @@ PROMISED = ((6000.0, 0.99, 3.4), (600.0, 0.97, 4.5), (150.0, 0.97, 6.5))
 
 KNOWN = frozenset(
     {
-        ("hard: zeros 60% .5 edge n=20000 ε=1", "bounded"),
-        ("hard: zeros 60% .5 edge n=20000 ε=0.5", "bounded"),
-        ("hard: zeros 40% .5 n=20000 ε=0.5", "bounded"),
         ("hard: 90% and 10% .9 n=20000 ε=0.5", "bounded"),
         ("hard: pareto edge .1 n=20000 ε=0.5", "bounded"),
     }

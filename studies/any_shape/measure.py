@@ -11,11 +11,16 @@ from studies.any_shape.whole_file import WholeFile
 from privatile.inference.grid_values import Grid
 from privatile.laws.normal import two_sided_z
 from privatile.simulation.displayed_intervals import DisplayedIntervals
+from privatile.simulation.populations import Population
 from privatile.simulation.shown_results import grid_results
 from privatile.simulation.straddled_simulation import StraddledReadings, read_straddled, straddle
 
 BLOCK = 1000
 """Runs in memory at a time on a processor."""
+
+
+SHARED = 1e-3
+"""Share of the records from which on an end of the range counts as one of their values."""
 
 
 class Measured(NamedTuple):
@@ -74,14 +79,27 @@ def measure(study: StudyCell, runs: int, seed: int, xp: Any = np, block: int = B
     return summarize(study, StraddledReadings.joined(parts), lost / runs)
 
 
+def begins_at(law: Population, low: float) -> bool:
+    """Whether the smallest value is `low` itself, and is shared."""
+    ranks = law.cdf(np.array([np.nextafter(low, -math.inf), low]))
+    return bool(ranks[0] <= 0.0 and ranks[1] > SHARED)
+
+
+def ends_at(law: Population, high: float) -> bool:
+    """Whether the largest value is `high` itself, and is shared."""
+    ranks = law.cdf(np.array([np.nextafter(high, -math.inf), high]))
+    return bool(ranks[1] >= 1.0 and ranks[0] < 1.0 - SHARED)
+
+
 def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measured":
     """The numbers of a cell, in units of the data."""
     cell, near = study.cell, 1e-9 * (study.cell.high - study.cell.low)
     units = np.exp if study.log else np.asarray
     shown = both.any_shape
-    # A result cuts its interval at the range; an end that is certified at the far end of the range closes it.
-    bounded = np.isfinite(shown.low) | (shown.high <= cell.low + near)
-    bounded &= np.isfinite(shown.high) | (shown.low >= cell.high - near)
+    # A result cuts its interval at the range; an end that is certified at the far end of the range closes it, and so
+    # does the range's own end where it is the smallest or the largest of the values: zeros, in a range from 0.
+    bounded = np.isfinite(shown.low) | (shown.high <= cell.low + near) | begins_at(cell.mixture, cell.low)
+    bounded &= np.isfinite(shown.high) | (shown.low >= cell.high - near) | ends_at(cell.mixture, cell.high)
     shown = DisplayedIntervals(*(np.clip(column, cell.low, cell.high) for column in shown))
     (center, low, high), (middle, first, last) = (
         tuple(units(column) for column in part) for part in (shown, both.smooth)

@@ -325,7 +325,7 @@ def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(stra
     window = slice(search + 4, None)
     assert (path.question_low[window] < path.question_high[window]).all()
     asked = ~np.isnan(path.question_center)
-    assert 5 <= asked.sum() <= 12  # every eighth round of the window
+    assert 8 <= asked.sum() <= 18  # every fifth round of the window
     assert not asked[:search].any()
     # A design that follows the quantile has one question, and no centre.
     (follows,) = read_view(long_run(tmp_path / "one.db", rounds=20)).levels

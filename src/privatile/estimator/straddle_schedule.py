@@ -6,7 +6,7 @@ early questions lie far out and late ones near:
 
     x(v) = 8/(√a + √b), the mean of 4/√v over a block from a to b; at least 4.5 and at most 17
 
-Every eighth round asks the centre, the others low and high in turn.
+Every fifth round asks the centre, the others low and high in turn.
 """
 
 from typing import Any
@@ -40,8 +40,10 @@ FARTHEST = 17.0
 TESTED = 0.04
 """Rounds before this time place the questions only; the tests take the rest."""
 
-CENTRE_EVERY = 8
-"""Every eighth round asks the centre: without it an atom between the two questions is not seen."""
+CENTRE_EVERY = 5
+"""Every fifth round asks the centre: without it an atom between the two questions is not seen, and a curve through the
+answers rests on it. With every eighth the any-shape interval is 4% narrower, and the smooth estimate's error at
+information 6,000 is up to 1.14 times the bound instead of 1.10."""
 
 SIDE_SHARE = 0.5 * (CENTRE_EVERY - 1) / CENTRE_EVERY
 """Share of the window's information that each side gets."""
