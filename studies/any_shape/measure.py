@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,19 +65,30 @@ def seed_of(name: str, seed: int) -> int:
     return seed * 1_000_003 + zlib.crc32(name.encode()) % 1_000_000
 
 
+def blocks(study: StudyCell, runs: int, block: int = BLOCK) -> list[tuple[int, int]]:
+    """The blocks of a cell, as their number and their runs: small for long runs, memory is runs × rounds."""
+    size = max(20, min(block, block * 400 // study.cell.straddle_plan.rounds))
+    size = min(size, 100) if study.file else size
+    return [(k, min(size, runs - first)) for k, first in enumerate(range(0, runs, size))]
+
+
+def run_block(study: StudyCell, number: int, runs: int, seed: int, xp: Any = np) -> tuple[StraddledReadings, float]:
+    """The readings of one block, which has a random generator of its own; and how many of its searches gave up."""
+    own = seed_of(study.name, seed)
+    rng = xp.random.default_rng([own, number] if xp is np else own + number)
+    found = straddle(study.cell, runs, rng, xp, answers=WholeFile(study.cell, rng, runs) if study.file else None)
+    return read_straddled(study.cell, found)[0], float(found.state.gave_up.sum())
+
+
 def measure(study: StudyCell, runs: int, seed: int, xp: Any = np, block: int = BLOCK) -> "Measured":
     """Run a cell in blocks and sum it up."""
-    cell, parts, lost = study.cell, [], 0.0
-    # Long runs and many clients in smaller blocks: memory is runs × rounds and runs × clients.
-    size = max(20, min(block, block * 400 // cell.straddle_plan.rounds))
-    size = min(size, 100) if study.file else size
-    for k, first in enumerate(range(0, runs, size)):
-        rng = xp.random.default_rng([seed_of(study.name, seed), k] if xp is np else seed_of(study.name, seed) + k)
-        answers = WholeFile(cell, rng, min(size, runs - first)) if study.file else None
-        found = straddle(cell, min(size, runs - first), rng, xp, answers=answers)
-        parts.append(read_straddled(cell, found)[0])
-        lost += float(found.state.gave_up.sum())
-    return summarize(study, StraddledReadings.joined(parts), lost / runs)
+    return joined(study, [run_block(study, k, size, seed, xp) for k, size in blocks(study, runs, block)])
+
+
+def joined(study: StudyCell, parts: Sequence[tuple[StraddledReadings, float]]) -> "Measured":
+    """The numbers of a cell from those of its blocks."""
+    both = StraddledReadings.joined([readings for readings, _ in parts])
+    return summarize(study, both, sum(lost for _, lost in parts) / len(both.reason))
 
 
 def begins_at(law: Population, low: float) -> bool:

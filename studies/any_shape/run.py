@@ -3,17 +3,20 @@
 Tables: smooth, coverage, hard, federated, columns, regions, file. Every cell is one row of results/TABLE.csv; a cell
 that the file holds already, with as many runs, is not run again. The last three need the salary table (`--data`).
 `--close N`: cells whose coverage lies below .98 are run again, N times, with another seed: the row then holds
-these runs alone. `--part I/N` runs every N-th cell, from the I-th on, for several processes on one machine.
+these runs alone. `--jobs N`: N processes share the blocks of all cells; `--part I/N` takes every N-th cell, from the
+I-th on, for several machines.
 """
 
 import argparse
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from studies.any_shape.cells import TABLES, StudyCell, cells_of
-from studies.any_shape.measure import Measured, line, measure
+from studies.any_shape.measure import Measured, blocks, joined, line, measure, run_block
 from studies.coverage.rows import read_rows, write_rows
 
 from privatile.errors import require
@@ -35,13 +38,23 @@ def read_table(table: str, folder: Path = RESULTS) -> dict[str, Measured]:
     return {row.name: row for row in read_rows(file_of(table, folder), Measured)}
 
 
-def keep(study: StudyCell, runs: int, seed: int, folder: Path, xp: Any, block: int) -> Measured:
-    """Measure a cell and append its row."""
-    begun = time.time()
-    found = measure(study, runs, seed, xp, block)
-    write_rows([found], file_of(study.table, folder), append=True)
+def keep(found: Measured, folder: Path, begun: float) -> Measured:
+    """Append a row."""
+    write_rows([found], file_of(found.table, folder), append=True)
     print(line(found), f"{time.time() - begun:.1f} s", flush=True)
     return found
+
+
+def run_all(studies: Sequence[StudyCell], runs: int, seed: int, block: int, jobs: int, folder: Path) -> None:
+    """Several cells at once, their blocks shared among processes; a cell is kept when its last block is done."""
+    begun = time.time()
+    with ProcessPoolExecutor(jobs) as pool:
+        tasks = {
+            study.name: [pool.submit(run_block, study, k, size, seed) for k, size in blocks(study, runs, block)]
+            for study in studies
+        }
+        for study in studies:
+            keep(joined(study, [task.result() for task in tasks.pop(study.name)]), folder, begun)
 
 
 def tidy(table: str, folder: Path) -> None:
@@ -62,19 +75,30 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of names, separated by commas")
     parser.add_argument("--block", type=int, default=1000)
     parser.add_argument("--part", default="0/1")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     xp: Any = require("cupy", "gpu") if chosen.device == "cuda" else np
     first, every = (int(each) for each in chosen.part.split("/"))
     wanted = chosen.only.split(",")
-    for study in cells_of(chosen.tables, chosen.data)[first::every]:
-        if not any(each in study.name for each in wanted):
-            continue
-        have = read_table(study.table, chosen.results).get(study.name)
-        if have is None or have.runs < chosen.runs:
-            have = keep(study, chosen.runs, chosen.seed, chosen.results, xp, chosen.block)
+    studies = [
+        study
+        for study in cells_of(chosen.tables, chosen.data)[first::every]
+        if any(each in study.name for each in wanted)
+    ]
+    rows = {table: read_table(table, chosen.results) for table in {study.table for study in studies}}
+    missing = [s for s in studies if (row := rows[s.table].get(s.name)) is None or row.runs < chosen.runs]
+    if chosen.jobs > 1:
+        run_all(missing, chosen.runs, chosen.seed, chosen.block, chosen.jobs, chosen.results)
+    else:
+        for study in missing:
+            begun = time.time()
+            keep(measure(study, chosen.runs, chosen.seed, xp, chosen.block), chosen.results, begun)
+    for study in studies:
+        have = read_table(study.table, chosen.results)[study.name]
         if have.coverage < CLOSE and have.runs < chosen.close:
-            keep(study, chosen.close, chosen.seed + 1, chosen.results, xp, chosen.block)
+            begun = time.time()
+            keep(measure(study, chosen.close, chosen.seed + 1, xp, chosen.block), chosen.results, begun)
     if every == 1:
         for table in {study.table for study in cells_of(chosen.tables, chosen.data)}:
             tidy(table, chosen.results)
