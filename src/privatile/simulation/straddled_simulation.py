@@ -124,13 +124,12 @@ def read_straddled(
     fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
     reason = on_host(reason_against(fit, fit.center, *shape.every_end(CHECKED_AT), cell.information))
     inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
-    known = (cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1)
+    known = on_host((cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1))
+    center, error, slope_error = (on_host(column) for column in (fit.center, fit.error, fit.slope_error))
     parts = []
     for level in levels:
         z = two_sided_z(level) * low_information_factor(known)
-        reach = fieller_reach(z, fit.slope_error) * fit.error
-        wide = (inside, *ends(level))
-        narrow = (fit.center, fit.center - reach, fit.center + reach)
-        any_shape, smooth = (DisplayedIntervals(*on_host(columns)) for columns in (wide, narrow))
-        parts.append(StraddledReadings(any_shape, smooth, reason))
+        reach = fieller_reach(z, slope_error) * error
+        any_shape = DisplayedIntervals(*on_host((inside, *ends(level))))
+        parts.append(StraddledReadings(any_shape, DisplayedIntervals(center, center - reach, center + reach), reason))
     return parts
