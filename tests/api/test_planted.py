@@ -91,7 +91,7 @@ def test_a_planted_bad_row_is_refused_without_being_shown(tmp_path: Path, kind: 
 # The command, with little memory, killed when the column is shuffled; all that it had on the disk by then is kept.
 CRASH = r"""
 import os, shutil, signal, sys
-from privatile.api import local_run as api
+from privatile.api import division as api
 from privatile.cli import main
 from privatile.client.order import spill
 shuffle = api.shuffle

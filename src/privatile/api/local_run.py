@@ -3,6 +3,7 @@
 The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from privatile.api.division import Division
 from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
@@ -21,10 +23,8 @@ from privatile.client.ledger.past import check_begun, check_link, check_past
 from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.shuffle import shuffle
-from privatile.client.order.weight_classes import ClassRule
+from privatile.client.order.shuffle import check_column
 from privatile.client.responder import Responder, answer_all
-from privatile.client.sources.opening import open_source
 from privatile.errors import InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -42,6 +42,32 @@ Progress = Callable[[int, int], None]
 
 def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> "LocalRun":
     """Read the data and work out the run. With `rng` everything is a simulation: seeded coins, no ledger file."""
+    ledger, coins, division = opened(data, options, rng)
+    columns = division.only(options)
+    if options.groups:
+        for column in columns.values():
+            check_column(column, options.missing)
+    return new_run(options, columns, division, ledger, coins)
+
+
+def new_run(
+    options: Options,
+    columns: Mapping[str, ShuffledColumn],
+    division: Division,
+    ledger: Ledger,
+    coins: Coins,
+    *,
+    shared: bool = False,
+    share: float = 1.0,
+) -> "LocalRun":
+    """A run over some columns of a file that was read."""
+    holders = division.holders()
+    spec = specification(options, parts_of(columns, holders), simulated=isinstance(coins, SeededCoins))
+    return LocalRun(spec, options, columns, ledger, coins, holders, shared, share)
+
+
+def opened(data: object, options: Options, rng: np.random.Generator | None) -> tuple[Ledger, Coins, Division]:
+    """The ledger, the coins and the records, each read once for all runs over them."""
     coins: Coins
     if rng is None:
         ledger = Ledger.open(options.ledger or ledger_path())
@@ -52,18 +78,7 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     key = None
     if options.person is not None:
         key = PersonKey.open(options.person_key or person_key_path())
-    source = open_source(
-        data,
-        value=options.value,
-        client=options.client,
-        person=options.person,
-        query=options.query,
-        weight=options.weight,
-    )
-    rule = ClassRule(levels=max(1, len(options.levels)), rounds=options.rounds)
-    columns = shuffle(source, ledger, missing=options.missing, person_key=key, classes=rule)
-    spec = specification(options, parts_of(columns, options.only), simulated=rng is not None)
-    return LocalRun(spec, options, columns, ledger, coins)
+    return ledger, coins, Division.read(data, options, ledger, key)
 
 
 @dataclass(eq=False, repr=False)
@@ -78,6 +93,12 @@ class LocalRun:
     columns: Mapping[str, ShuffledColumn]
     ledger: Ledger
     coins: Coins
+    holders: Mapping[str, str]
+    """Of cells, whose records they are (`Division`)."""
+    shared: bool = False
+    """Whether further runs use the ledger: whoever opened it closes it."""
+    share: float = 1.0
+    """Of every client, the share of its records that this run may ask; the first ones of the random order."""
 
     def __post_init__(self) -> None:
         spec = self.spec
@@ -89,7 +110,7 @@ class LocalRun:
         _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
-        parts = parts_of(self.columns, self.options.only)
+        parts = parts_of(self.columns, self.holders)
         left = [part._replace(records=count) for part, count in zip(parts, counts, strict=True)]
         self.spec = specification(self.options, left, simulated=spec.simulated)
         self.spec = replace(self.spec, clients=tuple(self._asked(client) for client in self.spec.clients))
@@ -97,6 +118,7 @@ class LocalRun:
 
     def _asked(self, client: ClientSpec) -> ClientSpec:
         """A client some records of which are asked; its file's size is told only where they are all of it."""
+        client = replace(client, records=math.floor(self.share * client.records))
         column = self.columns[client.name]
         usable = column.records - (column.missing if self.spec.missing == "drop" else 0)
         is_whole = client.records == usable and (column.weights is None or column.weights.records == usable)
@@ -134,7 +156,9 @@ class LocalRun:
         if self.spec.simulated:
             return None
         folder = self.ledger.path.parent if self.ledger.path else state_folder()
-        return folder / "runs" / f"{self.spec.questions.digest[:24]}.db"
+        # A run over a share of the records is another one than that over all of them.
+        share = "" if self.share == 1.0 else f"-{self.share:g}"
+        return folder / "runs" / f"{self.spec.questions.digest[:24]}{share}.db"
 
     def _find_store(self) -> RunStore | None:
         """The file of this run, finished or not; files that are in the way of a new run are removed or refused."""
@@ -218,7 +242,8 @@ class LocalRun:
         results = coordinator.results()
         reporter = RunReporter(store.to_bytes(), results)
         store.close()
-        self.ledger.close()
+        if not self.shared:
+            self.ledger.close()
         if not keep:
             self.discard()
         return tuple(replace(result, reporter=reporter) for result in results)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
-from privatile.cli.options import choice, file, flag, json_flag, number, numbers_by_client, one_for_all, text
+from privatile.cli.options import (
+    choice,
+    conditions,
+    file,
+    flag,
+    json_flag,
+    number,
+    numbers_by_client,
+    one_for_all,
+    text,
+)
 from privatile.cli.printing import echo_facts, echo_json
 from privatile.errors import InputError
 
@@ -25,7 +35,12 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @click.argument("data", type=click.Path(path_type=Path))
 @text("--value", "COLUMN", "Column with the numbers.")
 @text("--client", "COLUMN", "Column that says who holds a record. Without it: one client, 'all'.")
-@text("--only", "CLIENT", "This client's own quantile: only its records are asked.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CLIENT|COLUMN=VALUE",
+    help="Ask only this client's records, or only those with this entry in a column. Repeated: both must hold.",
+)
 @text(
     "--person",
     "COLUMN",
@@ -162,6 +177,7 @@ def estimate(
     range_: tuple[float, float] | None,
     log_: bool,
     weights: str | None,
+    only: tuple[str, ...],
     dry_run: bool,
     explain: bool,
     as_json: bool,
@@ -199,6 +215,7 @@ def estimate(
     rest |= {
         "q": _levels(q),
         "epsilon": _budgets(epsilon),
+        "only": conditions(only),
         "range": range_,
         "weights": None if weights is None else read_weights(weights),
     }

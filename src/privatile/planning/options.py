@@ -47,7 +47,12 @@ class Options(ReportOptions):
     scale: str = "linear"
     value: str | None = None
     client: str | None = None
-    only: str | None = None
+    only: str | Mapping[str, str] | None = None
+    """One client; or, by column, the entries that a record must have, all of them."""
+    by: str | tuple[str, ...] | None = None
+    """Columns whose entries are the groups: an estimate for each."""
+    overall_share: float | None = None
+    """Of every group, the share of the records that is asked about the quantile of all groups together."""
     person: str | None = None
     query: str | None = None
     weights: str | PerClient = "size"
@@ -69,8 +74,7 @@ class Options(ReportOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.only is not None:
-            object.__setattr__(self, "only", client_name(self.only))
+        self._check_groups()
         for option in ("q", "epsilon", "weights"):
             given = getattr(self, option)
             if isinstance(given, Mapping):
@@ -105,6 +109,54 @@ class Options(ReportOptions):
             )
         if self.weights == "precision" and self.weight is not None:
             raise InputError("precision weights and survey weights exclude each other: leave out one of them.")
+
+    def _check_groups(self) -> None:
+        """Conditions and groups: names in the form in which they are compared, no column twice."""
+        if isinstance(self.only, Mapping):
+            conditions = {str(column): client_name(str(entry)) for column, entry in self.only.items()}
+            object.__setattr__(self, "only", conditions)
+        elif self.only is not None:
+            object.__setattr__(self, "only", client_name(self.only))
+        by = (self.by,) if isinstance(self.by, str) else tuple(self.by or ())
+        object.__setattr__(self, "by", by or None)
+        for column in by:
+            if by.count(column) > 1 or column == self.client or column in self.conditions:
+                raise InputError(
+                    f"by names column {column!r}, which is named by by, client or only as well. Groups come from "
+                    "columns of their own; for one group alone take only."
+                )
+        if by and isinstance(self.only, str):
+            raise InputError("by with only: give the condition with its column, only={'COLUMN': 'ENTRY'}.")
+        if by and isinstance(self.q, Mapping):
+            raise InputError("by takes the same levels for all groups; got one level per client.")
+        if self.overall_share is None:
+            return
+        if not by:
+            raise InputError("overall_share goes with by: without groups everybody answers about one quantile.")
+        if not 0.0 < self.overall_share < 1.0:
+            raise InputError(f"overall_share must be a share between 0 and 1, such as 0.2; got {self.overall_share!r}.")
+
+    @property
+    def conditions(self) -> Mapping[str, str]:
+        """By column, the entries that a record must have to be asked."""
+        return self.only if isinstance(self.only, Mapping) else {}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns that divide the records beside the client's."""
+        return (*(self.by or ()), *self.conditions)
+
+    @property
+    def value_in_words(self) -> str:
+        """What the numbers are, and of whom.
+
+        >>> Options(epsilon=1, range=(0, 9), value="pay", only={"sex": "f", "region": "north"}).value_in_words
+        'pay at north, f'
+        """
+        only = self.only
+        if isinstance(only, Mapping):
+            only = ", ".join(only[column] for column in sorted(only))
+        return (self.value or "the value") + (f" at {only}" if only else "")
 
     def _check_epsilon(self, budget: float) -> None:
         RandomizedResponse.from_epsilon(budget)
@@ -145,9 +197,9 @@ class Options(ReportOptions):
             return RandomizedResponse.from_epsilon(self.epsilon[client])
         return RandomizedResponse.from_epsilon(cast(float, self.epsilon))
 
-    def check_clients(self, names: Sequence[str]) -> None:
+    def check_clients(self, names: Sequence[str], options: Sequence[str] = ("epsilon", "q", "weights")) -> None:
         """Options given by client must name each client once, and no other."""
-        for option in ("epsilon", "q", "weights"):
+        for option in options:
             given = getattr(self, option)
             if isinstance(given, Mapping):
                 for name in given:
@@ -239,7 +291,7 @@ def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
         else:
             document.value(given, hints[key], (key,))
     document.finish()
-    for key in ("range", "q"):
+    for key in ("range", "q", "by"):
         if isinstance(content.get(key), list):
             content[key] = tuple(content[key])
     for key in ("ledger", "save", "person_key"):

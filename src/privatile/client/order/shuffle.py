@@ -53,19 +53,26 @@ def shuffle(
     memory_rows: int = MEMORY_ROWS,
     spill_folder: Path | None = None,
     classes: ClassRule | AgreedClass | None = None,
+    checked: bool = True,
 ) -> Mapping[str, ShuffledColumn]:
     """Read a source once; each client's column in random order, by client.
 
     With a weight column, each weight class of each client in the place of the client (`weight_classes`, `strata`), made
     by the rule `classes`; or one class that was agreed. Nothing is written to the ledger. `memory_rows` bounds memory,
-    not the result.
+    not the result. A client that cannot be asked is refused (`check_column`); not `checked`, it is left to the caller,
+    and is absent where it has no record.
     """
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")
     if (source.person is None) != (person_key is None):
         raise InputError("a person column and a person key go together; got one without the other.")
-    made = _Shuffle(source, ledger, person_key, memory_rows, spill_folder, missing, classes or ClassRule())
-    return made.columns(minimum_records)
+    made = _Shuffle(source, ledger, person_key, memory_rows, spill_folder, missing, classes or ClassRule(), checked)
+    columns = made.columns()
+    if not checked:
+        return {name: column for name, column in columns.items() if column.records}
+    for column in columns.values():
+        check_column(column, missing, minimum_records)
+    return columns
 
 
 @dataclass
@@ -97,6 +104,7 @@ class _Shuffle:
     spill_folder: Path | None
     missing: Missing
     classes: ClassRule | AgreedClass
+    checked: bool
 
     def __post_init__(self) -> None:
         self._shelf = self._new_shelf()
@@ -114,7 +122,7 @@ class _Shuffle:
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
         return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
-    def columns(self, minimum_records: int) -> dict[str, ShuffledColumn]:
+    def columns(self) -> dict[str, ShuffledColumn]:
         for batch in _regrouped(self.source.batches(), BATCH_ROWS):
             self._scatter(batch)
         self._add_new_clients()
@@ -148,7 +156,6 @@ class _Shuffle:
                 person_column=self.source.person,
                 person_key=self.person_key,
             )
-            _check(content, missing, self.missing, minimum_records)
             columns[stratum.name] = ShuffledColumn(
                 content, missing, self._shelf.take(stratum.name), bucket_rows, stratum.weights
             )
@@ -159,9 +166,10 @@ class _Shuffle:
         if self.source.weight is None:
             return None
         tallies = {name: one.tally for name, one in zip(self.source.clients, self._clients, strict=True)}
-        for name, tally in tallies.items():
-            if not tally.bins:
+        for name in [name for name, tally in tallies.items() if not tally.bins]:
+            if self.checked:
                 raise DataError(f"all records of client {name!r} have the weight 0. Leave this client out.")
+            del tallies[name]
         if isinstance(self.classes, AgreedClass):
             strata = [agreed_stratum(self.classes, self.source.clients)]
         else:
@@ -296,8 +304,9 @@ def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:
     return np.sort(order[first])
 
 
-def _check(content: Content, missing_values: int, missing: Missing, minimum: int) -> None:
+def check_column(column: ShuffledColumn, missing: Missing, minimum: int = 2) -> None:
     """Refuse a column that cannot be asked."""
+    content, missing_values = column.content, column.missing
     if content.records == 0:
         raise DataError(f"{content} has no records. Leave this client out, or give it data.")
     if missing_values == content.records:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.names import check_client
+from privatile.client.sources.cells import cell_name, cell_of
 from privatile.client.sources.numbers import from_arrow, not_numeric
 from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, unknown_column
 from privatile.errors import DataError
@@ -57,8 +57,9 @@ class FileSource(Source):
         client: str | None = None,
         person: str | None = None,
         weight: str | None = None,
+        groups: Sequence[str] = (),
     ) -> None:
-        super().__init__(value, client, person, weight)
+        super().__init__(value, client, person, weight, groups)
         self._path = path
         kind = kind_of(path)
         self._connection = _connect()
@@ -85,7 +86,7 @@ class FileSource(Source):
         duckdb reads a text as a date, a time or a UUID where all texts of a column look like one, so 10-11-12 would be
         another person from another file.
         """
-        for name in (self.client, self.person):
+        for name in (*self.keys, self.person):
             if name in self._columns and not _is_no_text(self._columns[name][1]):
                 self._columns[name] = (_quoted(name), "VARCHAR")
         kinds = {name: self._columns[name][1] for name in self.wanted if name in self._columns}
@@ -128,10 +129,10 @@ class FileSource(Source):
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
         selected = self._number(self.column)
-        if self.client is not None:
+        if self.keys:
             self._find_clients()
         known = len(self.clients)
-        selected += [] if self.client is None else [self._text(self.client)]
+        selected += [self._text(name) for name in self.keys]
         selected += [] if self.person is None else [self._identifier(self.person)]
         selected += [] if self.weight is None else self._number(self.weight)
         rows = 0
@@ -143,14 +144,25 @@ class FileSource(Source):
                 weights = names.pop()
             rows += len(values)
             batch = self.batch(values, people=None if self.person is None else names.pop(), weights=weights)
-            if self.client is not None:
-                # Each name is looked up once per batch, not once per row.
-                clients = names[0].dictionary_encode(null_encoding="encode")
-                codes = np.array([self.code(name) for name in clients.dictionary.to_pylist()], dtype=np.uint16)
+            if self.keys:
+                batch = batch._replace(codes=self._codes_of(names))
                 if len(self.clients) > known:
                     raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
-                batch = batch._replace(codes=codes[from_arrow(clients.indices)])
             yield batch
+
+    def _codes_of(self, columns: Sequence[Any]) -> np.ndarray[Any, Any]:
+        """The number of each row's client; every combination of names is looked up once per batch, not once per row."""
+        cells: list[tuple[str | None, ...]] = []
+        for column in columns:
+            encoded = column.dictionary_encode(null_encoding="encode")
+            names, places = encoded.dictionary.to_pylist(), from_arrow(encoded.indices)
+            if not cells:
+                cells, rows = [(name,) for name in names], places
+                continue
+            found, rows = np.unique(rows.astype(np.int64) * len(names) + places, return_inverse=True)
+            cells = [(*cells[pair // len(names)], names[pair % len(names)]) for pair in found.tolist()]
+        codes: np.ndarray[Any, Any] = np.array([self.code(cell) for cell in cells], dtype=np.uint16)[rows]
+        return codes
 
     def _number(self, name: str) -> list[str]:
         """A column as a number, NaN where missing, and whether an entry is none."""
@@ -175,10 +187,11 @@ class FileSource(Source):
 
     def _find_clients(self) -> None:
         """Number the clients in the order of their names: digests of earlier runs rely on it."""
-        text = self._text(self.client or "")
-        relation = self._run(f"SELECT DISTINCT {text} FROM {self._sql} LIMIT {MOST_CLIENTS + 1}")
-        for name in sorted(check_client(row[0]) for row in self._safely(relation.fetchall)):
-            self.code(name)
+        texts = ", ".join(self._text(name) for name in self.keys)
+        relation = self._run(f"SELECT DISTINCT {texts} FROM {self._sql} LIMIT {MOST_CLIENTS + 1}")
+        cells = {cell_of(row, self.keys, self.client): row for row in self._safely(relation.fetchall)}
+        for cell in sorted(cells, key=lambda cell: cell_name(cell, {})):
+            self.code(cells[cell])
 
     def _text(self, name: str) -> str:
         """A client's column as text; whole floats read as integers, as everywhere."""

@@ -1,7 +1,7 @@
 """From whatever holds the data to its source."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from privatile.client.sources.files import FileSource
@@ -18,16 +18,17 @@ def open_source(
     person: str | None = None,
     query: str | None = None,
     weight: str | None = None,
+    groups: Sequence[str] = (),
 ) -> Source:
     """The source for whatever holds the data.
 
     `data` is a path (CSV, Parquet, JSON, also gzip), a mapping of client name to column, a table or a column in
-    memory, or a DB-API connection together with `query`.
+    memory, or a DB-API connection together with `query`. `groups` are further columns that divide the records.
     """
     if query is not None:
-        return DatabaseSource(data, query, _named(value), client, person, weight)
+        return DatabaseSource(data, query, _named(value), client, person, weight, groups)
     if isinstance(data, str | os.PathLike):
-        return FileSource(Path(data), _named(value), client, person, weight)
+        return FileSource(Path(data), _named(value), client, person, weight, groups)
     # Asked of the type: a table may have a column of that name.
     if hasattr(type(data), "collect") or hasattr(type(data), "compute"):
         raise InputError(
@@ -35,9 +36,11 @@ def open_source(
             "time. Run it (.collect() or .compute()) and give the table, or give the path of the file it reads."
         )
     if table_columns(data) is not None:
-        return TableSource(data, _named(value), client, person, weight)
-    if client is not None or person is not None or weight is not None:
-        raise InputError("client, person and weight name columns of a table or a file; this data has no named columns.")
+        return TableSource(data, _named(value), client, person, weight, groups)
+    if client is not None or person is not None or weight is not None or groups:
+        raise InputError(
+            "client, person, weight and groups name columns of a table or a file; this data has no named columns."
+        )
     if isinstance(data, Mapping):
         return MappingSource(data, value or "value")
     return MappingSource({ONLY_CLIENT: data}, value or "value")

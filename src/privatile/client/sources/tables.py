@@ -1,6 +1,6 @@
 """Columns and tables in memory, and the rows of a database's query."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ class MappingSource(Source):
     """Client name -> column."""
 
     def __init__(self, data: Mapping[str, object], column: str = "value") -> None:
-        super().__init__(column)
-        self.clients.clear()  # they are named by the mapping
+        super().__init__(column, "client")  # named by the mapping
         self._data = data
         for name in data:
-            self.code(name)
+            self.code((name,))
         if len(self.clients) != len(data):
             raise DataError("two clients have the same name once written as text.")
 
@@ -28,7 +27,7 @@ class MappingSource(Source):
         """One batch per client."""
         for name, values in self._data.items():
             batch = self.batch(values)
-            yield batch._replace(codes=np.full(len(batch.values), self.code(name), dtype=np.uint16))
+            yield batch._replace(codes=np.full(len(batch.values), self.code((name,)), dtype=np.uint16))
 
 
 class TableSource(Source):
@@ -41,15 +40,17 @@ class TableSource(Source):
         client: str | None = None,
         person: str | None = None,
         weight: str | None = None,
+        groups: Sequence[str] = (),
     ) -> None:
-        super().__init__(value, client, person, weight)
+        super().__init__(value, client, person, weight, groups)
         self._table = table
         self.check(table_columns(table) or [])
 
     def batches(self) -> Iterator[Batch]:
         """One batch: the table is in memory already."""
-        columns = (self.column, self.client, self.person, self.weight)
-        yield self.batch(*(None if name is None else self._table[name] for name in columns))
+        columns = (self.column, self.person, self.weight)
+        keys = [self._table[name] for name in self.keys]
+        yield self.batch(*(None if name is None else self._table[name] for name in columns), keys=keys)
 
 
 def table_columns(data: Any) -> list[str] | None:
@@ -77,12 +78,13 @@ class DatabaseSource(Source):
         client: str | None = None,
         person: str | None = None,
         weight: str | None = None,
+        groups: Sequence[str] = (),
     ) -> None:
         if not hasattr(connection, "cursor"):
             raise InputError(
                 f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor()."
             )
-        super().__init__(value, client, person, weight)
+        super().__init__(value, client, person, weight, groups)
         self._connection, self._query = connection, query
 
     def batches(self) -> Iterator[Batch]:
@@ -95,9 +97,9 @@ class DatabaseSource(Source):
                 raise DataError("the query returns no rows by its nature. Give a SELECT.")
             self.check(available)
             places = [
-                None if name is None else available.index(name)
-                for name in (self.column, self.client, self.person, self.weight)
+                None if name is None else available.index(name) for name in (self.column, self.person, self.weight)
             ]
+            key_places = [available.index(name) for name in self.keys]
             while rows := _safely(cursor.fetchmany, FETCH):
                 if any(len(row) != len(available) for row in rows):
                     raise DataError(
@@ -105,7 +107,8 @@ class DatabaseSource(Source):
                         "Check the query and the database's driver."
                     )
                 columns = list(zip(*rows, strict=True))
-                yield self.batch(*(None if place is None else columns[place] for place in places))
+                keys = [columns[place] for place in key_places]
+                yield self.batch(*(None if place is None else columns[place] for place in places), keys=keys)
         finally:
             cursor.close()
 
