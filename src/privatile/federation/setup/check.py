@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from privatile.errors import InputError, PrivatileError
-from privatile.federation.setup.broker import check_configuration, find_binary
+from privatile.federation.setup.broker import check_configuration
+from privatile.federation.setup.broker_binary import find_binary
 from privatile.federation.setup.certificates import broken_validity, ends_soon, read_certificate
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.invitation import read_invitation
@@ -70,7 +71,7 @@ def check(directory: Directory) -> Findings:
         errors.append(f"{files.configuration} is missing: write it with `privatile federation invite`.")
     else:
         try:
-            check_configuration(find_binary(), files)
+            check_configuration(find_binary().path, files)
         except InputError as error:
             remarks.append(str(error))
         except PrivatileError as error:
