@@ -106,7 +106,7 @@ def federation() -> None:
 @click.option("--confidence-level", type=float, default=0.95, show_default=True)
 @click.option("--deadline", type=float, default=60.0, show_default=True, help="Seconds a round waits.")
 @click.option("--quorum", type=int, default=0, help="Answers that close a round at once; all unless given.")
-@click.option("--patience", type=int, default=20, show_default=True, help="Silent rounds before the run pauses.")
+@click.option("--patience", type=int, default=5, show_default=True, help="Silent rounds before the run pauses.")
 @click.option("--allow-weak", is_flag=True, help="Accept an epsilon above 10.")
 @click.option("--title", default="A quantile", show_default=True)
 @click.option("--asked-by", default="not stated", show_default=True, help="Who asks, in words.")

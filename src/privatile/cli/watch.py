@@ -17,6 +17,7 @@ SHOWN_EVENTS = 5
 WIDE = 50
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}
+COLOURS |= dict.fromkeys(("quarantined", "two holders", "no broker", "silent"), "bold red")
 AT_REST = {
     "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
     "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
@@ -69,11 +70,12 @@ def picture(state: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     if state["waiting"]:
-        return Text("waiting for the run to begin …", style="yellow")
-    colour = COLOURS.get(state["status"], "yellow")
+        return Text(f"waiting for {printable(state['waits_for'])} …", style="yellow")
+    colour = COLOURS.get(state["badge"]["kind"], "yellow")
     parts: list[RenderableType] = [
-        Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {printable(state['run'])}")
+        Text.assemble((f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}")
     ]
+    parts += [Text(f"! {printable(alarm['text'])}", "bold red") for alarm in state["alarms"][:SHOWN_EVENTS]]
     if state["status"] in AT_REST:
         parts.append(Text(AT_REST[state["status"]], "yellow"))
     for level in state["levels"]:
@@ -109,11 +111,12 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("client", "state"):
         table.add_column(head, overflow="ellipsis", max_width=40)
-    for head in ("last answer", "missed", "ε spent"):
+    for head in ("last heard", "missed", "ε spent"):
         table.add_column(head, justify="right")
     for client in clients["listed"][:SHOWN_CLIENTS]:
         name, last = client["state"], client["last_answer"]
         word = f"silent, {client['silent_rounds']} rounds" if name == "silent" else words.get(name, name)
+        last = client["heard"] or last
         ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
         style = {"alive": "green", "awaited": "yellow"}.get(name, "bold red")

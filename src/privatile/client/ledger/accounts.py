@@ -189,7 +189,7 @@ class Account:
             raise LedgerError(
                 f"the ledger {self.ledger.path} has {self.position.sequence} entries of run {self.run!r}, but "
                 f"{seen.sequence} were seen before: it was restored from a backup, or is not the ledger that answered. "
-                "Give that ledger. Where it is lost and this one is from a backup, say so: `privatile join … --restored` "
+                "Give that ledger. Where it is lost, and this one is from a backup, `privatile join … --restored` "
                 "counts as spent whatever is not provably unasked, and goes on with the rest."
             )
         if row[0] != seen.head:

@@ -104,7 +104,7 @@
     const mark = cell(silence);
     mark.className = "state";
     mark.dataset.state = client.state;
-    cell("").dataset.at = client.last_answer ?? "";
+    cell("").dataset.at = client.heard ?? client.last_answer ?? "";
     cell(whole.format(client.answered));
     cell(whole.format(client.missed));
     cell(`${whole.format(client.asked)} of ${whole.format(client.records)}`);
@@ -136,11 +136,12 @@
 
   const LOUD = new Set(["paused", "quarantined", "refused", "broker", "revoked", "forked", "impossible"]);
   function alarms() {
-    list("alarms", state.events.map((event) => {
+    const urgent = state.alarms.map((alarm) => ["worry", alarm.title, "", alarm.text]);
+    list("alarms", urgent.concat(state.events.map((event) => {
       const where = `${event.client ? ` · ${event.client}` : ""}${event.round ? ` · round ${event.round}` : ""}`;
       const when = new Date(event.at * 1000).toLocaleTimeString();
       return [LOUD.has(event.kind) ? "worry" : "note", event.kind, "", `${when}${where}: ${event.text}`];
-    }), "None.");
+    })), "None.");
   }
 
   let lastAloud = 0;
@@ -159,8 +160,8 @@
     const trouble = at("trouble");
     trouble.hidden = !next.trouble;
     trouble.textContent = next.trouble ? `The run's file could not be read: ${next.trouble}` : "";
-    if (next.waiting) { status("waiting", "waiting for the run to begin"); return; }
-    status(next.status, next.status);
+    status(next.badge.kind, next.badge.text);
+    if (next.waiting) { say("run", `waiting for ${next.waits_for}`); return; }
     say("run", next.run + (next.simulated ? " · simulated" : ""));
     const choice = at("level"), choices = next.levels.map((level) => String(level.level));
     at("level-choice").hidden = choices.length < 2;
@@ -204,7 +205,7 @@
       status("lost", "connection lost, trying again");
       if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }
     };
-    source.onopen = () => { if (state && !state.waiting) status(state.status, state.status); };
+    source.onopen = () => { if (state) status(state.badge.kind, state.badge.text); };
   }
   connect();
 })();

