@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
 from privatile.federation.run.serve import ServeOptions, serve_run
-from privatile.federation.setup import broker_binary
 from privatile.federation.setup.broker import check_configuration
 from privatile.federation.setup.broker_binary import find_binary, is_new_enough
 from privatile.federation.setup.check import check
@@ -59,7 +58,7 @@ def test_with_an_old_server_alone_the_version_that_is_needed_is_named(
     old_server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{old_server.parent}{os.pathsep}/bin")
-    monkeypatch.setattr(broker_binary.sysconfig, "get_path", lambda name: "/nowhere")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     with pytest.raises(InputError, match=r"too old \(nats-server: v2\.9\.10\): nats-server 2\.10 or newer is needed"):
         find_binary()
     told = CliRunner().invoke(main, ["doctor"]).output

@@ -470,7 +470,12 @@ def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
                 federation.sites["site1"] = Site(tmp_path / "twin", "site1")
                 second = asyncio.ensure_future(federation.client("site1").run())
                 federation.sites["site1"] = original
-                return list(await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), PATIENCE))
+                both = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), PATIENCE)
+                # The organizer is told too: the site will be silent from now on.
+                await until(
+                    lambda: ("two holders", "site1") in [(one.kind, one.client) for one in run.journal.events()]
+                )
+                return list(both)
 
     first, twin = asyncio.run(scene())
     assert isinstance(first, SiteRefusal), first

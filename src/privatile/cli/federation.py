@@ -1,5 +1,6 @@
 """`privatile federation`: set up a federation, admit clients, look after a run."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +225,11 @@ def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, list
 @federation.command()
 @DIRECTORY
 def check(directory: "Directory") -> None:
-    """Look at everything in DIR and report everything that is wrong, at once."""
+    """Look at everything in DIR and report everything that is wrong, at once.
+
+    Ends with 1 while a client is missing: not admitted, never heard, silent or in quarantine.
+    """
+    from privatile.federation.run.status import read_status
     from privatile.federation.setup.check import check as check_directory
 
     findings = check_directory(directory)
@@ -232,6 +237,12 @@ def check(directory: "Directory") -> None:
         click.echo(f"note   {text}")
     if findings.errors:
         raise InputError("\n".join(["this federation is not ready:", *findings.errors]))
+    alarms = [f"{alarm.title}: {alarm.text}" for alarm in read_status(directory).alarms]
+    for text in (*findings.missing, *alarms):
+        click.echo(f"ALARM  {text}")
+    if findings.missing or alarms:
+        click.echo("The folder is as it should be, but not everybody is there: see the alarms.")
+        sys.exit(1)
     todo = "Nothing is wrong; the notes above say what is still to do or to know."
     click.echo(todo if findings.remarks else "Everything is in order.")
 

@@ -24,8 +24,8 @@ class PendingNotes:
         self._uncounted: dict[tuple[int, str, str], Uncounted] = {}
         self._caused: Counter[tuple[str, str]] = Counter()
         """Events that a client has caused, by kind and client."""
-        self._awaited: tuple[int, tuple[str, ...]] | None = None
-        """As the journal has them: a round, and the clients that have not answered it."""
+        self._awaited: tuple[int, float, tuple[str, ...]] | None = None
+        """As the journal has them: a round, since when it is asked, and the clients that have not answered it."""
 
     def hear(self, client: str) -> None:
         """A client has just sent something with a valid signature."""
@@ -51,7 +51,7 @@ class PendingNotes:
 
     def write_awaited(self, number: int, since: float, missing: Sequence[str]) -> None:
         """Whose answers an open round lacks, where that has changed: the dashboard and `status` read it."""
-        awaited = (number, tuple(missing))
+        awaited = (number, since, tuple(missing))
         if awaited != self._awaited:
             with contextlib.suppress(StoreError):  # as below
                 self._journal.set_awaited(number, since, missing)
