@@ -144,7 +144,8 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
     ask_rounds(local, responders)
     assert len(transcript(run.store)) == rounds * len(levels)
     assert transcript(run.store) == transcript(local.store)
-    assert [one.to_json() for one in run.coordinator.results()] == [one.to_json() for one in local.results()]
+    both = [[replace(one, date=None).to_json() for one in found.results()] for found in (run.coordinator, local)]
+    assert both[0] == both[1]
     for name in study.clients:
         check_everybody_answered_one_level_once(federation, name)
 

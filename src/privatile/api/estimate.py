@@ -12,6 +12,7 @@ from privatile.api.local_run import Progress, prepare
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.result.result import QuantileResult
+from privatile.result.results import Results
 
 
 @overload
@@ -39,7 +40,7 @@ def estimate(
     rng: np.random.Generator | int | None = ...,
     progress: Progress | None = ...,
     **options: Any,
-) -> tuple[QuantileResult, ...]: ...
+) -> Results: ...
 
 
 def estimate(
@@ -52,7 +53,7 @@ def estimate(
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> QuantileResult | tuple[QuantileResult, ...]:
+) -> QuantileResult | Results:
     """A quantile with its confidence interval under ε-local differential privacy; one result for each level in `q`.
 
     `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, or a

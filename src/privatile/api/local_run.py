@@ -30,7 +30,7 @@ from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
-from privatile.result.result import QuantileResult
+from privatile.result.results import Results
 from privatile.server.coordinator import Coordinator, new_run_name, stored_questions
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import LEDGER
@@ -221,7 +221,7 @@ class LocalRun:
 
     # -- the run itself ------------------------------------------------------------------------------------------
 
-    def complete(self, progress: Progress | None = None, *, keep: bool = False) -> tuple[QuantileResult, ...]:
+    def complete(self, progress: Progress | None = None, *, keep: bool = False) -> Results:
         """Ask until the run is over, or continue an unfinished one; one result per level.
 
         Without a place to save it, the run's file only serves to resume and is then removed; `keep` leaves that to
@@ -246,7 +246,7 @@ class LocalRun:
             self.ledger.close()
         if not keep:
             self.discard()
-        return tuple(replace(result, reporter=reporter) for result in results)
+        return Results(replace(result, reporter=reporter) for result in results)
 
     def discard(self) -> None:
         """Remove the run's file unless it is to be saved: what remains of the run is the ledger's account."""

@@ -283,8 +283,7 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         with rounds_bar(f"asking {len(holders)} client(s)") as progress:
             results = run.complete(progress, keep=True)
         if as_json:
-            facts = [result.to_dict() for result in results]
-            echo_json(facts[0] if len(facts) == 1 else facts)
+            echo_json(results.to_dict())
         else:
             click.echo("\n\n".join(_text(result, explain) for result in results))
         sys.stdout.flush()

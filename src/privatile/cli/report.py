@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from privatile.cli.options import choice, text
+from privatile.cli.options import choice, json_flag, text
+from privatile.cli.printing import echo_facts
 from privatile.errors import InputError, StoreError
 
 if TYPE_CHECKING:
@@ -29,8 +30,16 @@ Kind = Literal["run", "experiment", "paper"]
 )
 @text("--values", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER.")
 @choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
+@click.option("--text", "as_text", is_flag=True, help="No page: print a run's result as text.")
+@json_flag("No page: print a run's result")
 def report(
-    source: Path, output: Path | None, figure: tuple[Path, ...], values: str | None, interval: str | None
+    source: Path,
+    output: Path | None,
+    figure: tuple[Path, ...],
+    values: str | None,
+    interval: str | None,
+    as_text: bool,
+    as_json: bool,
 ) -> None:
     """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
 
@@ -40,6 +49,7 @@ def report(
 
     \b
     privatile report run.db -o report.html
+    privatile report run.db --json
     privatile report ages.db --values whole
     privatile report run.db --figure trajectory.pdf
     privatile report results.db -o experiment.html --figure experiment.pdf
@@ -49,6 +59,12 @@ def report(
     reported = {name: given for name, given in (("values", values), ("interval", interval)) if given is not None}
     if reported and kind != "run":
         raise InputError(f"--{next(iter(reported))} goes with a run; {source} is none.")
+    if as_text or as_json:
+        if kind != "run" or output is not None or figure:
+            what = f"{source} is none" if kind != "run" else "a page or a figure is another command"
+            raise InputError(f"--text and --json print the result of a run; {what}.")
+        _print(path, reported, as_json)
+        return
     if not figure and output is None:
         output = source.with_suffix(".html")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
@@ -63,6 +79,12 @@ def report(
         click.echo(target)
     if output is not None:
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
+
+
+def _print(path: Path, reported: dict[str, str], as_json: bool) -> None:
+    from privatile.report.view import read_results
+
+    echo_facts(read_results(path, **reported), as_json)
 
 
 def _makers(kind: Kind, path: Path, reported: dict[str, str]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:

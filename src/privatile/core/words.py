@@ -1,5 +1,7 @@
 """Numbers in words, and texts that are safe to show."""
 
+import time
+
 
 def duration(seconds: float) -> str:
     """A duration in the unit that suits it.
@@ -12,6 +14,18 @@ def duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def moment(seconds: float) -> str | None:
+    """A time in seconds since 1970 as UTC in ISO 8601; none where it is no time of our calendar.
+
+    >>> moment(0.0), moment(1e300)
+    ('1970-01-01T00:00:00Z', None)
+    """
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def printable(text: object) -> str:

@@ -196,7 +196,7 @@ def _level(level: LevelView) -> dict[str, Any]:
     so_far = result.interval_so_far or result.confidence_interval
     return shown | {
         "texts": {
-            "estimate": result.shown(result.estimate, result.digits_width(so_far)),
+            "estimate": result.headline,
             "interval": " … ".join(result.ends_shown(so_far)),
             "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
         },
@@ -210,7 +210,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         "other": None
         if other is None
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
-        "values_left": grid_text(result.grid_values),
+        "values_left": grid_text(result.grid_values) if result.located else "",
         "declared": parse_values(result.values).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,

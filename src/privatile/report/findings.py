@@ -10,6 +10,7 @@ from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
 from privatile.result.number_words import significant
 from privatile.result.result import QuantileResult
+from privatile.result.severity import to_act_on_and_rest
 
 Status = Literal["good", "note", "worry"]
 
@@ -33,40 +34,39 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
                 "note", "No interval yet", "The run is still searching for the quantile; an interval needs more rounds."
             ),
         ]
-    # An interval that is valid at every look does not wait for the questions to settle.
-    found += [] if result.valid_at_every_look else [_settled(level, result)]
+    # An interval that is valid at every look does not wait for the questions to settle; where the quantile was not
+    # located, nothing has settled, and ranks at the estimate mean nothing.
+    if result.located and not result.valid_at_every_look:
+        found.append(_settled(level, result))
     found += [_silence(view, level.history), _possible(view, level.history)]
-    if len(result.clients) > 1:
+    if result.located and len(result.clients) > 1:
         found.append(_differences(level.history, result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
-    return [*found, *caveat_findings(result)]
+    # Silence is told once, with how many answers are missing; so is a run that goes on.
+    caveats = [one for one in caveat_findings(result) if one.title != CAVEAT_TITLES["silent"]]
+    return [*caveats, *(one for one in found if one.title != "Unfinished")]
 
 
 def caveat_findings(result: QuantileResult) -> list[Finding]:
-    """Every caveat that the result carries, in its order; no page shows a result without them."""
+    """What the result carries, the most important first, without standing remarks: those are in the documentation."""
+    first, rest = to_act_on_and_rest(result.caveats)
     return [
-        Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text)
-        for code, text in result.caveats
+        Finding("note" if caveat.severity == "note" else "worry", CAVEAT_TITLES[caveat.code], caveat.text)
+        for caveat in (*first, *rest)
     ]
 
 
-WORRIES = frozenset(
-    {
-        "range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations", "misfit",
-        "unbounded", "unfinished", "contradiction",
-    }
-)  # fmt: skip
-"""Caveats under which the interval, or the privacy, may not be what it says."""
-
 CAVEAT_TITLES = {
-    "support": "Too little information",
+    "support": "Little information",
     "not-located": "Not located",
     "slope": "Slope unknown",
     "curvature": "A bent distribution",
     "relaxations": "Few relaxations",
     "dominance": "One client decides",
-    "contradiction": "Not shown as declared",
+    "contradiction": "A contradiction",
+    "declaration": "Not shown as declared",
+    "not-validated": "Too little information",
     "one-sided": "Open on one side",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
@@ -82,9 +82,10 @@ CAVEAT_TITLES = {
     "dither": "Dithered values",
     "file": "About this file only",
     "silent": "Silent clients",
-    "unfinished": "Looked at before its end",
+    "unfinished": "Unfinished",
     "central": "Local privacy costs precision",
     "survey-weights": "Survey weights",
+    "unweighted": "No survey weights",
 }
 
 

@@ -1,14 +1,13 @@
 """The report of one run: the answer, how it got there, who answered, what it cost, caveats, how to cite."""
 
 import math
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privatile import __version__
-from privatile.core.words import duration
+from privatile.core.words import duration, moment
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.report.charts import dots_chart, trajectory_chart
@@ -101,7 +100,7 @@ class RunReporter:
 
 def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
     """Everything on the page, for programs."""
-    results = [level.result.to_dict() for level in view.levels if level.result is not None]
+    results = [level.result.facts() for level in view.levels if level.result is not None]
     history = view.levels[0].history
     counts = zip(view.spec.clients, history.answered.tolist(), history.silent.tolist(), strict=True)
     return {
@@ -110,8 +109,8 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
         "privatile": __version__,
         "run": view.run,
         "specification": view.spec.digest,
-        "created": _moment(view.created),
-        "finished": None if view.finished is None else _moment(view.finished),
+        "created": moment(view.created),
+        "finished": None if view.finished is None else moment(view.finished),
         "rounds": view.done,
         "planned_rounds": view.planned,
         "confidence_level": view.spec.confidence_level,
@@ -120,10 +119,6 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
         "trajectories": [path.to_dict() for path in paths],
         "citation": CITATION,
     }
-
-
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
@@ -173,17 +168,17 @@ def _answer(result: QuantileResult) -> dict[str, Any]:
         ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
         other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
     return {
-        "estimate": result.shown(result.estimate, result.digits_width(interval)),
+        "estimate": result.headline,
         "low": low,
         "high": high,
         "name": "anytime interval" if result.interval_so_far else "interval",
         # What is valid at every look is the curve's own sequence, unless the interval itself is.
         "condition": result.condition if interval == result.confidence_interval else SMOOTH,
-        "left": grid_text(result.grid_values),
+        "left": grid_text(result.grid_values) if result.located else "",
         "declared": parse_values(result.values).grid_in_words,
         "other": other,
         "contradiction": result.contradiction,
-        "warned": any(caveat.code == "contradiction" for caveat in result.caveats),
+        "warned": any(caveat.code in ("contradiction", "declaration") for caveat in result.caveats),
     }
 
 

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.core.scale import Scale
+from privatile.errors import InputError
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope, last_in_bucket
-from privatile.result.caveats import most_important_first
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import Caveat, QuantileResult, in_units
+from privatile.result.results import Results
+from privatile.result.severity import most_important_first
 from privatile.result.summary import summarize
 from privatile.result.unfinished import unfinished
 from privatile.server.run_file import RunStore
@@ -192,6 +194,7 @@ class RunRecord:
         self.spec = spec or store.spec
         self._asked = store.spec
         self.created = store.created
+        self.date = store.date
         self.finished = store.finished
         self.histories = tuple(LevelHistory(store.spec, index) for index in range(len(store.spec.levels)))
         self.refresh(store)
@@ -209,7 +212,7 @@ class RunRecord:
         """The result at a state; none before two averaged rounds."""
         if state.averages.rounds < 2:
             return None
-        return summarize(self.spec, history.plan, state, trajectory, self.run)
+        return replace(summarize(self.spec, history.plan, state, trajectory, self.run), date=self.date)
 
     def results(self) -> list[QuantileResult | None]:
         """The results of all levels as the run itself reports them; none before two averaged rounds."""
@@ -245,7 +248,7 @@ class RunRecord:
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
-        found = self.results() if results is None else list(rearranged(results))
+        found = self.results() if results is None else list(results)
         levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
         planned = max(history.plan.rounds for history in self.histories)
         return RunView(self.run, self.created, self.finished, self.spec, levels, planned)
@@ -276,3 +279,13 @@ def read_view(path: str | Path, **report: Any) -> RunView:
     """The view of a run's file, reported as `report` says (`RunSpec.with_report`); the file is only read."""
     with RunStore.open(path, read_only=True) as store:
         return RunRecord(store, store.spec.with_report(**report)).view()
+
+
+def read_results(path: str | Path, **report: str) -> Results:
+    """The results of a run's file as they stand; refused while a level has no interval yet."""
+    with RunStore.open(path, read_only=True) as store:
+        found = RunRecord(store, store.spec.with_report(**report)).results()
+    results = [result for result in found if result is not None]
+    if len(results) < len(found):
+        raise InputError(f"{path} has no interval yet: the run is still searching for the quantile. Try again later.")
+    return Results(results)

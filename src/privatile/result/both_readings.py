@@ -48,7 +48,7 @@ def both_readings(
     contradiction, caveats = f"no smooth interval: {why}" if why and expected else "", []
     if why and any_shape and settings.declared.continuous:
         text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
-        caveats.append(Caveat("contradiction", text))
+        caveats.append(Caveat("declaration", text))
     elif why and shown.method.startswith("smooth"):
         text = (
             f"The smooth interval is not to be relied on: {why}. --interval any-shape shows one that holds {ANY_SHAPE}."

@@ -5,6 +5,7 @@ What the answers themselves show (drift, fit, support) is said by `diagnostics`.
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
@@ -30,7 +31,7 @@ CENTRAL = Caveat(
     "Whoever holds all the data in one place could release this quantile with far less noise under central "
     "differential privacy; local privacy is for data whose owners do not trust one holder.",
 )
-UNWEIGHTED = Caveat("survey-weights", "Records count alike within a client: no survey weights were given.")
+UNWEIGHTED = Caveat("unweighted", "Records count alike within a client: no survey weights were given.")
 MISSING_CAVEATS = {
     "noise": "Missing values, if any, answered at random: a client with a share π of them counts with weight p(1 − π) "
     "instead of p.",
@@ -74,15 +75,6 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
     else:
         took_part = sum(client.records for client in plan.clients)
         yield Caveat("survey-weights", settings.survey.to_text(len(plan.clients), took_part))
-
-
-def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:
-    """A quantile outside the range comes before all else: whatever other caveat there is follows from it, or is moot.
-
-    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), UNWEIGHTED)]
-    ['range', 'central', 'survey-weights']
-    """
-    return tuple(sorted(found, key=lambda caveat: caveat.code != "range"))
 
 
 def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -> Iterator[Caveat]:
@@ -134,19 +126,14 @@ def interval_caveats(
     value = round_value_inside(low, high)
     at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
     if at_low and at_high:
-        helps = "More records" if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else "Design auto, more records"
-        text = (
-            "The answers do not locate the quantile: at this confidence the interval is the whole stated range. "
-            f"{helps} or a larger ε would help."
-        )
-        yield Caveat("unbounded", text)
+        helps = [
+            *(() if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else ("design auto",)),
+            "more records",
+            *(() if all(math.isinf(client.mechanism.epsilon) for client in plan.clients) else ("a larger ε",)),
+        ]
+        yield not_located(True, " or ".join([", ".join(helps[:-1]), helps[-1]] if helps[1:] else helps))
     elif at_low or at_high:
-        side, end = ("below", "lower") if at_low else ("above", "upper")
-        yield Caveat(
-            "one-sided",
-            f"The answers do not bound the quantile from {side}: that end of the interval is the {end} end of the "
-            "stated range.",
-        )
+        yield one_sided("lower" if at_low else "upper")
     elif any_shape or settings.dither:
         return
     elif value is not None:
@@ -162,6 +149,23 @@ def interval_caveats(
             "one of them and no interval of this kind covers it: then report with --values whole."
         )
         yield Caveat("atom", text)
+
+
+def not_located(whole_range: bool, helps: str = "more records or a larger ε") -> Caveat:
+    """The answers of a level say nothing about where its quantile lies."""
+    text = "The answers do not locate the quantile: at this confidence "
+    if whole_range:
+        text += "the interval is the whole stated range."
+    else:
+        text += "they leave the whole stated range, and the ends of the interval are those of other levels."
+    return Caveat("unbounded", f"{text} {helps[0].upper()}{helps[1:]} would help.")
+
+
+def one_sided(end: Literal["lower", "upper"]) -> Caveat:
+    """One end of the interval is an end of the stated range."""
+    side = "below" if end == "lower" else "above"
+    text = f"The answers do not bound the quantile from {side}: that end of the interval is the {end} end of the "
+    return Caveat("one-sided", f"{text}stated range.")
 
 
 def round_value_inside(low: float, high: float) -> float | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.scale import Scale
 from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
@@ -77,7 +78,19 @@ def diagnose(
     ]
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
+    if not any_shape:
+        caveats = [not_validated(plan.level, plan.clients) if one.code == "support" else one for one in caveats]
     return [one for one in found if isinstance(one, Row)], caveats
+
+
+def not_validated(level: float, clients: Sequence[Client]) -> Caveat:
+    """Too little information for an interval that is not the any-shape one."""
+    have = information(level, pooled_noise(clients))
+    text = (
+        f"Few or very private answers for this level: {rank_error_text(level, have)}. This interval is validated from "
+        f"an information of {SUPPORTED:,.0f} on; that would take {cure(SUPPORTED / have, clients)}."
+    )
+    return Caveat("not-validated", text)
 
 
 class Support(NamedTuple):
@@ -122,10 +135,15 @@ def rank_error_text(level: float, information: float) -> str:
 
 
 STRAIGHTEN = ("A scale on which it is straighter (--log) or more records", "More records")
-"""Advice where the curve bends: on another scale than the logarithm, and on it."""
+"""Advice where the curve bends: where the logarithm is possible and not taken yet, and elsewhere."""
 
 NARROW = ("A narrower --range, --log, or more records", "A narrower --range, or more records")
 """Advice where the search did not settle: likewise."""
+
+
+def no_log(scale: Scale) -> bool:
+    """Whether the logarithm is no advice: it was taken, or the range reaches 0."""
+    return scale.name == "log" or scale.low <= 0.0
 
 
 def cure(more: float, clients: Sequence[Client]) -> str:
@@ -178,7 +196,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
         yield Caveat(
             "not-located",
             "The search for the quantile ended before it had settled: the estimate may be far off. "
-            f"{NARROW[plan.scale.name == 'log']} would help.",
+            f"{NARROW[no_log(plan.scale)]} would help.",
         )
 
 
@@ -238,7 +256,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
         yield Caveat(
             "curvature",
             f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
-            f"stems from not knowing how. {STRAIGHTEN[plan.scale.name == 'log']} would help.",
+            f"stems from not knowing how. {STRAIGHTEN[no_log(plan.scale)]} would help.",
         )
     if reached < FEW_RELAXATIONS and not evidence.straddled and not isinstance(plan, AutoPlan):
         yield Caveat(
@@ -261,8 +279,10 @@ def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
     text = f"{name}, {100 * share:.0f}% of the variance"
     yield Row("dominance", "largest part", {"client": name, "share": share}, text)
     if share > max(DOMINANT, BEYOND_WEIGHT * weight):
+        bounded = any(math.isfinite(client.mechanism.epsilon) for client in clients if client.held_by == name)
+        larger = " or a larger ε" if bounded else ""
         yield Caveat(
             "dominance",
-            f"Client {name} makes up {100 * share:.0f}% of the variance: more records or a larger ε there narrow "
-            "the interval most.",
+            f"Client {name} makes up {100 * share:.0f}% of the variance: more records{larger} there narrow the "
+            "interval most.",
         )

@@ -3,7 +3,8 @@
     settings   what study and counts fix: rounds, records, budgets, levels, weights, what is declared about the values
     figures    every other number: estimate, both intervals, the values of a declared grid that are left, the anytime
                interval, density, diagnostics, ranks of the clients
-    words      estimand, method, conditions of the intervals, what is contradicted, caveats, explanation
+    words      estimand, sentence, method, conditions of the intervals, what is contradicted, caveats and what
+               follows from them, date, explanation
 
 Settings and figures must agree whichever version of privatile made the record, figures of another version within
 `OTHER_BUILD`. Words must agree only if this program
@@ -23,10 +24,12 @@ SAME = 1e-9
 OTHER_BUILD = 1e-3
 """The same where another build made the record: it may have fitted otherwise. A forger gains nothing from so little."""
 
-WORDS = ("caveats", "condition", "contradiction", "estimand", "explanation", "method")
+WORDS = (
+    "caveats", "condition", "contradiction", "date", "estimand", "explanation", "method", "reliable", "sentence",
+)  # fmt: skip
 SETTINGS = (
     "rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated",
-    "values",
+    "values", "column", "range", "scale", "simultaneous",
 )  # fmt: skip
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
 IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")

@@ -89,7 +89,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "study_hash": study.digest,
             "run": store.run,
             "finished": store.finished is not None,
-            "results": [result.to_dict() for result in coordinator.results()],
+            "results": [result.facts() for result in coordinator.results()],
             "spent": spent(study, store),
             "transcript": {
                 "rounds": coordinator.done,

@@ -308,7 +308,7 @@ def _named(software: object) -> str:
 
 def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
     """`maker` names the other program that made the record; empty where it was this one."""
-    mine = json.loads(canonical(result.to_dict()))
+    mine = json.loads(canonical(result.facts()))
     # Another machine rounds otherwise; where nothing is known about the error, the range is the measure.
     inference, scale = result.inference, result.scale
     error = min(inference.error_scale * scale.slope(inference.center), scale.high - scale.low)

@@ -130,7 +130,7 @@ def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]
         return ()
     found = []
     for result in coordinator.results():
-        whole = result.to_dict()
+        whole = result.facts()
         found.append((result.sentence, {**{key: whole[key] for key in FACTS}, "beside": beside(result)}))
     return tuple(found)
 
