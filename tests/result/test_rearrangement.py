@@ -38,7 +38,7 @@ def codes(result: QuantileResult) -> set[str]:
 
 
 def ends(results: tuple[QuantileResult, ...]) -> list[tuple[float, float]]:
-    return [tuple(one.confidence_interval) for one in results]
+    return [(one.confidence_interval.low, one.confidence_interval.high) for one in results]
 
 
 def test_one_hopeless_level_does_not_damage_a_good_one(result: QuantileResult) -> None:
