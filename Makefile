@@ -5,7 +5,7 @@ FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
 # Most modules of most packages are never imported: compiling them all would take as long as installing them.
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
-EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
+EXTRAS := tables,databases,simulation,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
   unit-commands unit-compute unit-docs unit-federation unit-pages unit-rest flower format clean

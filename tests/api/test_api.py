@@ -61,7 +61,7 @@ def test_a_database_query_is_data(tmp_path: Path) -> None:
     base.executemany("INSERT INTO people VALUES (?, ?)", [("a" if i % 2 else "b", float(i)) for i in range(400)])
     result = privatile.estimate(
         base,
-        query="SELECT * FROM people ORDER BY rowid",
+        sql="SELECT * FROM people ORDER BY rowid",
         value="pay",
         client="region",
         epsilon=1,

@@ -206,7 +206,7 @@ def test_files_tables_and_databases_give_the_same_classes(tmp_path: Path) -> Non
         (tmp_path / "data.parquet", {}),
         (tmp_path / "data.json", {}),
         (arrow, {}),
-        (database, {"query": "SELECT x, w, site FROM t ORDER BY rowid"}),
+        (database, {"sql": "SELECT x, w, site FROM t ORDER BY rowid"}),
     ]
     for data, options in sources:
         found = shuffled(data, client="site", **options)

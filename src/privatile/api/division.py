@@ -10,6 +10,7 @@ from privatile.client.order.shuffle import shuffle
 from privatile.client.order.weight_classes import ClassRule
 from privatile.client.sources.cells import Cell
 from privatile.client.sources.opening import open_source
+from privatile.client.sources.text_format import TextFormat
 from privatile.errors import InputError
 from privatile.planning.options import Options
 
@@ -26,6 +27,8 @@ class Division:
     """The columns that divide the file, in the order of a cell's entries."""
     cells: Mapping[str, Cell]
     client: str | None
+    how_read: str = ""
+    """What the holder should know about how the data is read."""
 
     @classmethod
     def read(cls, data: object, options: Options, ledger: Ledger, person_key: PersonKey | None) -> "Division":
@@ -35,9 +38,10 @@ class Division:
             value=options.value,
             client=options.client,
             person=options.person,
-            query=options.query,
+            sql=options.sql,
             weight=options.weight,
             groups=options.groups,
+            text_format=TextFormat(options.delimiter, options.decimal, options.thousands, options.unit),
         )
         rule = ClassRule(levels=max(1, len(options.levels)), rounds=options.rounds)
         columns = shuffle(
@@ -48,7 +52,7 @@ class Division:
             classes=rule,
             checked=not options.groups,
         )
-        return cls(columns, source.keys, source.cells, options.client)
+        return cls(columns, source.keys, source.cells, options.client, source.how_read)
 
     def holder(self, column: ShuffledColumn) -> str:
         """Whose records these are: the client, or the whole cell where no client column is named."""

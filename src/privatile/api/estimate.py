@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from privatile.api.local_run import Progress, prepare
+from privatile.client.sources.tables import is_stream
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.result.result import QuantileResult
@@ -56,9 +57,10 @@ def estimate(
 ) -> QuantileResult | Results:
     """A quantile with its confidence interval under ε-local differential privacy; one result for each level in `q`.
 
-    `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, or a
-    DB-API connection with `query=`. `range` is where the quantile can lie, in units; `scale` is linear, log, logit
-    or identity. Every further keyword is a field of `privatile.planning.options.Options`.
+    `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, a
+    relation of duckdb or another stream of Arrow, or a DB-API connection with `sql=`. `range` is where the quantile can
+    lie, in units; `scale` is linear, log, logit or identity. Every further keyword is a field of
+    `privatile.planning.options.Options`.
 
     Real data takes randomness from the operating system only, and a ledger remembers who has answered. For made-up
     data `simulate=True, rng=…` seeds everything, and the result says so.
@@ -76,7 +78,7 @@ def estimate(
         )
     if simulate and rng is None:
         raise InputError("a simulation needs its randomness: give rng, a numpy Generator or a seed.")
-    if simulate and (isinstance(data, str | os.PathLike) or options.get("query") is not None):
+    if simulate and (isinstance(data, str | os.PathLike) or options.get("sql") is not None or is_stream(data)):
         raise InputError(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
             "real. Leave out simulate and rng."

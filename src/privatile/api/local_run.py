@@ -63,7 +63,7 @@ def new_run(
     """A run over some columns of a file that was read."""
     holders = division.holders()
     spec = specification(options, parts_of(columns, holders), simulated=isinstance(coins, SeededCoins))
-    return LocalRun(spec, options, columns, ledger, coins, holders, shared, share)
+    return LocalRun(spec, options, columns, ledger, coins, holders, shared, share, division.how_read)
 
 
 def opened(data: object, options: Options, rng: np.random.Generator | None) -> tuple[Ledger, Coins, Division]:
@@ -99,6 +99,8 @@ class LocalRun:
     """Whether further runs use the ledger: whoever opened it closes it."""
     share: float = 1.0
     """Of every client, the share of its records that this run may ask; the first ones of the random order."""
+    how_read: str = ""
+    """What the holder should know about how the data is read (`Source.how_read`)."""
 
     def __post_init__(self) -> None:
         spec = self.spec

@@ -20,6 +20,7 @@ from privatile.cli.options import (
     text,
 )
 from privatile.cli.printing import echo_facts, echo_json
+from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 
 
 @click.command()
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path), required=False)
 @text("--value", "COLUMN", "Column with the numbers.")
 @text("--client", "COLUMN", "Column that says who holds a record. Without it: one client, 'all'.")
 @click.option(
@@ -161,6 +162,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 )
 @flag("--allow-weak", "Accept an epsilon above 10.")
 @flag("--not-private", "No privacy at all: every record tells the truth.")
+@reading_options
 @dashboard_options
 @click.option(
     "--dry-run",
@@ -171,7 +173,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @json_flag("The result")
 @click.option("--seed", hidden=True, type=int)
 def estimate(
-    data: Path,
+    data: Path | None,
     q: tuple[str, ...],
     epsilon: tuple[str, ...],
     range_: tuple[float, float] | None,
@@ -183,9 +185,11 @@ def estimate(
     as_json: bool,
     seed: int | None,
     dashboard: DashboardOptions,
+    reading: ReadingOptions,
     **rest: Any,
 ) -> None:
-    """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
+    """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), an SQLite or DuckDB file
+    with --sql, or a TOML file with options.
 
     Every record answers one question once, with a randomized bit; a ledger ensures the "once". Run it again after a
     crash and it continues where it stopped.
@@ -206,13 +210,16 @@ def estimate(
     from privatile.planning.options import Options, read_options, read_weights
 
     given: dict[str, Any] = {}
-    if data.suffix == ".toml":
-        data, given = read_options(data)
+    if data is not None and data.suffix == ".toml":
+        data, given = read_options(data, needs_data=not reading.is_by_address)
+    source = reading.data(data, "DATA", given.get("sql"))
     if log_:
         if rest["scale"] not in (None, "log"):
             raise InputError(f"--log and --scale {rest['scale']} exclude each other.")
         rest["scale"] = "log"
+    rest |= reading.text_format
     rest |= {
+        "sql": reading.sql,
         "q": _levels(q),
         "epsilon": _budgets(epsilon),
         "only": conditions(only),
@@ -220,7 +227,9 @@ def estimate(
         "weights": None if weights is None else read_weights(weights),
     }
     options = Options(**given | {key: value for key, value in rest.items() if value is not None})
-    run = prepare(data, options)
+    run = prepare(source, options)
+    if run.how_read:
+        click.echo(run.how_read, err=True)
     if dry_run:
         _preview(run, as_json)
     else:

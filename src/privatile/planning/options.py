@@ -54,7 +54,13 @@ class Options(ReportOptions):
     overall_share: float | None = None
     """Of every group, the share of the records that is asked about the quantile of all groups together."""
     person: str | None = None
-    query: str | None = None
+    sql: str | None = None
+    """Query over a database, whose rows are the records."""
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    unit: str | None = None
+    """How a CSV file is written; found out where it is not given."""
     weights: str | PerClient = "size"
     weight: str | None = None
     """Column with a survey weight for every record."""
@@ -267,19 +273,30 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
     return weights
 
 
-ON_THE_COMMAND_LINE = ("json", "dry_run", "explain", "dashboard", "dashboard_at", "dashboard_tls")
+ON_THE_COMMAND_LINE = (
+    "json",
+    "dry_run",
+    "explain",
+    "dashboard",
+    "dashboard_at",
+    "dashboard_tls",
+    "database_url_env",
+    "database_url_file",
+)
 """How a result is shown: not part of the options of an estimate."""
 
 
-def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
+def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, dict[str, Any]]:
     """A TOML file with every option; `data` names the file, relative to the TOML's own folder.
+
+    A database by its address takes the place of `data`; then there is none (`needs_data`).
 
     All that is wrong with it is said at once.
     """
     document = read_toml(path)
     content = dict(document.table)
     data = content.pop("data", None)
-    if not isinstance(data, str):
+    if not isinstance(data, str) and (needs_data or data is not None):
         document.add(("data",), 'must name a file: data = "salaries.csv".')
     hints = get_type_hints(Options)
     for key, given in content.items():
@@ -299,4 +316,4 @@ def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
             content[key] = path.parent / content[key]
     if isinstance(content.get("weights"), str):
         content["weights"] = read_weights(content["weights"], path.parent)
-    return path.parent / str(data), content
+    return None if data is None else path.parent / str(data), content

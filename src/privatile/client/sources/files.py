@@ -5,29 +5,32 @@ where there is one, the number of the line. It may not fetch extensions, and has
 files would be plain text with names).
 """
 
-import csv
-import gzip
-import io
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privatile.client.sources.cells import cell_name, cell_of
+from privatile.client.sources.headers import names_in, read_header, refuse_headless
 from privatile.client.sources.numbers import from_arrow, not_numeric
 from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, unknown_column
-from privatile.errors import DataError
-
-MISSING_MARKS = ("", "na", "n/a", "nan", "null", "none")
-"""What a CSV file may write, in any case of letters, where a value is missing."""
-
-DELIMITERS = (",", ";", "\t", "|")
-
-LONGEST_HEADER = 1 << 20
+from privatile.client.sources.text_format import (
+    DELIMITERS,
+    NOTHING_FOUND,
+    SOMETHING_ELSE,
+    Evidence,
+    NumberMarks,
+    TextFormat,
+    decimal_mark,
+    in_words,
+    kind_of_entry,
+)
+from privatile.errors import DataError, InputError
 
 MOST_COLUMNS = 5_000
 """Columns of a CSV file, all of which are read; ten times as many take 5 s and 600 MB."""
@@ -58,11 +61,17 @@ class FileSource(Source):
         person: str | None = None,
         weight: str | None = None,
         groups: Sequence[str] = (),
+        text_format: TextFormat | None = None,
     ) -> None:
         super().__init__(value, client, person, weight, groups)
         self._path = path
+        self._format = text_format or TextFormat()
         kind = kind_of(path)
-        self._connection = _connect()
+        if kind != "csv" and self._format.given:
+            raise InputError(
+                f"{' and '.join(self._format.given)} are for CSV files, whose numbers are texts; {path} is none."
+            )
+        self._connection = connect()
         self._is_csv = kind == "csv"
         # What to read from, as SQL with its parameters, and each column's expression and type.
         self._parameters: dict[str, object] = {"path": _literal(path)}
@@ -97,16 +106,17 @@ class FileSource(Source):
         return f"read_json($path, columns = {{{listed}}})" if kinds else "read_json($path)"
 
     def _csv_table(self) -> str:
-        """A CSV file, its delimiter being the one that shows the wanted names in the first line.
+        """A CSV file, its delimiter the one given, or the one that shows the wanted names in the first line.
 
         duckdb's sniffer would rather change its mind about the delimiter than call a line broken.
         """
-        header = _header(self._path)
-        readings = {mark: _names(header, mark) for mark in DELIMITERS}
+        header = read_header(self._path)
+        delimiters = [self._format.delimiter] if self._format.delimiter else DELIMITERS.values()
+        readings = {mark: names_in(header, mark) for mark in delimiters}
         fitting = [mark for mark, names in readings.items() if set(self.wanted) <= set(names)]
         if not fitting:
             names = max(readings.values(), key=len)
-            _refuse_headless(self._path, names)
+            refuse_headless(self._path, names)
             raise unknown_column(next(name for name in self.wanted if name not in names), names)
         delimiter = max(fitting, key=lambda mark: len(readings[mark]))
         names = readings[delimiter]
@@ -125,6 +135,37 @@ class FileSource(Source):
             "read_csv($path, auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"',"
             f" nullstr = '', columns = {{{kinds}}})"
         )
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        """What the numbers of the file show about their marks; of the whole file, since later rows may tell."""
+        marks = NumberMarks(thousands=self._format.thousands or "none", unit=self._format.unit)
+        columns = [self._columns[name][0] for name in (self.column, self.weight) if name is not None]
+        if self._parameters["delimiter"] == ",":  # nearly always there is nothing to tell, and that is quickly seen
+            any_comma = " OR ".join(f"contains({column}, ',')" for column in columns)
+            relation = self._run(f"SELECT 1 FROM {self._sql} WHERE {any_comma} LIMIT 1")
+            if not self._safely(relation.fetchall):
+                return NOTHING_FOUND
+        relation = self._run(f"SELECT {', '.join(marks.evidence(column) for column in columns)} FROM {self._sql}")
+        shown = self._safely(relation.fetchall)[0]
+        each = len(shown) // len(columns)
+        return Evidence(*(any(shown[place::each]) for place in range(each)))
+
+    @cached_property
+    def _marks(self) -> NumberMarks:
+        """How the numbers of a CSV file are written: one way for the whole file."""
+        said, delimiter = self._format, str(self._parameters["delimiter"])
+        decimal = said.decimal or decimal_mark(self._evidence, delimiter, self.column, said.thousands)
+        return NumberMarks(decimal, said.thousands or ("point" if decimal == "comma" else "comma"), said.unit)
+
+    @property
+    def how_read(self) -> str:
+        """How the file is read where that was found out and is not the usual; without a word of its content."""
+        if not self._is_csv or (self._format.delimiter and self._format.decimal):
+            return ""
+        usual = in_words(",", NumberMarks(), NOTHING_FOUND)
+        found = in_words(str(self._parameters["delimiter"]), self._marks, self._evidence)
+        return "" if found == usual else f"{self._path} is read with {found}."
 
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
@@ -168,21 +209,23 @@ class FileSource(Source):
         """A column as a number, NaN where missing, and whether an entry is none."""
         expression, _ = self._columns[name]
         if self._is_csv:
-            marks = ", ".join(f"'{mark}'" for mark in MISSING_MARKS)
-            number = f"TRY_CAST({expression} AS DOUBLE)"
-            missing = f"{expression} IS NULL OR lower(trim({expression})) IN ({marks})"
             # A text that is no number is found here rather than by an error that would quote it.
-            bad = f"CASE WHEN {number} IS NOT NULL THEN 0 WHEN {missing} THEN 0 ELSE 1 END"
+            number, bad = self._marks.number(expression), self._marks.is_bad(expression)
         else:
             number, bad = f"CAST({expression} AS DOUBLE)", "0"
         return [f"coalesce({number}, CAST('NaN' AS DOUBLE))", f"CAST({bad} AS INTEGER)"]
 
     def _refuse_bad(self, name: str, bad: np.ndarray[Any, Any], rows: int) -> None:
         if bad.any():
-            record = rows + int(np.flatnonzero(bad)[0]) + 1
+            place = int(np.flatnonzero(bad)[0])
+            kind = kind_of_entry(self._columns[name][0])
+            sql = f"SELECT {kind} FROM {self._sql} LIMIT 1 OFFSET {rows + place}"
+            # Beside the stream, which is still open; only for this one entry, since most files have none.
+            found = self._safely(lambda: self._connection.cursor().sql(sql, params=self._parameters).fetchall())
+            what, advice = self._marks.explain(found[0][0] if found else SOMETHING_ELSE)
             raise DataError(
-                f"column {name!r} of {self._path} must hold numbers; record {record} after the header holds "
-                f"something else. Missing values may be left empty or written NA, NaN or null."
+                f"column {name!r} of {self._path} must hold numbers; record {rows + place + 1} after the header holds "
+                f"{what}. {advice}"
             )
 
     def _find_clients(self) -> None:
@@ -269,10 +312,13 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def _connect() -> Any:
+def connect(path: Path | None = None) -> Any:
+    """A connection of duckdb: to nothing, or to a database of its own that is only read."""
     import duckdb
 
     connection = duckdb.connect(
+        ":memory:" if path is None else str(path),
+        read_only=path is not None,
         config={
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -280,7 +326,7 @@ def _connect() -> Any:
             "preserve_insertion_order": True,
             # A scan of one column waits for nothing; more threads cost memory and gain no time.
             "threads": 1,
-        }
+        },
     )
     # Prefetching holds whole row groups: 20 million rows in one group took 434 MB with it and 281 MB without. Versions
     # that do not know the setting do without.
@@ -306,45 +352,3 @@ def _is_no_text(kind: str) -> bool:
 def _literal(path: Path) -> str:
     """A path without its glob characters: each becomes a class of one."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _header(path: Path) -> str:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            line = stream.readline(LONGEST_HEADER)
-            # A quoted name may hold a line break.
-            while line.count('"') % 2 and len(line) < LONGEST_HEADER and (more := stream.readline(LONGEST_HEADER)):
-                line += more
-            return line
-    except (OSError, EOFError, UnicodeError):
-        pass
-    raise DataError(f"{path} cannot be read as text: it is damaged, half-written, or not in UTF-8.")
-
-
-def _names(header: str, delimiter: str) -> list[str]:
-    """The names of columns that a first line shows under a delimiter; none where it is no line of a CSV file."""
-    try:
-        return [name.strip() for name in next(csv.reader(io.StringIO(header), delimiter=delimiter, strict=False), [])]
-    except csv.Error:
-        return []
-
-
-def _refuse_headless(path: Path, names: Sequence[str]) -> None:
-    """The first line of a file without a header is a record, and must not be shown."""
-    if not any(names):
-        raise DataError(
-            f"{path} is empty, or its first line names nothing. Give a file whose first line names the columns."
-        )
-    if any(_may_be_a_record(name) for name in names):
-        raise DataError(
-            f"the first line of {path} does not name the columns asked for. It is not shown, since it could be a "
-            "record. Give a file whose first line names the columns."
-        )
-
-
-def _may_be_a_record(name: str) -> bool:
-    """Names of columns begin with a letter, hold no number as a word, no decimals, and at most four digits in a row."""
-    words = re.split(r"[\s,;:|]+", name)
-    looks = re.match(r"[^\W\d]", name) and not re.search(r"\d{5}|\d[.,]\d", name) and name.lower() not in MISSING_MARKS
-    return not looks or any(re.fullmatch(r"[-+.\d]+(e[-+\d]+)?", word, re.IGNORECASE) for word in words)

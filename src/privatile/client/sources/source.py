@@ -74,6 +74,11 @@ class Source:
         """The entries of every client, in the order of `keys`."""
         self._codes: dict[object, int] = {}
 
+    @property
+    def how_read(self) -> str:
+        """What the holder should know about how this source is read; empty where it is as usual. Never a value."""
+        return ""
+
     def batches(self) -> "Iterator[Batch]":
         """All rows."""
         raise NotImplementedError

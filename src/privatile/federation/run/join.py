@@ -19,6 +19,7 @@ from privatile.client.ledger.restores import mark_restored
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
+from privatile.client.sources.text_format import TextFormat
 from privatile.errors import LedgerError, SiteRefusal
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.setup.invitation import Invitation
@@ -42,6 +43,8 @@ class JoinOptions:
     value: str
     person: str | None = None
     weight: str | None = None
+    sql: str | None = None
+    text_format: TextFormat | None = None
     limits: Path | None = None
     restored: bool = False
     new_people: bool = False
@@ -51,12 +54,21 @@ class JoinOptions:
     heartbeat: float = HEARTBEAT
 
 
-def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptions, say: Say) -> str:
+def join_run(invitation: Invitation, site: Site, source: object, options: JoinOptions, say: Say) -> str:
     """Run a client until the study ends or somebody stops it."""
-    rows = open_source(source, value=options.value, person=options.person, weight=options.weight)
+    rows = open_source(
+        source,
+        value=options.value,
+        person=options.person,
+        weight=options.weight,
+        sql=options.sql,
+        text_format=options.text_format,
+    )
 
     async def serve() -> str:
         service = prepare_client(invitation, site, rows, options)
+        if rows.how_read:
+            say(rows.how_read)
         async with hosted(service, options.ops_host, options.ops_port, options.ops_names, say):
             return await service.run()
 

@@ -1,0 +1,153 @@
+"""Databases by the name of a file or by an address: opened to be read, row by row.
+
+An address holds a password. It comes from the environment or from a file, and no text of this program shows it: errors
+give the kind of a failure only, and the database library's own log is kept from writing statements and rows.
+"""
+
+import logging
+import os
+import re
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from privatile.client.sources.files import connect
+from privatile.client.sources.tables import FETCH, safely
+from privatile.errors import InputError, MissingExtra, require
+
+HOW_TO_ADDRESS = (
+    "An address names the kind of database, who asks, and where: postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, for "
+    "example."
+)
+
+LONGEST_ADDRESS = 10_000
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is the address of a database rather than the name of a file.
+
+    >>> [is_address(text) for text in ("postgresql://me:secret@host/pay", "postgresql:/me:secret@host", "C:/pay.csv")]
+    [True, True, False]
+    """
+    return re.match(r"[A-Za-z][\w+.-]+:/", text) is not None
+
+
+def address_refused() -> InputError:
+    """The error for an address in the place of a file, which shows no part of it."""
+    return InputError(
+        "this is the address of a database, whose password everybody on this machine could read from the command line. "
+        "Put it into a file that only you can read (database_url_file=FILE) or into the environment "
+        "(database_url_env=NAME)."
+    )
+
+
+def database_kind(path: Path) -> str | None:
+    """ "SQLite" or "DuckDB" by a file's first bytes, whatever its name; None for any other."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError:
+        return None
+    if head == b"SQLite format 3\0":
+        return "SQLite"
+    return "DuckDB" if head[8:12] == b"DUCK" else None
+
+
+def connect_sqlite(path: Path) -> Any:
+    """A connection that can only read."""
+    return safely(lambda: sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True))
+
+
+def duckdb_relation(path: Path, query: str) -> Any:
+    """The rows of a query over a file of duckdb, which is opened to be read; they come when they are asked for."""
+    connection = safely(lambda: connect(path))
+    relation = safely(lambda: connection.sql(query))
+    if relation is None:
+        raise InputError("the query returns no rows by its nature. Give a SELECT.")
+    return relation
+
+
+class DatabaseUrl:
+    """The address of a database, for SQLAlchemy. Its texts show no part of it.
+
+    >>> DatabaseUrl("postgresql://me:secret@host/pay")
+    <a database by its address>
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __repr__(self) -> str:
+        return "<a database by its address>"
+
+    @classmethod
+    def from_environment(cls, name: str) -> "DatabaseUrl":
+        """The address in a variable, which is then removed: no process that this one starts inherits it."""
+        address = os.environ.pop(name, "").strip()
+        if not address:
+            raise InputError(f"the variable {name!r:.60} of the environment is empty or not there. {HOW_TO_ADDRESS}")
+        return cls(address)
+
+    @classmethod
+    def from_file(cls, path: Path) -> "DatabaseUrl":
+        """The address in the first line of a file."""
+        try:
+            with path.open(encoding="utf-8") as file:
+                address = file.readline(LONGEST_ADDRESS).strip()
+        except UnicodeError:
+            address = ""
+        if not address:
+            raise InputError(f"the first line of {path} holds no address. {HOW_TO_ADDRESS}")
+        return cls(address)
+
+    def cursor(self) -> "_StreamedRows":
+        """A cursor as DB-API has it, whose rows the server keeps until they are fetched."""
+        sqlalchemy = require("sqlalchemy", "databases")
+        for name in ("sqlalchemy.engine", "sqlalchemy.pool"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # more detailed, they write rows
+        driver = ""
+        try:
+            engine = sqlalchemy.create_engine(self._address, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
+        except ModuleNotFoundError as error:
+            driver, problem = str(error.name), "driver"
+        except sqlalchemy.exc.NoSuchModuleError:
+            problem = "kind"
+        except Exception:  # a library's text may quote the address
+            problem = "form"
+        else:
+            return _StreamedRows(safely(engine.connect))
+        if problem == "driver":
+            raise MissingExtra(
+                f"this database needs {driver}, which is not installed. Install it: pip install {driver}."
+            )
+        what = "names a kind of database that SQLAlchemy does not know" if problem == "kind" else "cannot be understood"
+        raise InputError(f"the database's address {what}; it is not shown. {HOW_TO_ADDRESS}")
+
+
+class _StreamedRows:
+    """The part of DB-API's cursor that a source needs, over a connection of SQLAlchemy."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection.execution_options(stream_results=True, max_row_buffer=FETCH, no_parameters=True)
+        self._result: Any = None
+
+    def execute(self, query: str) -> None:
+        """Begin the query, as it is: no colon or percent sign of it means a parameter."""
+        self._result = self._connection.exec_driver_sql(query)
+
+    @property
+    def description(self) -> Sequence[tuple[str]]:
+        """The names of its columns."""
+        names = self._result.keys() if self._result.returns_rows else ()
+        return [(name,) for name in names]
+
+    def fetchmany(self, count: int) -> Sequence[Sequence[object]]:
+        """The next rows."""
+        rows: Sequence[Sequence[object]] = self._result.fetchmany(count)
+        return rows
+
+    def close(self) -> None:
+        """Leave the database; nothing is committed."""
+        self._connection.close()
