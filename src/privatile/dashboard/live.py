@@ -190,7 +190,7 @@ def _level(level: LevelView) -> dict[str, Any]:
     }
     if result is None:
         nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
-        nothing |= {"texts": None, "shown": None, "always": False}
+        nothing |= {"texts": None, "shown": None, "always": False, "located": False}
         return shown | nothing | {"values_left": "", "declared": "", "contradiction": "", "caveats": []}
     other = result.other
     so_far = result.interval_so_far or result.confidence_interval
@@ -201,6 +201,7 @@ def _level(level: LevelView) -> dict[str, Any]:
             "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
         },
         "estimate": result.estimate,
+        "located": result.located,
         "always": result.valid_at_every_look,
         "shown": "fixed" if result.interval_so_far is None else "anytime",
         "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},

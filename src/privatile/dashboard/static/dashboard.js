@@ -34,14 +34,15 @@
     const level = current();
     const interval = intervalOf(level);
     const width = (ends) => privatileWidth(ends.low, ends.high, level.estimate, level.path.range);
-    format = privatileFormat(interval ? width(interval) : NaN);
+    format = privatileFormat(interval ? width(interval) : NaN, level.path.range);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
-    say("estimate", level.estimate == null ? "–" : level.values_left || format(level.estimate));
+    const headline = level.estimate == null ? "–" : level.located ? level.values_left || format(level.estimate) : level.texts.estimate;
+    say("estimate", headline);
     const percent = `${100 * state.confidence_level}%`;
     say("interval", interval ? `${percent} interval ${format(interval.low, false)} … ${format(interval.high, true)}`
       + (interval.condition ? `, ${interval.condition}` : "") : "no interval yet");
     say("left-note", level.values_left ? `${percent} certain, if every value is ${level.declared}` : "");
-    const own = level.other ? privatileFormat(width(level.other)) : null;
+    const own = level.other ? privatileFormat(width(level.other), level.path.range) : null;
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
       + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
     const has = level.anytime != null, kind = kindOf(level);
@@ -66,7 +67,7 @@
       chart = privatileChart(figure, path, { format: (value, up) => format(value, up) });
       figure.dataset.ready = "yes";
     }
-    document.title = level.estimate == null ? "privatile" : `${format(level.estimate)} · privatile`;
+    document.title = level.estimate == null ? "privatile" : `${headline} · privatile`;
     list("caveats", level.caveats.map(({ status, title, text }) =>
       [status, status === "worry" ? "! look here" : "• note", title, text]), "Nothing to say yet.");
     target();
@@ -110,7 +111,7 @@
     cell(`${whole.format(client.asked)} of ${whole.format(client.records)}`);
     cell(client.asked === 0 ? "0" : client.epsilon == null ? "∞" : String(Number(client.epsilon.toPrecision(4))));
     cell(client.weight.toFixed(4));
-    cell(client.lying_rank == null ? "no bound" : `±${client.lying_rank.toFixed(3)} in rank`);
+    cell(client.lying_rank == null ? "no bound" : `±${(Math.ceil(client.lying_rank * 1000) / 1000).toFixed(3)} in rank`);
     return line;
   }
 

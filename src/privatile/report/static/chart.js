@@ -157,18 +157,34 @@ function privatileWidth(low, high, estimate, range) {
   return 2 * (openLow ? high - estimate : estimate - low) || high - low;
 }
 
-// Numbers with as many digits as the interval deserves; an end of one is rounded outward (up: true, or false).
-function privatileFormat(width) {
-  const digits = width > 0 && isFinite(width) ? 1 - Math.floor(Math.log10(width)) : 3;
-  const shown = new Intl.NumberFormat("en", {
-    minimumFractionDigits: Math.max(0, Math.min(digits, 12)), maximumFractionDigits: Math.max(0, Math.min(digits, 12)),
-  });
-  const unit = 10 ** -digits, nearest = (value) => digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(Math.min(digits, 100)));
+// Numbers with as many digits as the interval deserves; an end of one is rounded outward (up: true, or false). An end
+// of the stated range is shown as it is, and every other end with as many digits as show it inside: `outward` in Python.
+function privatileFormat(width, range = [-Infinity, Infinity]) {
+  const wanted = width > 0 && isFinite(width) ? 1 - Math.floor(Math.log10(width)) : 3;
+  const whole = (value) => {
+    const digits = Number(value.toPrecision(15)) === value ? 15 : 17;
+    return new Intl.NumberFormat("en", { maximumSignificantDigits: digits }).format(value);
+  };
+  const nearest = (value, digits) => {
+    const unit = 10 ** -digits;
+    return digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(Math.min(digits, 100)));
+  };
+  const outward = (value, digits, up) => {
+    const unit = 10 ** -digits, rounded = nearest(value, digits);
+    if (up === true && rounded < value) return nearest(rounded + unit, digits);
+    if (up === false && rounded > value) return nearest(rounded - unit, digits);
+    return rounded;
+  };
   return (value, up) => {
     if (value == null) return "–";
-    let rounded = nearest(value);
-    if (up === true && rounded < value) rounded = nearest(rounded + unit);
-    if (up === false && rounded > value) rounded = nearest(rounded - unit);
-    return shown.format(rounded);
+    let digits = wanted, rounded = outward(value, digits, up);
+    if (up !== undefined) {
+      if (value <= range[0] || value >= range[1]) return whole(value);
+      for (; !(range[0] < rounded && rounded < range[1]); rounded = outward(value, digits, up)) {
+        if (++digits > wanted + 20) return whole(range[up ? 1 : 0]);
+      }
+    }
+    const shown = Math.max(0, Math.min(digits, 12));
+    return new Intl.NumberFormat("en", { minimumFractionDigits: shown, maximumFractionDigits: shown }).format(rounded);
   };
 }
