@@ -25,7 +25,6 @@ from privatile.errors import InputError
 
 if TYPE_CHECKING:
     from privatile.api.local_run import LocalRun
-    from privatile.result.result import QuantileResult
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
@@ -294,7 +293,7 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         if as_json:
             echo_json(results.to_dict())
         else:
-            click.echo("\n\n".join(_text(result, explain) for result in results))
+            click.echo(results.to_text(explain=explain))
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
         run.discard()
@@ -322,11 +321,3 @@ def _say_spent(run: "LocalRun") -> None:
     most = max(spent, default=0.0)
     words = f"ε = {most:.4g}" if math.isfinite(most) else "without a limit, or nobody knows how much"
     click.echo(f"All runs together, by the ledger, the most that one {whose} has spent: {words}.", err=True)
-
-
-def _text(result: "QuantileResult", explain: bool) -> str:
-    text = result.to_text()
-    if explain:
-        why = result.explanation or ("This design follows fixed tables: nothing was chosen along the way.",)
-        text += "\n\nWhy it asked what it asked:\n" + "\n".join(f"- {line}" for line in why)
-    return text

@@ -68,6 +68,7 @@ CAVEAT_TITLES = {
     "declaration": "Not shown as declared",
     "not-validated": "Too little information",
     "one-sided": "Open on one side",
+    "half-open": "Bounded on one side only",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
     "misfit": "Not a smooth curve",

@@ -9,9 +9,11 @@ from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
-from privatile.estimator.auto import AutoPlan
+from privatile.estimator.auto import AutoPlan, supported
+from privatile.estimator.clients import pooled_noise
 from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
+from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.inference import Inference
@@ -133,7 +135,8 @@ def interval_caveats(
         ]
         yield not_located(True, " or ".join([", ".join(helps[:-1]), helps[-1]] if helps[1:] else helps))
     elif at_low or at_high:
-        yield one_sided("lower" if at_low else "upper")
+        enough = supported(information(plan.level, pooled_noise(plan.clients)))
+        yield (one_sided if enough else half_open)("lower" if at_low else "upper")
     elif any_shape or settings.dither:
         return
     elif value is not None:
@@ -166,6 +169,13 @@ def one_sided(end: Literal["lower", "upper"]) -> Caveat:
     side = "below" if end == "lower" else "above"
     text = f"The answers do not bound the quantile from {side}: that end of the interval is the {end} end of the "
     return Caveat("one-sided", f"{text}stated range.")
+
+
+def half_open(end: Literal["lower", "upper"]) -> Caveat:
+    """The same where the answers are too few for an estimate without a bound on that side."""
+    side, other = ("below", "upper") if end == "lower" else ("above", "lower")
+    text = f"The answers are few and do not bound the quantile from {side}: rely on the {other} end of the interval, "
+    return Caveat("half-open", f"{text}not on the estimate. More records or a larger ε would help.")
 
 
 def round_value_inside(low: float, high: float) -> float | None:

@@ -26,7 +26,7 @@ FIRST, REST = "Before you use it:", "Also:"
 """What stands above the caveats that a reader must act on, and above the others."""
 
 
-def as_text(result: "QuantileResult") -> str:
+def as_text(result: "QuantileResult", *, explain: bool = False) -> str:
     """A table for a terminal or a log."""
     shown, (first, rest) = result.shown_rows(), to_act_on_and_rest(result.caveats)
     gap = max(len(row.label) for row in shown)
@@ -39,7 +39,21 @@ def as_text(result: "QuantileResult") -> str:
     lines += ["", *client_table(result)]
     if rest:
         lines += ["", REST, *(f"- {caveat.text}" for caveat in rest)]
+    if explain:
+        why = result.explanation or ("This design follows fixed tables: nothing was chosen along the way.",)
+        lines += ["", "Why it asked what it asked:", *(f"- {line}" for line in why)]
     return "\n".join(lines)
+
+
+def levels_table(results: "Sequence[QuantileResult]") -> list[str]:
+    """Several levels at a glance: what stands first of each, and its interval."""
+    percent = f"{100 * results[0].confidence_level:g}%"
+    how = ", all at once" if results[0].simultaneous else ""
+    rows = [
+        (f"{one.level:g}", one.headline, " … ".join(one.ends_shown(one.interval_so_far or one.confidence_interval)))
+        for one in results
+    ]
+    return fixed_columns([("level", "estimate", f"{percent} interval{how}"), *rows])
 
 
 def folded(text: str, width: int) -> list[str]:

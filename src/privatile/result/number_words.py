@@ -68,16 +68,25 @@ def outward_to(value: float, digits: int, *, up: bool) -> float:
     return rounded
 
 
-def nearest_inside(value: float, width: float, low: float, high: float) -> str:
-    """An estimate with the digits that an interval of this width deserves, and more where they would leave it.
+def nearest_inside(value: float, ends: tuple[str, str], width: float, limits: tuple[float, float]) -> str:
+    """An estimate with the digits that an interval of this width deserves.
 
-    >>> nearest_inside(49_512.3, 812.0, 49_100.0, 49_900.0), nearest_inside(1_400.0, 900_000.0, 1_234.0, 901_234.0)
-    ('49,510', '1,400')
+    It gets more where it would leave the interval, whose ends are given as they are shown, or where it would look like
+    an end of the stated range (`limits`).
+
+    >>> nearest_inside(49_512.3, ("49,100", "49,900"), 812.0, (0.0, 1e6))
+    '49,510'
+    >>> nearest_inside(1_400.0, ("1,000", "900,000"), 899_000.0, (1_000.0, 1e6))
+    '1,400'
     """
-    if not (math.isfinite(value) and math.isfinite(width) and width > 0.0):
+    if value in limits or not (math.isfinite(value) and math.isfinite(width) and width > 0.0):
         return plain(value)
+    low, high = (float(end.replace(",", "")) for end in ends)
     digits, most = digits_shown(value, width), digits_shown(value, SMALLEST_WIDTH)
-    while not low <= round(value, digits) <= high and digits < most:
+    while digits < most:
+        rounded = round(value, digits)
+        if low <= rounded <= high and limits[0] < rounded < limits[1]:
+            break
         digits += 1
     return f"{round(value, digits):,.{max(digits, 0)}f}"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from privatile.inference.inference import Inference, from_ends
 from privatile.result.both_readings import grid_values
-from privatile.result.caveats import not_located, one_sided
+from privatile.result.caveats import half_open, not_located, one_sided
 from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Row, one_of
 from privatile.result.severity import most_important_first
 
@@ -105,13 +105,13 @@ def _with_ends(
 
 def _about_the_ends(result: QuantileResult, interval: ConfidenceInterval, off_grid: str) -> tuple[Caveat, ...]:
     """The caveats, those about open ends written for this interval."""
-    kept = [caveat for caveat in result.caveats if caveat.code not in ("unbounded", "one-sided")]
+    kept = [caveat for caveat in result.caveats if caveat.code not in ("unbounded", "one-sided", "half-open")]
     codes = {caveat.code for caveat in result.caveats}
     at_low, at_high = interval.low <= result.scale.low, interval.high >= result.scale.high
     if "unbounded" in codes:
         kept.append(not_located(interval == (result.scale.low, result.scale.high)))
-    elif "one-sided" in codes and at_low != at_high:
-        kept.append(one_sided("lower" if at_low else "upper"))
+    elif at_low != at_high and codes & {"one-sided", "half-open"}:
+        kept.append((half_open if "half-open" in codes else one_sided)("lower" if at_low else "upper"))
     if off_grid:
         kept.append(Caveat("contradiction", f"{off_grid[0].upper()}{off_grid[1:]}."))
     return most_important_first(*kept)

@@ -181,7 +181,8 @@ class QuantileResult:
 
     def estimate_shown(self, interval: ConfidenceInterval) -> str:
         """The estimate with the digits that this interval deserves, and as many as keep it inside."""
-        return nearest_inside(self.estimate, self.digits_width(interval), *interval)
+        ends, width = self.ends_shown(interval), self.digits_width(interval)
+        return nearest_inside(self.estimate, ends, width, (self.scale.low, self.scale.high))
 
     def ends_shown(self, interval: ConfidenceInterval) -> tuple[str, str]:
         """Both ends, rounded outward; an end of the stated range as it is, and no other end as one of these."""
@@ -289,6 +290,7 @@ class QuantileResult:
             "anytime_interval": self.valid_at_every_look,
         }
         hidden |= {key for key, nothing in empty.items() if nothing}
+        hidden |= {row.key for row in self.diagnostics if row.value is None}
         return [row for row in self.rows() if row.key not in hidden]
 
     def client_rows(self, clients: tuple[ClientFacts, ...] | None = None) -> list[list[Row]]:
@@ -348,9 +350,9 @@ class QuantileResult:
         """A table of one row: a pandas frame, or what `library` ("polars", "pyarrow") has."""
         return frame([self.facts()], library)
 
-    def to_text(self) -> str:
-        """A table for a terminal or a log."""
-        return as_text(self)
+    def to_text(self, *, explain: bool = False) -> str:
+        """A table for a terminal or a log; `explain` adds why the run asked what it asked."""
+        return as_text(self, explain=explain)
 
     def to_html(self) -> str:
         """The same for a notebook; every text is escaped."""

@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from privatile.result.document import Library, document, frame
+from privatile.result.layout import levels_table
 from privatile.result.result import QuantileResult
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ class Results(tuple[QuantileResult, ...]):
         """The same as text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
-    def to_text(self) -> str:
-        """All texts, one after the other."""
-        return "\n\n".join(result.to_text() for result in self)
+    def to_text(self, *, explain: bool = False) -> str:
+        """All levels at a glance where there are several, then the text of each."""
+        glance = ["\n".join(levels_table(self))] if len(self) > 1 else []
+        return "\n\n".join([*glance, *(result.to_text(explain=explain) for result in self)])
 
     def to_frame(self, library: Library = "pandas") -> "DataFrame | Any":
         """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""

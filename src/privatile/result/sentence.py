@@ -28,6 +28,9 @@ def headline_of(result: "QuantileResult") -> str:
         return f"{plain(low)} or less" if low == lost[0] else f"above {plain(high)}"
     if "range" in known:
         return "at or beyond an end of the range"
+    if "half-open" in known and "unbounded" not in known:
+        first, last = result.ends_shown(result.confidence_interval)
+        return f"{last} or less" if low <= lost[0] else f"{first} or more"
     if not result.located:
         return "not located"
     if result.grid_values:
@@ -56,6 +59,10 @@ def sentence_of(result: "QuantileResult") -> str:
         )
     if "unbounded" in known:
         return f"{what} is not located by these answers: at {percent} it lies anywhere from {first} to {last}{whole}."
+    if "half-open" in known:
+        bound, side = (f"{last} or less", "below") if low <= result.scale.low else (f"{first} or more", "above")
+        needs = f"{percent}, {result.condition}" if result.condition else percent
+        return f"{what} is {bound} ({needs}); these answers do not bound it from {side}."
     if "not-located" in known:
         return (
             f"{what} was not located: the search had not settled when it ended, so the {percent} interval, {first} to "

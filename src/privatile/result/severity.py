@@ -14,6 +14,7 @@ Severity = Literal["unreliable", "act", "note", "standing"]
 SEVERITIES: dict[str, Severity] = {
     "range": "unreliable",
     "unbounded": "unreliable",
+    "half-open": "unreliable",
     "not-located": "unreliable",
     "contradiction": "unreliable",
     "not-validated": "unreliable",
@@ -43,7 +44,7 @@ SEVERITIES: dict[str, Severity] = {
 }
 """Of every code, the most important first."""
 
-LOST = frozenset({"range", "unbounded", "not-located"})
+LOST = frozenset({"range", "unbounded", "half-open", "not-located"})
 """Caveats under which the answers have not placed the quantile: its estimate is no number to print large."""
 
 MOST_TO_ACT_ON = 3
