@@ -239,7 +239,8 @@ def test_words_in_the_place_of_weights_are_refused_without_being_shown(tmp_path:
 
 
 def test_the_column_that_is_asked_about_is_no_weight() -> None:
-    for named in ({"weight": "x"}, {"weight": "site", "client": "site"}):
+    cases: tuple[dict[str, Any], ...] = ({"weight": "x"}, {"weight": "site", "client": "site"})
+    for named in cases:
         with pytest.raises(InputError, match="a column of its own"):
             open_source(survey(30), value="x", **named)
     with pytest.raises(InputError, match="no named columns"):
