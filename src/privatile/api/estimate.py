@@ -3,13 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Literal, overload
 
 import numpy as np
 
 from privatile.api.local_run import Progress, prepare
 from privatile.client.sources.tables import is_stream
+from privatile.core.suggestions import meant
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.result.result import QuantileResult
@@ -49,7 +49,7 @@ def estimate(
     *,
     q: float | Sequence[float] | Mapping[str, float] | Literal["curve"] = 0.5,
     epsilon: float | Mapping[str, float] | None = None,
-    range: tuple[float, float],
+    range: tuple[float, float] | None = None,
     simulate: bool = False,
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
@@ -83,11 +83,11 @@ def estimate(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
             "real. Leave out simulate and rng."
         )
-    known = [field.name for field in fields(Options)]
+    known = [*(field.name for field in fields(Options)), "rng", "simulate", "progress"]
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            near = meant(name, known)
+            hint = f"Did you mean {near!r}?" if near else f"Known: {', '.join(known)}."
             raise TypeError(f"estimate() got an unexpected keyword argument {name!r}. {hint}")
     levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
     chosen = Options(q=levels, epsilon=epsilon, range=range, **options)

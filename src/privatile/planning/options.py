@@ -34,7 +34,7 @@ WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no defa
     2     moderate: 88%, 7.4
     4     weak: 98%, 55
   Smaller protects more and needs more records: half the epsilon, about four times the people for the same interval.
-  Give one for all (--epsilon 1) or one per client (--epsilon north=1 --epsilon south=0.5)."""
+  Give one for all (epsilon=1) or one per client (epsilon={'north': 1, 'south': 0.5})."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +188,8 @@ class Options(ReportOptions):
         """The scale over the stated range."""
         if self.range is None:
             raise InputError(
-                "range is missing: state where the quantile can lie, in units of the data (--range LOW HIGH). It must "
-                "not be read off the data; a generous guess costs little, and --log suits ranges over decades."
+                "range is missing: state where the quantile can lie, in units of the data: range=(LOW, HIGH). It must "
+                "not be read off the data; a generous guess costs little, and scale='log' suits ranges over decades."
             )
         if len(tuple(self.range)) != 2:
             raise InputError(f"range must be two numbers, low and high; got {len(tuple(self.range))}.")

@@ -127,8 +127,8 @@ class QuantileResult:
         """Write a page about the run (.html: one file, no network needed) or a figure of it (.svg, .pdf, .png)."""
         if self.reporter is None:
             raise InputError(
-                "this result does not know its rounds, so there is nothing to draw. Estimate with save=... "
-                "(--save run.db) and make the page from that file: privatile report run.db."
+                "this result does not know its rounds, so there is nothing to draw. Estimate with "
+                "save='run.db' and make the page from that file: privatile report run.db."
             )
         return self.reporter(path)
 
