@@ -116,7 +116,8 @@ def _with_suggestion(error: click.NoSuchOption) -> click.NoSuchOption:
     options = [option for one in (error.ctx.command.params if error.ctx else ()) for option in one.opts]
     known = {option.lstrip("-").replace("-", "_"): option for option in options if option.startswith("--")}
     near = meant(error.option_name.lstrip("-"), known)
-    return click.NoSuchOption(error.option_name, possibilities=[known[near]] if near else None, ctx=error.ctx)
+    hint = f" Did you mean {known[near]!r}?" if near else ""
+    return click.NoSuchOption(error.option_name, f"No such option {error.option_name!r}.{hint}", ctx=error.ctx)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
