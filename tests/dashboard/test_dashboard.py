@@ -40,11 +40,13 @@ def served(app: Any) -> Iterator[httpx.Client]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE) as client:
-        yield client
-    server.should_exit = True
-    thread.join()
-    bound.close()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()
 
 
 def state_of(client: httpx.Client, **headers: str) -> Any:
@@ -151,9 +153,59 @@ def test_pages_and_headers(finished: Path) -> None:
         assert state["done"] == 300
 
 
+def test_several_runs_have_a_list_a_page_each_and_one_health(finished: Path, tmp_path: Path) -> None:
+    slow = SlowRun(tmp_path / "slow.db", rounds=80)
+    slow.go(10)
+    with served(make_app(finished, tmp_path / "slow.db", tmp_path / "none.db", interval=0.05)) as client:
+        state = until(lambda: (found := client.get("/runs/2/state.json").json()).get("done") and found)
+        assert (state["run"], state["done"]) == ("run-slow", 10)
+        assert client.get("/runs/1/").text == client.get("/runs/2/").text  # the page is the same, its states are not
+        assert until(lambda: client.get("/runs/1/state.json").json().get("done")) == 300
+        listed = client.get("/").text
+        assert all(word in listed for word in ("run-slow", "10 of 80", "finished", 'href="runs/2/"', "none.db"))
+        assert client.get("/runs/4/").status_code == 404
+        sick = client.get("/health")
+        assert sick.status_code == 503  # one of them has not begun
+        assert [one["status"] for one in sick.json()["runs"]] == ["finished", "running", None]
+        with client.stream("GET", "/runs/2/events") as stream:
+            assert b'"run":"run-slow"' in next(stream.iter_bytes())
+
+
+def test_health_is_bad_while_something_is_wrong(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=80)
+    run.go(10)
+    with served(make_app(tmp_path / "run.db", interval=0.05)) as client:
+        assert until(lambda: client.get("/health").status_code == 200)
+        run.go(1, silent={1})
+        assert until(lambda: client.get("/health").status_code == 503)
+        told = client.get("/health").json()
+        assert told["badge"] == "silent: client 1"
+        assert [alarm["kind"] for alarm in told["alarms"]] == ["silent"]
+        run.go(1)
+        assert until(lambda: client.get("/health").status_code == 200)
+
+
+def test_the_page_says_that_the_command_behind_it_has_ended(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=80)
+    run.go(10)
+    with run_dashboard(tmp_path / "run.db") as page:
+        until(lambda: answers(page.url))
+        with httpx.stream("GET", page.url + "events", timeout=PATIENCE) as stream:
+            told = stream.iter_text()
+            assert '"badge":{"kind":"running"' in next(told)
+            assert page.process.stdin is not None
+            page.process.stdin.close()  # as when the process that started it ends
+            last = ""
+            with contextlib.suppress(httpx.HTTPError):
+                for chunk in told:
+                    last += chunk
+    assert '"over":"the command that showed this page has ended"' in last
+    assert '"badge":{"kind":"stopped"' in last
+
+
 def test_nothing_can_be_changed(finished: Path) -> None:
     with served(make_app(finished)) as client:
-        for path in ("/", "/events", "/state.json", "/static/chart.js"):
+        for path in ("/", "/events", "/state.json", "/health", "/static/chart.js"):
             for method in ("POST", "PUT", "DELETE", "PATCH"):
                 assert client.request(method, path, headers=LOCAL).status_code == 405
 
@@ -172,7 +224,7 @@ def test_more_streams_than_viewers_allowed_are_refused_and_room_comes_back(
         assert client.get("/state.json").status_code == 200
         stack.close()
         until = time.monotonic() + PATIENCE
-        while app.state.feed.viewers and time.monotonic() < until:
+        while app.state.feeds[0].viewers and time.monotonic() < until:
             time.sleep(0.01)
         with client.stream("GET", "/events") as again:
             assert again.status_code == 200
@@ -189,7 +241,7 @@ def test_requests_for_another_host_name_are_refused(finished: Path) -> None:
 def test_only_the_token_gives_access(finished: Path) -> None:
     token = "a-token-of-our-own"
     with served(make_app(finished, token=token)) as client:
-        for path in ("/", "/events", "/state.json", "/static/chart.js"):
+        for path in ("/", "/events", "/state.json", "/health", "/static/chart.js"):
             assert client.get(path, headers=LOCAL).status_code == 401
         assert client.get("/?token=wrong", headers=LOCAL).status_code == 401
         assert client.get(f"/?token=wrong&token={token}", headers=LOCAL).status_code == 401

@@ -18,6 +18,7 @@ COMMANDS = {
     "estimate": "A quantile with its interval from a file or several.",
     "report": "A page about a run: the answer, the way there, what it cost.",
     "watch": "Where a run stands, in the terminal.",
+    "dashboard": "Runs in a browser, one or several.",
     "plan": "How narrow an interval would be, and what it takes.",
     "compare": "The difference of two quantiles of different people.",
     "ledger": "What has been spent, by whom.",

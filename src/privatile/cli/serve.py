@@ -1,5 +1,6 @@
 """`privatile serve`: run a federation's coordinator."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,12 @@ def serve(folder: Path, json_logs: bool, verbose: bool, dashboard: DashboardOpti
     directory = Directory(folder)
     with dashboard.running(directory.store_file):
         end = serve_run(directory, ServeOptions(**options), lambda line: click.echo(line, err=True))
-    if end == "finished":
-        from privatile.federation.run.status import run_results
+        if end == "finished":
+            from privatile.federation.run.status import run_results
 
-        click.echo("\n\n".join(str(result) for result in run_results(directory)))
-    else:
-        click.echo(f"The run is {end}." + (" `privatile serve` continues it." if end == "stopped" else ""), err=True)
+            click.echo("\n\n".join(str(result) for result in run_results(directory)))
+        else:
+            more = " `privatile serve` continues it." if end == "stopped" else ""
+            click.echo(f"The run is {end}.{more}", err=True)
+        sys.stdout.flush()
+        dashboard.linger(at_a_terminal=False)

@@ -136,10 +136,9 @@ def _status(events: list[dict[str, Any]], alarms: list[Alarm], alive: bool | Non
     """A run that is not finished, in a word; `alive`: whether its process lives, None where this cannot be known."""
     if any(event["kind"] == "aborted" for event in events):
         return "aborted"
-    if alive is False:
-        return "stopped"
-    if any(alarm.kind == "paused" for alarm in alarms):
-        return "paused"
+    for name in ("stopped", "paused"):
+        if any(alarm.kind == name for alarm in alarms):
+            return name
     return "no news" if alive is None and quiet else "running"
 
 

@@ -26,7 +26,11 @@ KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent
 SETTLING = 2.0
 """Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
 
-_OPPOSITES = {"paused": ("paused", "resumed"), "no broker": ("no broker", "broker back")}
+_OPPOSITES = {
+    "paused": ("paused", "resumed"),
+    "no broker": ("no broker", "broker back"),
+    "stopped": ("stopped", "started"),
+}
 
 
 class Alarm(NamedTuple):
@@ -96,11 +100,12 @@ def read_alarms(
     ):
         if heard.get(client, 0.0) <= at + SETTLING:
             found.append(Alarm("two holders", client, at, text))
-    if alive is False:
+    noted = _from_events(store)
+    stopped = [alarm for alarm in noted if alarm.kind == "stopped"]
+    if alive is False and not stopped:
         since = max([store.created, *heard.values()])
-        found.append(Alarm("stopped", None, since, "no process continues this run; the same command continues it"))
-    else:
-        found += _from_events(store) + _missing(store, silent, heard, now)
+        stopped = [Alarm("stopped", None, since, "no process continues this run; the same command continues it")]
+    found += stopped or [*noted, *_missing(store, silent, heard, now)]
     return sorted(found, key=lambda alarm: (KINDS.index(alarm.kind), alarm.client or ""))
 
 

@@ -161,7 +161,7 @@
     const trouble = at("trouble");
     trouble.hidden = !next.trouble;
     trouble.textContent = next.trouble ? `The run's file could not be read: ${next.trouble}` : "";
-    status(next.badge.kind, next.badge.text);
+    status(next.badge.kind, next.over ? `${next.badge.text}: ${next.over}` : next.badge.text);
     if (next.waiting) { say("run", `waiting for ${next.waits_for}`); return; }
     say("run", next.run + (next.simulated ? " · simulated" : ""));
     const choice = at("level"), choices = next.levels.map((level) => String(level.level));
@@ -202,6 +202,7 @@
     const source = new EventSource("events");
     source.addEventListener("state", (event) => { show(JSON.parse(event.data)); document.body.dataset.round = state.done ?? 0; });
     source.onerror = () => {
+      if (state && state.over) { source.close(); status(state.badge.kind, `${state.badge.text}: ${state.over}`); return; }
       if (isOver()) { source.close(); status(state.status, OVER[state.status]); return; }  // nothing more will come
       status("lost", "connection lost, trying again");
       if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }

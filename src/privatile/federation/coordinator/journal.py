@@ -110,6 +110,13 @@ class Journal:
         """Whether the run was ended for good."""
         return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
 
+    def stopped(self) -> bool:
+        """Whether the coordinator was stopped, and has not been started again."""
+        rows = self._store.query(
+            "SELECT kind FROM events WHERE kind IN ('stopped', 'started') ORDER BY rowid DESC LIMIT 1"
+        )
+        return rows == [("stopped",)]
+
     def hear(self, times: Mapping[str, float]) -> None:
         """Store when clients were last heard."""
         self._store.execute([("INSERT OR REPLACE INTO heard VALUES (?, ?)", each) for each in times.items()])

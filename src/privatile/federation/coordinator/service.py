@@ -38,6 +38,9 @@ log = logging.getLogger("privatile.federation.coordinator")
 
 End = Literal["finished", "stopped", "aborted"]
 
+GOOD_NEWS = ("finished", "resumed", "broker back", "started", "stopped")
+"""Events that nobody has to act on."""
+
 TICK = 1.0
 """Seconds between two checks of requests, of the roster and of the question that the broker keeps."""
 
@@ -116,6 +119,8 @@ class CoordinatorService:
         if self.journal.aborted():
             self._abort = True
             self._stop.set()
+        if self.journal.stopped():
+            self._record_event("started", "the coordinator continues the run")
         while self._end is None:
             try:
                 async with connected(
@@ -142,6 +147,8 @@ class CoordinatorService:
                 self._end = "stopped"
             if self._end is None:
                 await self._recover()
+        if self._end == "stopped":
+            self._record_event("stopped", "the coordinator was stopped; `privatile serve` continues the run")
         return self._end
 
     async def _recover(self) -> None:
@@ -376,5 +383,5 @@ class CoordinatorService:
     def _record_event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log."""
         self.journal.note(kind, text, client, number)
-        level = logging.INFO if kind in ("finished", "resumed", "broker back") else logging.WARNING
+        level = logging.INFO if kind in GOOD_NEWS else logging.WARNING
         log.log(level, kind, extra=facts(reason=text, client=client, round=number))
