@@ -258,6 +258,21 @@ def status(directory: "Directory", as_json: bool) -> None:
 
 
 @federation.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("to", metavar="NEW", type=click.Path(path_type=Path))
+@click.option("--keys", is_flag=True, help="The secret keys too: once, to a safe place that other backups are not in.")
+def backup(folder: Path, to: Path, keys: bool) -> None:
+    """Copy a federation's folder, or a site's (its ledger), to the new folder NEW; safe while it is in use.
+
+    A site's folder is the one named with --site, else ~/.local/state/privatile. A ledger that is put back is declared:
+    `privatile join … --restored`.
+    """
+    from privatile.federation.run.backup import back_up
+
+    click.echo(back_up(folder, to, keys=keys).to_text())
+
+
+@federation.command()
 @DIRECTORY
 def stop(directory: "Directory") -> None:
     """Stop the coordinator after the round in hand; `privatile serve` continues later."""

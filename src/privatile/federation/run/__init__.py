@@ -6,7 +6,8 @@ hosting    what both services need around them: signals, operations page
 lock       one coordinator per folder
 status     how far a run is
 requests   stop, abort, readmit
+backup     a copy of a folder while it is in use
 derive     a new study from an old one, without some of its clients
 """
 
-__all__ = ["derive", "hosting", "join", "lock", "requests", "serve", "status"]
+__all__ = ["backup", "derive", "hosting", "join", "lock", "requests", "serve", "status"]

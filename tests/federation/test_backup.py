@@ -1,0 +1,109 @@
+"""Backups are whole while a run goes on, and what is put back works: at the organizer's, and at a site's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
+from privatile.client.ledger.key_files import key_folder
+from privatile.client.ledger.ledger import Ledger
+from privatile.errors import InputError, LedgerError
+from privatile.federation.run.backup import back_up
+from privatile.server.coordinator import Coordinator
+from privatile.server.run_file import RunStore
+from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
+from tests.marks import forget_marks
+
+ROUNDS = 200
+
+
+@pytest.mark.network
+def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(2, rounds=ROUNDS, length=3, deadline=60.0))
+    folder, site = federation.directory.path, federation.sites["site1"].path
+
+    async def scene() -> int:
+        run = federation.open_run()
+        async with federation.running_broker():
+            first, other = federation.coordinator(run), federation.client("site1")
+            async with tasks(first.run(), federation.client("site0").run(), other.run()):
+                await until(lambda: run.coordinator.done >= 5)
+                # In threads: the run goes on meanwhile.
+                copies = [await asyncio.to_thread(back_up, folder, tmp_path / f"study{k}") for k in range(3)]
+                ledger = await asyncio.to_thread(back_up, site, tmp_path / "site")
+                assert run.coordinator.done < ROUNDS, "the run was over before the backup: make it longer"
+                await until(lambda: run.coordinator.done > 20)
+                other.stop()
+                first.stop()
+                await asyncio.sleep(0.1)
+            run.store.close()
+            assert all("rounds done" in one.state for one in copies)
+            assert "entries in the ledger" in ledger.state
+            with RunStore.open(tmp_path / "study2" / "run.db", read_only=True) as store:
+                done = Coordinator(store).done  # replayed: every round of it is as it was written
+            assert 5 <= done < run.coordinator.done
+            # The organizer's disk is lost: an older run continues, and the clients' ledgers give the same counts again.
+            for file in folder.glob("run.db*"):
+                file.unlink()
+            shutil.copy(tmp_path / "study2" / "run.db", folder)
+            again = federation.open_run()
+            coordinator = federation.coordinator(again)
+            async with tasks(coordinator.run(), federation.client("site0").run()):
+                other = federation.client("site1")
+                async with tasks(other.run()):
+                    await until(lambda: again.coordinator.done > 25)
+                # The site's disk is lost: it says so, or is refused.
+                for file in site.glob("ledger.db*"):
+                    file.unlink()
+                shutil.copy(tmp_path / "site" / "ledger.db", site)
+                forget_marks()  # as if they were lost too: the coordinator can tell all the same
+                with pytest.raises(LedgerError, match=r"`privatile join … --restored`"):
+                    await asyncio.wait_for(federation.client("site1").run(), PATIENCE)
+                before = again.coordinator.done
+                async with tasks(federation.client("site1", restored=True).run()):
+                    await until(lambda: again.coordinator.done > before + 2)
+            return again.coordinator.done
+
+    assert asyncio.run(scene()) > 27
+    with federation.ledger("site0") as ledger:
+        ledger.verify()
+
+
+def test_keys_are_left_out_unless_asked_for_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1), port=4222)
+    federation.open_run().store.close()
+    folder, site = federation.directory.path, federation.sites["site0"].path
+    with Ledger.open(site / "ledger.db") as ledger, ledger.transaction():
+        pass
+    fingerprint = Ledger.open(site / "ledger.db", read_only=True).meta("key")
+    assert fingerprint is not None
+    key = key_folder() / f"ledger-{fingerprint.hex()}.key"
+    secrets = [path.read_bytes() for path in (*federation.directory.secrets, *site.glob("*.key"), key)]
+
+    def copied(of: Path, name: str, *options: str) -> tuple[int, int]:
+        """How many files there are, and how many secrets are in them."""
+        done = CliRunner().invoke(main, ["federation", "backup", str(of), str(tmp_path / name), *options])
+        assert done.exit_code == 0, done.output
+        files = [path for path in (tmp_path / name).rglob("*") if path.is_file()]
+        assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in files if path.name != "backup.json")
+        manifest = json.loads((tmp_path / name / "backup.json").read_text())
+        assert set(manifest["files"]) == {str(path.relative_to(tmp_path / name)) for path in files} - {"backup.json"}
+        contents = [path.read_bytes() for path in files]
+        return len(files), sum(any(secret in content for content in contents) for secret in secrets)
+
+    assert copied(folder, "one") == (9 - 1, 0)
+    assert copied(folder, "two", "--keys") == (9 - 1 + 3, 3)
+    assert copied(site, "three")[1] == 0
+    assert copied(site, "four", "--keys")[1] == 2
+    assert not list((tmp_path / "four").rglob("*.mark"))
+    with pytest.raises(InputError, match="not empty"):
+        back_up(folder, tmp_path / "one")
+    with pytest.raises(InputError, match="neither a federation's folder"):
+        back_up(tmp_path, tmp_path / "five")
