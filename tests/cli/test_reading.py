@@ -79,12 +79,15 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("--database-url-file", "address", "--database-url-env", "X", "--sql", SQL), "exclude each other"),
     ((f"postgresql://me:{PASSWORD}@host/pay", "--sql", SQL), "the address of a database.*--database-url-file FILE"),
     (("options.toml",), "goes on the command line"),
+    (("deep/options.toml",), "address goes into a file"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "told"), REFUSED)
 def test_refusals(home: Path, words: tuple[object, ...], told: str) -> None:
     (home / "options.toml").write_text(f'database_url_file = "{PASSWORD}"\nsql = "SELECT 1"\n')
+    (home / "deep").mkdir()
+    (home / "deep" / "options.toml").write_text(f'data = "mysql://me:{PASSWORD}@host/pay"\nsql = "SELECT 1"\n')
     done = here(home, "estimate", *words, *ASK)
     assert done.returncode == 2, done.stderr
     assert re.search(told, done.stderr.replace("\n", " ")), done.stderr

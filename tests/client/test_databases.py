@@ -113,6 +113,13 @@ def test_large_results_come_in_pieces() -> None:
     cursor.close()
 
 
+def test_sorting_writes_no_file(folder: Path) -> None:
+    assert databases.connect_sqlite(folder / "pay.data").execute("PRAGMA temp_store").fetchone() == (2,)
+    settings = "SELECT value FROM duckdb_settings() WHERE name IN ('temp_directory', 'autoload_known_extensions')"
+    rows = databases.duckdb_relation(folder / "pay.duckdb", settings + " ORDER BY name").fetchall()
+    assert [str(value).lower() for (value,) in rows] == ["false", ""]
+
+
 def test_a_query_without_an_order_is_remarked_upon(folder: Path) -> None:
     for name in ("pay.data", "pay.duckdb"):
         assert "no ORDER BY" in open_source(folder / name, sql="SELECT * FROM pay", value="wage").how_read

@@ -148,6 +148,13 @@ def test_weights_are_written_like_the_values(tmp_path: Path) -> None:
     assert batch.weights.tolist() == [0.5, 1.25]
 
 
+def test_both_columns_are_named_where_either_may_be_meant(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("pay;w\n1;1.250\n2;2.500\n")
+    with pytest.raises(DataError, match="columns 'pay' and 'w' can be read in two ways"):
+        list(open_source(path, value="pay", weight="w").batches())
+
+
 def test_formats_that_cannot_be(tmp_path: Path) -> None:
     for said, words in (
         ({"decimal": "dot"}, "decimal must be point or comma; got 'dot'"),

@@ -298,6 +298,8 @@ def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, d
     data = content.pop("data", None)
     if not isinstance(data, str) and (needs_data or data is not None):
         document.add(("data",), 'must name a file: data = "salaries.csv".')
+    elif data is not None and "://" in data:
+        document.add(("data",), "must name a file; a database's address goes into a file: --database-url-file FILE.")
     hints = get_type_hints(Options)
     for key, given in content.items():
         if key in ON_THE_COMMAND_LINE:

@@ -37,9 +37,9 @@ def is_address(text: str) -> bool:
 def address_refused() -> InputError:
     """The error for an address in the place of a file, which shows no part of it."""
     return InputError(
-        "this is the address of a database, whose password everybody on this machine could read from the command line. "
-        "Put it into a file that only you can read (database_url_file=FILE) or into the environment "
-        "(database_url_env=NAME)."
+        "this is the address of a database, and no file; it is not shown. In Python give an open connection with sql. "
+        "On the command line others could read its password: put it into a file that only you can read "
+        "(--database-url-file FILE) or into the environment (--database-url-env NAME)."
     )
 
 
@@ -56,8 +56,10 @@ def database_kind(path: Path) -> str | None:
 
 
 def connect_sqlite(path: Path) -> Any:
-    """A connection that can only read."""
-    return safely(lambda: sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True))
+    """A connection that can only read, and sorts in memory: its temporary files would hold records."""
+    connection = safely(lambda: sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True))
+    safely(connection.execute, "PRAGMA temp_store = MEMORY")
+    return connection
 
 
 def duckdb_relation(path: Path, query: str) -> Any:

@@ -155,7 +155,8 @@ class FileSource(Source):
     def _marks(self) -> NumberMarks:
         """How the numbers of a CSV file are written: one way for the whole file."""
         said, delimiter = self._format, str(self._parameters["delimiter"])
-        decimal = said.decimal or decimal_mark(self._evidence, delimiter, self.column, said.thousands)
+        columns = f"column {self.column!r}" if self.weight is None else f"columns {self.column!r} and {self.weight!r}"
+        decimal = said.decimal or decimal_mark(self._evidence, delimiter, columns, said.thousands)
         return NumberMarks(decimal, said.thousands or ("point" if decimal == "comma" else "comma"), said.unit)
 
     @property

@@ -99,7 +99,7 @@ def _of_database_file(path: Path, sql: str, columns: _Columns, text_format: Text
     if kind is None:
         raise InputError(
             f"{path} is no SQLite and no DuckDB file, which a query needs. Leave out sql for a CSV, Parquet or JSON "
-            "file; other databases have an address (database_url_file=FILE)."
+            "file. Other databases have an address (--database-url-file FILE; in Python an open connection)."
         )
     _refuse_format(text_format, f"{kind} database")
     if kind == "SQLite":

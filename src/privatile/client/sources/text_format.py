@@ -219,8 +219,8 @@ class Evidence(NamedTuple):
 NOTHING_FOUND = Evidence(*[False] * 4)
 
 
-def decimal_mark(found: Evidence, delimiter: str, column: str, thousands: str | None = None) -> str:
-    """The decimal mark of a column, where only one is possible.
+def decimal_mark(found: Evidence, delimiter: str, columns: str, thousands: str | None = None) -> str:
+    """The decimal mark of some columns, where only one is possible.
 
     A point is one in a file with commas between columns, where nothing speaks against it, and where something else
     separates `thousands` a lone mark is the decimal one. Where both are decimal marks
@@ -230,7 +230,7 @@ def decimal_mark(found: Evidence, delimiter: str, column: str, thousands: str | 
     'comma'
     >>> decimal_mark(Evidence(True, False, True, True), ",", "pay")  # 12.5 and "1,234"
     'point'
-    >>> decimal_mark(Evidence(False, False, True, False), ";", "pay")  # 1.234, and nothing but such numbers
+    >>> decimal_mark(Evidence(False, False, True, False), ";", "column 'pay'")  # 1.234, and nothing but such numbers
     Traceback (most recent call last):
     ...
     privatile.errors.DataError: the numbers of column 'pay' can be read in two ways: every point in them stands \
@@ -247,7 +247,7 @@ or decimal='comma'.
         return "comma"
     mark = "comma" if found.comma_may_group else "point"
     raise DataError(
-        f"the numbers of column {column!r} can be read in two ways: every {mark} in them stands before three digits, "
+        f"the numbers of {columns} can be read in two ways: every {mark} in them stands before three digits, "
         f"as a decimal {mark} and a {mark} between thousands may. Say which it is: decimal='point' or decimal='comma'."
     )
 
