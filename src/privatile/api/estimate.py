@@ -7,11 +7,13 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from privatile.api.groups import prepare_groups
 from privatile.api.local_run import Progress, prepare
 from privatile.client.sources.tables import is_stream
 from privatile.core.suggestions import meant
 from privatile.errors import InputError
 from privatile.planning.options import Options
+from privatile.result.groups import GroupResults
 from privatile.result.result import QuantileResult
 from privatile.result.results import Results
 
@@ -44,9 +46,25 @@ def estimate(
 ) -> Results: ...
 
 
+@overload
 def estimate(
     data: object,
     *,
+    by: str | Sequence[str],
+    q: float | Sequence[float] | Literal["curve"] = ...,
+    epsilon: float | Mapping[str, float] | None = ...,
+    range: tuple[float, float],
+    simulate: bool = ...,
+    rng: np.random.Generator | int | None = ...,
+    progress: Progress | None = ...,
+    **options: Any,
+) -> GroupResults: ...
+
+
+def estimate(
+    data: object,
+    *,
+    by: str | Sequence[str] | None = None,
     q: float | Sequence[float] | Mapping[str, float] | Literal["curve"] = 0.5,
     epsilon: float | Mapping[str, float] | None = None,
     range: tuple[float, float] | None = None,
@@ -54,13 +72,13 @@ def estimate(
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> QuantileResult | Results:
+) -> QuantileResult | Results | GroupResults:
     """A quantile with its confidence interval under ε-local differential privacy; one result for each level in `q`.
 
     `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, a
     relation of duckdb or another stream of Arrow, or a DB-API connection with `sql=`. `range` is where the quantile can
-    lie, in units; `scale` is linear, log, logit or identity. Every further keyword is a field of
-    `privatile.planning.options.Options`.
+    lie, in units; `scale` is linear, log, logit or identity. With `by`, a column or several of them, every group has a
+    result of its own (`GroupResults`). Every further keyword is a field of `privatile.planning.options.Options`.
 
     Real data takes randomness from the operating system only, and a ledger remembers who has answered. For made-up
     data `simulate=True, rng=…` seeds everything, and the result says so.
@@ -90,6 +108,10 @@ def estimate(
             hint = f"Did you mean {near!r}?" if near else f"Known: {', '.join(known)}."
             raise TypeError(f"estimate() got an unexpected keyword argument {name!r}. {hint}")
     levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
-    chosen = Options(q=levels, epsilon=epsilon, range=range, **options)
-    results = prepare(data, chosen, np.random.default_rng(rng) if simulate else None).complete(progress)
+    groups = by if by is None or isinstance(by, str) else tuple(by)
+    chosen = Options(q=levels, epsilon=epsilon, range=range, by=groups, **options)
+    generator = np.random.default_rng(rng) if simulate else None
+    if chosen.by is not None:
+        return prepare_groups(data, chosen, generator).complete(progress)
+    results = prepare(data, chosen, generator).complete(progress)
     return results if isinstance(q, Sequence) else results[0]

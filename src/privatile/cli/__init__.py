@@ -20,7 +20,7 @@ COMMANDS = {
     "watch": "Where a run stands, in the terminal.",
     "dashboard": "Runs in a browser, one or several.",
     "plan": "How narrow an interval would be, and what it takes.",
-    "compare": "The difference of two quantiles of different people.",
+    "compare": "The difference of quantiles of different people.",
     "ledger": "What has been spent, by whom.",
     "simulate": "Monte Carlo experiments from a design.",
     "paper": "The paper's tables and figures, reproduced.",

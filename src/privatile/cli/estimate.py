@@ -41,6 +41,17 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     metavar="CLIENT|COLUMN=VALUE",
     help="Ask only this client's records, or only those with this entry in a column. Repeated: both must hold.",
 )
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help="An estimate for every group: each entry of this column is one. Repeated: every combination.",
+)
+@number(
+    "--overall-share",
+    "SHARE",
+    "With --by: this share of every group's records answers about the quantile of all groups together instead.",
+)
 @text(
     "--person",
     "COLUMN",
@@ -118,7 +129,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @number(
     "--until-width", "WIDTH", "Stop when the anytime interval is this narrow, and leave the remaining records unasked."
 )
-@flag("--simultaneous", "Intervals of several levels hold all at once, not each by itself.")
+@flag("--simultaneous", "Intervals of several levels, and of groups, hold all at once, not each by itself.")
 @flag("--one-distribution", "You know that all clients share one distribution: allows --weights precision.")
 @choice("--normalizer", ["l2", "l1", "sup"], "Of the self-normalised interval (l2).")
 @choice(
@@ -144,7 +155,8 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @file(
     "--save",
     "RUN.DB",
-    "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once.",
+    "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once. With "
+    "--by it is a folder with a file for every group.",
 )
 @flag("--spend-again", "Let records that have answered answer again; the ledger adds up what they spend.")
 @flag("--new-run", "Give up an unfinished run of the same command and begin again with the records it has not asked.")
@@ -179,6 +191,7 @@ def estimate(
     log_: bool,
     weights: str | None,
     only: tuple[str, ...],
+    by: tuple[str, ...],
     dry_run: bool,
     explain: bool,
     as_json: bool,
@@ -198,6 +211,7 @@ def estimate(
               --save run.db
     privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
               --range 1000 1000000 --log --q 0.25 --weights equal --save quartile.db
+    privatile estimate salaries.csv --value salary --by region --epsilon 1 --range 1000 1000000 --log --save regions
     privatile estimate options.toml --json --save run.db
     """
     if seed is not None:
@@ -222,10 +236,16 @@ def estimate(
         "q": _levels(q),
         "epsilon": _budgets(epsilon),
         "only": conditions(only),
+        "by": by or None,
         "range": range_,
         "weights": None if weights is None else read_weights(weights),
     }
     options = Options(**given | {key: value for key, value in rest.items() if value is not None})
+    if options.by is not None:
+        from privatile.cli.by_group import estimate_groups
+
+        estimate_groups(source, options, dry_run=dry_run, as_json=as_json, dashboard=dashboard.wanted, explain=explain)
+        return
     run = prepare(source, options)
     if run.how_read:
         click.echo(run.how_read, err=True)

@@ -161,11 +161,14 @@ def panel_chart(lines: Sequence[Sequence[Point]], heights: tuple[float, float], 
 
 
 def dots_chart(
-    lines: Sequence[Sequence[tuple[float, float, float]]], ends: tuple[float, float], rule: float, width: int = 300
+    lines: Sequence[Sequence[tuple[float, float, float]]],
+    ends: tuple[float, float],
+    rule: float | None,
+    width: int = 300,
 ) -> Chart:
     """A row of a table: a symbol with its bar (value, low, high) per method, from left to right."""
     height, x = 9 * len(lines) + 7, Axis(*ends, 4, width - 4)
-    shapes, symbols = [_line("rule", x.at(rule), 0, x.at(rule), height)], []
+    shapes, symbols = [] if rule is None else [_line("rule", x.at(rule), 0, x.at(rule), height)], []
     for series, points in enumerate(lines):
         y = 8 + 9 * series
         for value, low, high in points:
@@ -174,9 +177,9 @@ def dots_chart(
     return Chart("dots", width, height, shapes, (), symbols)
 
 
-def dots_axis(ends: tuple[float, float]) -> Chart:
-    """The axis over a column of dots."""
+def dots_axis(ends: tuple[float, float], form: str = ".3g", about: int = 5) -> Chart:
+    """The axis over a column of dots, its numbers written as `form` says."""
     x = Axis(*ends, 4, 296)
-    values = [(x.at(value), f"{value:.3g}") for value in ticks(*ends, 5)]
+    values = [(x.at(value), f"{value:{form}}") for value in ticks(*ends, about)]
     labels = [Label(at, 12, text, "start" if at < 14 else "end" if at > 286 else "middle") for at, text in values]
     return Chart("dots", 300, 20, [_line("tick", at, 15, at, 20) for at, _ in values], labels)

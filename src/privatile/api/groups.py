@@ -1,0 +1,233 @@
+"""An estimate for every group: each group is a run of its own, with the group's records and nobody else's.
+
+The file is read once and divided by the columns of `by`; a group's run is that of the same command with the group as
+its condition (`only`). A group that cannot be asked, since it is too small or has answered before, gives the stated
+range and the reason; the others are not held up by it. Where a share of everybody is asked about all groups together,
+that run comes first and takes the first records of every group's random order.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from privatile.api.division import Division
+from privatile.api.local_run import LocalRun, Progress, new_run, opened
+from privatile.client.coins import Coins
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.column import ShuffledColumn
+from privatile.client.order.shuffle import check_column
+from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
+from privatile.planning.options import Options
+from privatile.planning.preview import preview
+from privatile.report.group_files import OVERALL, GroupEntry, GroupFolder, each, file_names
+from privatile.report.group_page import report_groups
+from privatile.result.groups import GroupOutcome, GroupResults
+from privatile.result.result import QuantileResult
+
+MOST_GROUPS = 1_000
+"""Rows of a table that somebody reads; a column with more entries holds numbers, days or people."""
+
+
+class Group(NamedTuple):
+    """One group: its run, or why there is none."""
+
+    name: str
+    entries: tuple[str, ...]
+    """One for each column of `by`."""
+    records: int
+    run: LocalRun | None = None
+    refused: PrivatileError | None = None
+    why: str = ""
+
+
+def prepare_groups(data: object, options: Options, rng: np.random.Generator | None = None) -> "GroupRuns":
+    """Read the data and work out the run of every group; asks no one. With `rng` everything is a simulation."""
+    ledger, coins, division = opened(data, options, rng)
+    return GroupRuns(options, division, ledger, coins)
+
+
+@dataclass(eq=False, repr=False)
+class GroupRuns:
+    """Data read and divided, nothing asked yet. `groups` are in the order of their names."""
+
+    options: Options
+    division: Division
+    ledger: Ledger
+    coins: Coins
+
+    def __post_init__(self) -> None:
+        by, division = self.options.by or (), self.division
+        named = ", ".join(map(repr, by))
+        columns = division.only(self.options)
+        places = [division.keys.index(column) for column in by]
+        cells = {name: division.cells[column.content.holder] for name, column in columns.items()}
+        entries = {name: tuple(cell[place] for place in places) for name, cell in cells.items()}
+        known = sorted({tuple(map(str, entry)) for entry in entries.values() if None not in entry})
+        self.ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
+        """Records without a group, since the column is empty there. They are not asked."""
+        if not known:
+            raise InputError(f"no record has an entry in column {named}: there are no groups.")
+        if len(known) > MOST_GROUPS:
+            raise InputError(
+                f"column {named} has {len(known):,} different entries, and a table may have {MOST_GROUPS:,} groups. "
+                "Name a coarser column, or choose some of the records with only."
+            )
+        holders = sorted({division.holder(columns[name]) for name, entry in entries.items() if None not in entry})
+        self.options.check_clients(holders, ("epsilon", "weights"))
+        self._files = file_names([", ".join(entry) for entry in known])
+        self.groups = [self._prepared(entry) for entry in known]
+        asked = [group for group in self.groups if group.run is not None]
+        if not asked:
+            raise next(group.refused for group in self.groups if group.refused is not None)
+        self.overall = None if self.options.overall_share is None else self._overall()
+
+    # -- one group -----------------------------------------------------------------------------------------------
+
+    def _conditions(self, entries: tuple[str, ...]) -> dict[str, str]:
+        return {**self.options.conditions, **dict(zip(self.options.by or (), entries, strict=True))}
+
+    def _prepared(self, entries: tuple[str, ...]) -> Group:
+        """A group's run; what refuses this group alone refuses no other one."""
+        columns = self.division.matching(self._conditions(entries))
+        group = Group(", ".join(entries), entries, sum(column.records for column in columns.values()))
+        try:
+            for column in columns.values():
+                check_column(column, self.options.missing)
+            run = self._run(columns, only=self._conditions(entries), save=self._place(self._files[group.name]))
+        except AlreadyAnswered as error:
+            return group._replace(refused=error, why="its records have answered before, so they are not asked again")
+        except InputError as error:  # wrong options refuse every group, and are then raised
+            return group._replace(refused=error, why=TOO_SMALL if group.records < FEWEST else str(error))
+        if run.store is None and says_nothing(run):
+            error = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}")
+            return group._replace(refused=error, why=TOO_SMALL)
+        return group._replace(run=run)
+
+    def _run(self, columns: Mapping[str, ShuffledColumn], *, share: float = 1.0, **more: Any) -> LocalRun:
+        options = self.options
+        members = len(self._files) + (options.overall_share is not None)
+        level = each(options.confidence_level, members, simultaneous=options.simultaneous)
+        holders = {self.division.holder(column) for column in columns.values()}
+        for name in ("epsilon", "weights"):
+            if isinstance(given := getattr(options, name), Mapping):
+                more[name] = {client: number for client, number in given.items() if client in holders}
+        own = replace(options, by=None, overall_share=None, **level, **more)
+        return new_run(own, columns, self.division, self.ledger, self.coins, shared=True, share=share)
+
+    def _overall(self) -> LocalRun:
+        """A share of every group that is asked, as clients that count with their numbers of records."""
+        columns: dict[str, ShuffledColumn] = {}
+        for group in self.groups:
+            if group.run is not None:
+                columns |= group.run.columns
+        return self._run(columns, share=self.options.overall_share or 1.0, save=self._place(OVERALL))
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def _place(self, file: str) -> Path | None:
+        return None if self.options.save is None else Path(self.options.save) / file
+
+    def _write_list(self) -> None:
+        """What the folder holds, before anybody is asked."""
+        if self.options.save is None:
+            return
+        folder = Path(self.options.save)
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(f"{folder} is a file. With by, save names a folder: a file for every group goes there.")
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = (
+            GroupEntry(group.name, "" if group.run is None else self._files[group.name], group.records, group.why)
+            for group in self.groups
+        )
+        options = self.options
+        GroupFolder(
+            value=options.value_in_words,
+            by=self.named,
+            levels=options.levels,
+            range=(options.working_scale.low, options.working_scale.high),
+            confidence_level=options.confidence_level,
+            simultaneous=options.simultaneous,
+            overall_share=options.overall_share,
+            ungrouped=self.ungrouped,
+            groups=tuple(entries),
+        ).write(folder)
+
+    @property
+    def named(self) -> str:
+        """What the groups are, in words."""
+        return ", ".join(self.options.by or ())
+
+    @property
+    def runs(self) -> list[LocalRun]:
+        """All runs, in the order in which they are asked."""
+        overall = [] if self.overall is None else [self.overall]
+        return [*overall, *(group.run for group in self.groups if group.run is not None)]
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def complete(self, progress: Progress | None = None, *, keep: bool = False) -> GroupResults:
+        """Ask every group until its run is over, or continue where it stopped; `progress` counts runs.
+
+        `keep` leaves it to the caller to remove the files of runs that are not saved (`discard`).
+        """
+        self._write_list()
+        count, overall = len(self.runs), ()
+        done = int(self.overall is not None)
+        if self.overall is not None:
+            overall = self.overall.complete(keep=True)
+            # Whom it asked is known by now: the groups have the others.
+            self.groups = [self._prepared(group.entries) if group.run is not None else group for group in self.groups]
+            self._write_list()
+        outcomes = []
+        for group in self.groups:
+            results: tuple[QuantileResult, ...] = ()
+            if group.run is not None:
+                results = tuple(group.run.complete(keep=True))
+                group = group._replace(records=sum(result.records for result in results))
+                done += 1
+                if progress is not None:
+                    progress(done, count)
+            outcomes.append(GroupOutcome(group.name, results, group.records, group.why))
+        self.ledger.close()
+        if not keep:
+            self.discard()
+        options = self.options
+        return GroupResults(
+            value=options.value_in_words,
+            by=self.named,
+            levels=options.levels,
+            range=(options.working_scale.low, options.working_scale.high),
+            groups=tuple(outcomes),
+            confidence_level=options.confidence_level,
+            simultaneous=options.simultaneous,
+            overall=tuple(overall),
+            overall_share=options.overall_share,
+            ungrouped=self.ungrouped,
+            reporter=report_groups,
+        )
+
+    def discard(self) -> None:
+        """Remove the files of runs that are not to be saved."""
+        for run in self.runs:
+            run.discard()
+
+
+TOO_SMALL = "too small at this ε: its interval would be the whole stated range, so its people are not asked"
+
+FEWEST = 20
+"""Records below which the default design refuses a client, whatever was asked for."""
+
+
+def says_nothing(run: LocalRun) -> bool:
+    """Whether the interval expected for every level reaches beyond all quantiles: its people would answer for nothing.
+
+    By the plan's own expected width in rank, h ≥ max(τ, 1 − τ). Where no width is known beforehand (fixed designs) the
+    group is asked.
+    """
+    found = preview(run.spec)
+    widths = zip(run.spec.levels, found.rank_half_widths, strict=True)
+    return all(math.isfinite(reach) and reach >= max(level, 1.0 - level) for level, reach in widths)

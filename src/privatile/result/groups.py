@@ -1,0 +1,313 @@
+"""The results of many groups, or of many runs, side by side: one table for terminal, JSON, page and figure.
+
+Groups are different people, so their errors are independent: intervals that are to hold all at once are taken at the
+confidence of `level_each`, c^(1/m) for m intervals (Šidák), as for several levels of one run.
+"""
+
+import html
+import json
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from privatile.errors import InputError
+from privatile.result.result import QuantileResult
+
+WIDTH = 80
+"""Columns of a terminal: no table is wider."""
+
+LONGEST_NAME = 28
+"""Letters of a group's name that a table on a terminal shows."""
+
+FEWEST_MARKS = 12
+"""Columns of a terminal that a drawing of the intervals needs; with less room there is none."""
+
+LEVEL_NAMES = {0.25: "lower quartile", 0.5: "median", 0.75: "upper quartile"}
+
+
+class GroupOutcome(NamedTuple):
+    """One group: a result per level; or none, and why nobody was asked."""
+
+    name: str
+    results: tuple[QuantileResult | None, ...]
+    records: int
+    """That were asked; where nobody was, that there are."""
+    why: str = ""
+
+    @property
+    def result(self) -> QuantileResult | None:
+        """The first level's."""
+        return self.results[0] if self.results else None
+
+
+class Line(NamedTuple):
+    """One row of a table: texts for people, numbers for drawings."""
+
+    name: str
+    records: int
+    estimate: str
+    """Empty where there is none that may be relied on."""
+    low: str
+    high: str
+    place: float
+    ends: tuple[float, float]
+    """NaN for `place`, and the stated range, where the answers say nothing."""
+    why: str
+    is_overall: bool = False
+
+    @property
+    def is_located(self) -> bool:
+        """Whether there is an estimate to draw."""
+        return not math.isnan(self.place)
+
+
+@dataclass(frozen=True)
+class GroupResults:
+    """A quantile of every group, each with its interval; `results["north"]` is one group's."""
+
+    value: str
+    """What the numbers are."""
+    by: str
+    """What the groups are; empty for runs that were put side by side."""
+    levels: tuple[float, ...]
+    range: tuple[float, float]
+    groups: tuple[GroupOutcome, ...]
+    confidence_level: float
+    simultaneous: bool = False
+    """Whether the confidence holds for all intervals at once, or for each by itself."""
+    overall: tuple[QuantileResult, ...] = ()
+    """Of all groups together, where a share of the people answered about it."""
+    overall_share: float | None = None
+    ungrouped: int = 0
+    """Records without a group, which were not asked."""
+    reporter: "Callable[[GroupResults, str | Path], Path] | None" = field(default=None, repr=False, compare=False)
+
+    def __getitem__(self, name: str) -> GroupOutcome:
+        for group in self.groups:
+            if group.name == name:
+                return group
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[GroupOutcome]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def members(self) -> int:
+        """How many intervals are to hold at once: those of all groups, and the overall one."""
+        return len(self.groups) + (self.overall_share is not None)
+
+    def title(self, level_index: int = 0) -> str:
+        """What was estimated."""
+        of = f"The {self.level_name(level_index)} of {self.value}"
+        return f"{of} by {self.by}" if self.by else f"{of} in {len(self.groups)} runs"
+
+    def level_name(self, level_index: int = 0) -> str:
+        """A level in words."""
+        return level_name(self.levels[level_index])
+
+    def lines(self, level_index: int = 0) -> list[Line]:
+        """The rows of a level's table, the largest estimate first; those without one last; the overall value first."""
+        lines = [self._line(group.name, group, level_index) for group in self.groups]
+        lines.sort(key=lambda line: (-math.inf if line.is_located else 0.0, -line.place if line.is_located else 0.0))
+        if self.overall:
+            result = self.overall[level_index]
+            whole = GroupOutcome("overall", self.overall, result.records)
+            lines.insert(0, self._line("overall", whole, level_index)._replace(is_overall=True))
+        return lines
+
+    def _line(self, name: str, group: GroupOutcome, level_index: int) -> Line:
+        result = group.results[level_index] if group.results else None
+        if result is None:
+            low, high = (f"{end:,.10g}" for end in self.range)
+            return Line(name, group.records, "", low, high, math.nan, self.range, group.why)
+        interval = result.interval_so_far or result.confidence_interval
+        low, high = result.ends_shown(interval)
+        known = {caveat.code for caveat in result.caveats}
+        if known & LOST:
+            why = "probably outside the stated range" if "range" in known else "not located by these answers"
+            return Line(name, result.records, "", low, high, math.nan, tuple(interval), why)
+        shown = result.shown(result.estimate, result.digits_width(interval))
+        why = "still being asked" if "unfinished" in known else ""
+        return Line(name, result.records, shown, low, high, result.estimate, tuple(interval), why)
+
+    def notes(self) -> list[str]:
+        """What a reader must know to read the table."""
+        found = [self._confidence_note()]
+        if self.overall:
+            found.append(
+                f"The overall value comes from {100 * (self.overall_share or 0.0):.3g}% of each group's people, who "
+                "answered about it instead of about their group."
+            )
+        elif self.by:
+            found.append(
+                "There is no overall value: it does not follow from the groups' quantiles. With --overall-share 0.2 a "
+                "fifth of each group's people answers about it instead."
+            )
+        if self.ungrouped:
+            found.append(f"{self.ungrouped:,} records have no {self.by}: they belong to no group and were not asked.")
+        return found
+
+    def _confidence_note(self) -> str:
+        percent = f"{100 * self.confidence_level:.4g}%"
+        results = [result for group in (*self.groups,) for result in group.results if result is not None]
+        conditions = dict.fromkeys(result.condition for result in results if result.condition)
+        holds = f", {' or '.join(conditions)}" if conditions else ""
+        count = self.members * len(self.levels)
+        if count == 1:
+            return f"The interval holds with {percent} confidence{holds}."
+        if self.simultaneous:
+            each = f" (each by itself with {100 * results[0].confidence_level:.4g}%)" if results else ""
+            return f"All {count} intervals hold together with {percent} confidence{holds}{each}."
+        return (
+            f"Each interval holds by itself with {percent} confidence{holds}. That all {count} of them hold is less "
+            "sure: --simultaneous gives intervals that do."
+        )
+
+    def to_text(self) -> str:
+        """A table per level for a terminal, sorted by the estimate, and what it means."""
+        blocks = [
+            "\n".join([self.title(index), "", *self._table(self.lines(index))]) for index in range(len(self.levels))
+        ]
+        notes = [textwrap.fill(note, WIDTH, break_long_words=False, break_on_hyphens=False) for note in self.notes()]
+        return "\n\n".join([*blocks, *notes])
+
+    def _table(self, lines: Sequence[Line]) -> list[str]:
+        percent = f"{100 * self.confidence_level:.4g}% interval"
+        names = [_short(line.name) for line in lines]
+        heads = (_short(self.by or "run"), "records", "estimate", percent)
+        cells = [
+            (name, f"{line.records:,}", line.estimate or "–", f"{line.low} … {line.high}")
+            for name, line in zip(names, lines, strict=True)
+        ]
+        table = table_text(heads, cells)
+        room = WIDTH - max(map(len, table)) - 2
+        if room >= FEWEST_MARKS:
+            widest = max(map(len, table))
+            table[1:] = [
+                f"{row:<{widest}}  {marks}".rstrip() for row, marks in zip(table[1:], _marks(lines, room), strict=True)
+            ]
+        reasons: dict[str, list[str]] = {}
+        for line in lines:
+            if line.why:
+                reasons.setdefault(line.why, []).append(line.name)
+        said = [f"{', '.join(names)}: {why}." for why, names in reasons.items()]
+        return [*table, *([""] if said else []), *(textwrap.fill(text, WIDTH) for text in said)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        return {
+            "value": self.value,
+            "by": self.by,
+            "levels": list(self.levels),
+            "range": {"low": self.range[0], "high": self.range[1]},
+            "confidence_level": self.confidence_level,
+            "simultaneous": self.simultaneous,
+            "groups": [
+                {
+                    "name": group.name,
+                    "records": group.records,
+                    "why": group.why,
+                    "results": [None if result is None else result.to_dict() for result in group.results],
+                }
+                for group in self.groups
+            ],
+            "overall": [result.to_dict() for result in self.overall],
+            "overall_share": self.overall_share,
+            "without_a_group": self.ungrouped,
+            "notes": self.notes(),
+        }
+
+    def to_json(self) -> str:
+        """The same as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        """The first level's table for a notebook; every text is escaped."""
+        percent = f"{100 * self.confidence_level:.4g}% interval"
+        heads = "".join(f"<th>{html.escape(head)}</th>" for head in (self.by or "run", "records", "estimate", percent))
+        rows = "".join(
+            f"<tr><th>{html.escape(line.name)}</th><td>{line.records:,}</td><td>{line.estimate or '–'}</td>"
+            f"<td>{line.low} … {line.high}</td></tr>"
+            for line in self.lines()
+        )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<p>{html.escape(self.title())}</p><table><tr>{heads}</tr>{rows}</table>{notes}"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def report(self, path: str | Path = "groups.html") -> Path:
+        """Write a page (.html: one file, no network needed) or a figure (.svg, .pdf, .png), dots with whiskers."""
+        if self.reporter is None:
+            raise InputError("these results do not know how to be drawn: estimate them with privatile.estimate.")
+        return self.reporter(self, path)
+
+
+LOST = {"range", "unbounded", "not-located"}
+"""Caveats under which the answers have not placed the quantile."""
+
+
+def table_text(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """A table in columns of their own width: the first is flush left, the others flush right.
+
+    >>> table_text(("client", "asked"), [("a", "1,000")])
+    ['client  asked', 'a       1,000']
+    """
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if place else f"{cell:<{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in (heads, *cells)
+    ]
+
+
+def level_name(level: float) -> str:
+    """A level in words.
+
+    >>> level_name(0.5), level_name(0.9)
+    ('median', '0.9 quantile')
+    """
+    return LEVEL_NAMES.get(level, f"{level:g} quantile")
+
+
+def drawn_range(lines: Sequence[Line], stated: tuple[float, float]) -> tuple[float, float]:
+    """What a drawing shows: all estimates, and all ends that the answers gave; an open end goes to the border."""
+    values = [line.place for line in lines if line.is_located]
+    values += [end for line in lines if line.is_located for end in line.ends if stated[0] < end < stated[1]]
+    if not values:
+        return stated
+    low, high = min(values), max(values)
+    room = 0.03 * (high - low) or 0.01 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _marks(lines: Sequence[Line], room: int) -> list[str]:
+    """Each interval as a whisker with its estimate as a dot, on one scale."""
+    stated = (min(line.ends[0] for line in lines), max(line.ends[1] for line in lines))
+    low, high = drawn_range(lines, stated)
+
+    def at(value: float) -> int:
+        return round((min(max(value, low), high) - low) / (high - low) * (room - 1))
+
+    drawn = []
+    for line in lines:
+        if not line.is_located:
+            drawn.append("")
+            continue
+        first, last = map(at, line.ends)
+        marks = [" "] * first + ["-"] * (last - first + 1)
+        marks[at(line.place)] = "o"
+        drawn.append("".join(marks))
+    return drawn
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

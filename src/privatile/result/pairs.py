@@ -1,0 +1,173 @@
+"""All differences of many runs of different people: each as `compare` gives it, in one table.
+
+Differences to hold all at once share a run, so they depend on each other: each of m is taken with the m-th part of the
+error (Bonferroni), 1 − (1 − c)/m, and p-values are multiplied by m, which is the same rule read backwards.
+"""
+
+import json
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from privatile.errors import InputError
+from privatile.result.compare import Comparison, compare
+from privatile.result.groups import WIDTH, GroupResults, Line, table_text
+from privatile.result.number_words import outward, significant
+from privatile.result.result import QuantileResult
+
+MOST_RUNS = 30
+"""Runs of which all pairs are compared: 435 differences. Nobody reads more."""
+
+
+class Pair(NamedTuple):
+    """One difference: of whom, and the comparison."""
+
+    first: str
+    second: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """The differences of all pairs, the larger quantile first; the largest difference on top."""
+
+    names: tuple[str, ...]
+    value: str
+    level_name: str
+    pairs: tuple[Pair, ...]
+    confidence_level: float
+    simultaneous: bool
+    groups_of_one_file: bool = False
+
+    @property
+    def title(self) -> str:
+        """What was compared."""
+        return f"Differences in the {self.level_name} of {self.value}"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Beyond every interval of a difference."""
+        ends = [end for pair in self.pairs for end in pair.comparison.confidence_interval]
+        return min(ends) - 1.0, max(ends) + 1.0
+
+    def p_value(self, pair: Pair) -> float:
+        """Of no difference; where all are to hold at once, times their number."""
+        return min(1.0, pair.comparison.p_value * (len(self.pairs) if self.simultaneous else 1))
+
+    def lines(self) -> list[Line]:
+        """The rows of the table."""
+        lines = []
+        for pair in self.pairs:
+            one = pair.comparison
+            low, high = one.confidence_interval
+            width = high - low
+            p_value = self.p_value(pair)
+            lines.append(
+                Line(
+                    f"{pair.first} − {pair.second}",
+                    0,
+                    significant(one.difference, width),
+                    outward(low, width, up=False),
+                    outward(high, width, up=True),
+                    one.difference,
+                    (low, high),
+                    "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.4f}" if p_value < 1.0 else "p = 1",
+                )
+            )
+        return lines
+
+    def notes(self) -> list[str]:
+        """What a reader must know to read the table."""
+        percent, count = f"{100 * self.confidence_level:.4g}%", len(self.pairs)
+        if self.simultaneous:
+            first = (
+                f"All {count} intervals hold together with {percent} confidence: each is taken with a part of 1 in "
+                f"{count} of the error, and p-values are multiplied by {count}."
+            )
+        else:
+            first = (
+                f"Each interval holds by itself with {percent} confidence. Of {count} differences some look real by "
+                "chance: --simultaneous allows for that."
+            )
+        rules = dict.fromkeys(pair.comparison.rule for pair in self.pairs)
+        checked = (
+            "Every record is in one group only."
+            if self.groups_of_one_file
+            else "That no person is in two runs is the user's statement; it was not checked."
+        )
+        return [first, *rules, checked]
+
+    def to_text(self) -> str:
+        """The table and what it means."""
+        lines = self.lines()
+        heads = ("difference of", "estimate", f"{100 * self.confidence_level:.4g}% interval", "p-value")
+        cells = [(line.name, line.estimate, f"{line.low} … {line.high}", line.why) for line in lines]
+        notes = [textwrap.fill(note, WIDTH, break_long_words=False, break_on_hyphens=False) for note in self.notes()]
+        return "\n\n".join(["\n".join([self.title, "", *table_text(heads, cells)]), *notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        return {
+            "value": self.value,
+            "confidence_level": self.confidence_level,
+            "simultaneous": self.simultaneous,
+            "differences": [
+                {
+                    "first": pair.first,
+                    "second": pair.second,
+                    "difference": pair.comparison.difference,
+                    "confidence_interval": dict(zip(("low", "high"), pair.comparison.confidence_interval, strict=True)),
+                    "p_value": self.p_value(pair),
+                    "rule": pair.comparison.rule,
+                }
+                for pair in self.pairs
+            ],
+            "notes": self.notes(),
+        }
+
+    def to_json(self) -> str:
+        """The same as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def compare_all(
+    groups: GroupResults,
+    *,
+    disjoint: bool,
+    level_index: int = 0,
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+) -> Comparisons:
+    """Compare all pairs of groups, or of runs that share no person, which `disjoint=True` states.
+
+    Groups without a result are left out.
+    """
+    found = [(group.name, result) for group in groups if (result := _result(group.results, level_index)) is not None]
+    if len(found) < 2:
+        raise InputError(f"a comparison needs two results; {len(found)} of the {len(groups)} runs have one.")
+    if len(found) > MOST_RUNS:
+        raise InputError(f"all pairs of at most {MOST_RUNS} runs are compared; got {len(found)}. Name fewer.")
+    found.sort(key=lambda one: -one[1].estimate)
+    count = math.comb(len(found), 2)
+    each = 1.0 - (1.0 - confidence_level) / count if simultaneous else confidence_level
+    pairs = [
+        Pair(first, second, compare(one, other, disjoint=disjoint or bool(groups.by), confidence_level=each))
+        for (first, one), (second, other) in combinations(found, 2)
+    ]
+    pairs.sort(key=lambda pair: -pair.comparison.difference)
+    return Comparisons(
+        names=tuple(name for name, _ in found),
+        value=groups.value,
+        level_name=groups.level_name(level_index),
+        pairs=tuple(pairs),
+        confidence_level=confidence_level,
+        simultaneous=simultaneous,
+        groups_of_one_file=bool(groups.by),
+    )
+
+
+def _result(results: Sequence[QuantileResult | None], level_index: int) -> QuantileResult | None:
+    return results[level_index] if results else None
