@@ -8,7 +8,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import shuffle
 from privatile.client.order.weight_classes import ClassRule
-from privatile.client.sources.cells import Cell
+from privatile.client.sources.cells import NO_ENTRY, Cell
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.text_format import TextFormat
 from privatile.errors import InputError
@@ -26,7 +26,8 @@ class Division:
     keys: tuple[str, ...]
     """The columns that divide the file, in the order of a cell's entries."""
     cells: Mapping[str, Cell]
-    client: str | None
+    naming: tuple[str, ...]
+    """The columns whose entries name a client: the client's own; else those of the groups; else all that divide."""
     how_read: str = ""
     """What the holder should know about how the data is read."""
 
@@ -52,14 +53,16 @@ class Division:
             classes=rule,
             checked=not options.groups,
         )
-        return cls(columns, source.keys, source.cells, options.client, source.how_read)
+        naming = (options.client,) if options.client is not None else options.by_columns or source.keys
+        return cls(columns, source.keys, source.cells, naming, source.how_read)
 
     def holder(self, column: ShuffledColumn) -> str:
-        """Whose records these are: the client, or the whole cell where no client column is named."""
+        """Whose records these are: by the client column, or by the groups where there is none."""
         name = column.content.holder
-        if self.client is None or self.client not in self.keys:
+        if not self.cells:
             return name
-        return self.cells[name][self.keys.index(self.client)] or name
+        entries = (self.cells[name][self.keys.index(column)] for column in self.naming)
+        return ", ".join(NO_ENTRY if entry is None else entry for entry in entries)
 
     def holders(self) -> dict[str, str]:
         """The clients by the names of their cells."""

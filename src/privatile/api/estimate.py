@@ -22,6 +22,21 @@ from privatile.result.results import Results
 def estimate(
     data: object,
     *,
+    by: str | Sequence[str],
+    q: float | Sequence[float] | Literal["curve"] = ...,
+    epsilon: float | Mapping[str, float] | None = ...,
+    range: tuple[float, float],
+    simulate: bool = ...,
+    rng: np.random.Generator | int | None = ...,
+    progress: Progress | None = ...,
+    **options: Any,
+) -> GroupResults: ...
+
+
+@overload
+def estimate(
+    data: object,
+    *,
     q: float | Mapping[str, float] = ...,
     epsilon: float | Mapping[str, float] | None = ...,
     range: tuple[float, float],
@@ -44,21 +59,6 @@ def estimate(
     progress: Progress | None = ...,
     **options: Any,
 ) -> Results: ...
-
-
-@overload
-def estimate(
-    data: object,
-    *,
-    by: str | Sequence[str],
-    q: float | Sequence[float] | Literal["curve"] = ...,
-    epsilon: float | Mapping[str, float] | None = ...,
-    range: tuple[float, float],
-    simulate: bool = ...,
-    rng: np.random.Generator | int | None = ...,
-    progress: Progress | None = ...,
-    **options: Any,
-) -> GroupResults: ...
 
 
 def estimate(

@@ -60,7 +60,7 @@ class GroupRuns:
     coins: Coins
 
     def __post_init__(self) -> None:
-        by, division = self.options.by or (), self.division
+        by, division = self.options.by_columns, self.division
         named = ", ".join(map(repr, by))
         columns = division.only(self.options)
         places = [division.keys.index(column) for column in by]
@@ -88,7 +88,7 @@ class GroupRuns:
     # -- one group -----------------------------------------------------------------------------------------------
 
     def _conditions(self, entries: tuple[str, ...]) -> dict[str, str]:
-        return {**self.options.conditions, **dict(zip(self.options.by or (), entries, strict=True))}
+        return {**self.options.conditions, **dict(zip(self.options.by_columns, entries, strict=True))}
 
     def _prepared(self, entries: tuple[str, ...]) -> Group:
         """A group's run; what refuses this group alone refuses no other one."""
@@ -103,8 +103,8 @@ class GroupRuns:
         except InputError as error:  # wrong options refuse every group, and are then raised
             return group._replace(refused=error, why=TOO_SMALL if group.records < FEWEST else str(error))
         if run.store is None and says_nothing(run):
-            error = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}")
-            return group._replace(refused=error, why=TOO_SMALL)
+            refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
+            return group._replace(refused=refused, why=TOO_SMALL)
         return group._replace(run=run)
 
     def _run(self, columns: Mapping[str, ShuffledColumn], *, share: float = 1.0, **more: Any) -> LocalRun:
@@ -159,7 +159,7 @@ class GroupRuns:
     @property
     def named(self) -> str:
         """What the groups are, in words."""
-        return ", ".join(self.options.by or ())
+        return ", ".join(self.options.by_columns)
 
     @property
     def runs(self) -> list[LocalRun]:
@@ -175,10 +175,10 @@ class GroupRuns:
         `keep` leaves it to the caller to remove the files of runs that are not saved (`discard`).
         """
         self._write_list()
-        count, overall = len(self.runs), ()
-        done = int(self.overall is not None)
+        overall: tuple[QuantileResult, ...] = ()
+        count, done = len(self.runs), int(self.overall is not None)
         if self.overall is not None:
-            overall = self.overall.complete(keep=True)
+            overall = tuple(self.overall.complete(keep=True))
             # Whom it asked is known by now: the groups have the others.
             self.groups = [self._prepared(group.entries) if group.run is not None else group for group in self.groups]
             self._write_list()
@@ -204,7 +204,7 @@ class GroupRuns:
             groups=tuple(outcomes),
             confidence_level=options.confidence_level,
             simultaneous=options.simultaneous,
-            overall=tuple(overall),
+            overall=overall,
             overall_share=options.overall_share,
             ungrouped=self.ungrouped,
             reporter=report_groups,

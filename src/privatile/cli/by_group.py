@@ -1,7 +1,6 @@
 """`privatile estimate --by COLUMN`: an estimate for every group, in one table."""
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -16,7 +15,7 @@ NOT_SAVED = (
 
 
 def estimate_groups(
-    data: Path, options: Options, *, dry_run: bool, as_json: bool, dashboard: bool, explain: bool
+    data: object, options: Options, *, dry_run: bool, as_json: bool, dashboard: bool, explain: bool
 ) -> None:
     """Ask every group and print the table; or only say what it would cost and give."""
     from privatile.api.groups import prepare_groups

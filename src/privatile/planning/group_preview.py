@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from privatile.estimator.spec import RunSpec
 from privatile.planning.preview import Preview, preview
-from privatile.result.groups import table_text
+from privatile.result.layout import fixed_columns
 from privatile.result.number_words import epsilon_text
 
 
@@ -28,11 +28,11 @@ class GroupPreview:
     overall_share: float
 
     def _previews(self) -> list[tuple[str, int, Preview | None, str]]:
-        rows = [
+        rows: list[tuple[str, int, Preview | None, str]] = [
             (
                 group.name,
                 round(group.records * (1.0 - self.overall_share)),
-                group.spec and preview(group.spec),
+                None if group.spec is None else preview(group.spec),
                 group.why,
             )
             for group in self.groups
@@ -72,7 +72,7 @@ class GroupPreview:
             [
                 f"Dry run: {asked:,} records would answer once each; no one was.",
                 "",
-                *table_text((self.by, "records", "ε", "interval reaches, in rank"), cells),
+                *fixed_columns([(self.by, "records", "ε", "interval reaches, in rank"), *cells]),
                 *(["", *reasons] if reasons else []),
             ]
         )

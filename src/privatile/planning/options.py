@@ -123,8 +123,7 @@ class Options(ReportOptions):
             object.__setattr__(self, "only", conditions)
         elif self.only is not None:
             object.__setattr__(self, "only", client_name(self.only))
-        by = (self.by,) if isinstance(self.by, str) else tuple(self.by or ())
-        object.__setattr__(self, "by", by or None)
+        by = self.by_columns
         for column in by:
             if by.count(column) > 1 or column == self.client or column in self.conditions:
                 raise InputError(
@@ -148,9 +147,14 @@ class Options(ReportOptions):
         return self.only if isinstance(self.only, Mapping) else {}
 
     @property
+    def by_columns(self) -> tuple[str, ...]:
+        """The columns whose entries are the groups; none without groups."""
+        return (self.by,) if isinstance(self.by, str) else self.by or ()
+
+    @property
     def groups(self) -> tuple[str, ...]:
         """The columns that divide the records beside the client's."""
-        return (*(self.by or ()), *self.conditions)
+        return (*self.by_columns, *self.conditions)
 
     @property
     def value_in_words(self) -> str:

@@ -39,7 +39,9 @@ def group_page(results: GroupResults) -> str:
     if epsilons:
         summary += f", each once in its run with ε {'up to ' if len(epsilons) > 1 else '= '}{max(epsilons):.4g}"
     rule = "The dashed line is the overall value." if results.overall else ""
-    return _page(results, first, f"{summary}.", tables, results.notes(), rule)
+    dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
+    summary += f", begun on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    return _page(results, first, f"{summary}.", tables, results.notes(), rule, results.to_act_on())
 
 
 def pair_page(results: Comparisons) -> str:
@@ -100,6 +102,7 @@ def _page(
     tables: Sequence[dict[str, Any]],
     notes: Sequence[str],
     rule: str,
+    act: Sequence[str] = (),
 ) -> str:
     return render_page(
         "groups.html.j2",
@@ -110,4 +113,5 @@ def _page(
         tables=tables,
         notes=notes,
         rule=rule,
+        act=act,
     )

@@ -3,7 +3,7 @@
 `docs/result.schema.json` describes the document. It has one shape, whether a run has one level or several.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from privatile import __version__
@@ -49,8 +49,13 @@ COLUMNS = {
 """Columns of a table of results, and where an entry of the document holds them."""
 
 
-def frame(entries: Sequence[dict[str, Any]], library: Library) -> Any:
-    """A table with a row per result. `caveats` has the codes of those that are not standing remarks."""
+def frame(
+    entries: Sequence[dict[str, Any]], library: Library, before: Mapping[str, Sequence[str]] | None = None
+) -> Any:
+    """A table with a row per result, and what stands `before` its columns.
+
+    `caveats` has the codes of those that are not standing remarks.
+    """
     if library not in get_args(Library):
         raise InputError(f"a table is made with one of {', '.join(get_args(Library))}; got {library!r:.60}.")
     made = require(library, "tables")
@@ -59,7 +64,8 @@ def frame(entries: Sequence[dict[str, Any]], library: Library) -> Any:
         | {"caveats": " ".join(one["code"] for one in entry["caveats"] if one["severity"] != "standing")}
         for entry in entries
     ]
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns: dict[str, list[Any]] = {name: list(column) for name, column in (before or {}).items()}
+    columns |= {name: [row[name] for row in rows] for name in rows[0]}
     return made.table(columns) if library == "pyarrow" else made.DataFrame(columns)
 
 

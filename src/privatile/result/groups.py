@@ -7,20 +7,22 @@ confidence of `level_each`, c^(1/m) for m intervals (Šidák), as for several le
 import html
 import json
 import math
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from privatile.errors import InputError
+from privatile.result.document import Library, document, frame
+from privatile.result.layout import FIRST, WIDTH, fixed_columns, folded
 from privatile.result.result import QuantileResult
+from privatile.result.severity import LOST, to_act_on_and_rest
 
-WIDTH = 80
-"""Columns of a terminal: no table is wider."""
+LONGEST_ESTIMATE = 14
+"""Letters of an estimate in a table: values of a declared grid are listed up to here."""
 
-LONGEST_NAME = 28
-"""Letters of a group's name that a table on a terminal shows."""
+SHORTEST_NAME = 8
+"""Letters of a name that a table shows at least."""
 
 FEWEST_MARKS = 12
 """Columns of a terminal that a drawing of the intervals needs; with less room there is none."""
@@ -128,13 +130,13 @@ class GroupResults:
             return Line(name, group.records, "", low, high, math.nan, self.range, group.why)
         interval = result.interval_so_far or result.confidence_interval
         low, high = result.ends_shown(interval)
-        known = {caveat.code for caveat in result.caveats}
-        if known & LOST:
-            why = "probably outside the stated range" if "range" in known else "not located by these answers"
-            return Line(name, result.records, "", low, high, math.nan, tuple(interval), why)
-        shown = result.shown(result.estimate, result.digits_width(interval))
-        why = "still being asked" if "unfinished" in known else ""
-        return Line(name, result.records, shown, low, high, result.estimate, tuple(interval), why)
+        ends = (interval.low, interval.high)
+        if not result.located:
+            return Line(name, result.records, "", low, high, math.nan, ends, result.headline)
+        why = "still being asked" if any(caveat.code == "unfinished" for caveat in result.caveats) else ""
+        short = len(result.headline) <= LONGEST_ESTIMATE
+        shown = result.headline if short else result.estimate_shown(interval)
+        return Line(name, result.records, shown, low, high, result.estimate, ends, why)
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
@@ -169,23 +171,44 @@ class GroupResults:
             "sure: --simultaneous gives intervals that do."
         )
 
+    @property
+    def results(self) -> list[tuple[str, QuantileResult]]:
+        """All results, by the names of their groups; those of all groups together first, as "overall"."""
+        own = [(group.name, result) for group in self.groups for result in group.results if result is not None]
+        return [*(("overall", result) for result in self.overall), *own]
+
+    @property
+    def reliable(self) -> bool:
+        """Whether every group was asked, and every result is to be relied on."""
+        asked = all(group.results and None not in group.results for group in self.groups)
+        return asked and all(result.reliable for _, result in self.results)
+
+    def to_act_on(self) -> list[str]:
+        """What a reader must act on, once for all groups it holds for; why a group has no estimate stands apart."""
+        found: dict[str, list[str]] = {}
+        caveats = []
+        for name, result in self.results:
+            for caveat in to_act_on_and_rest(result.caveats)[0]:
+                if caveat.code not in LOST:
+                    found.setdefault(caveat.text, []).append(name)
+                    caveats.append(caveat)
+        first, _ = to_act_on_and_rest(dict.fromkeys(caveats))
+        return [f"{some(found[caveat.text])}: {caveat.text}" for caveat in first]
+
     def to_text(self) -> str:
         """A table per level for a terminal, sorted by the estimate, and what it means."""
         blocks = [
             "\n".join([self.title(index), "", *self._table(self.lines(index))]) for index in range(len(self.levels))
         ]
-        notes = [textwrap.fill(note, WIDTH, break_long_words=False, break_on_hyphens=False) for note in self.notes()]
-        return "\n\n".join([*blocks, *notes])
+        if act := self.to_act_on():
+            blocks.append("\n".join([FIRST, *(f"- {text}" for text in act)]))
+        return "\n\n".join([*blocks, *("\n".join(folded(note, WIDTH)) for note in self.notes())])
 
     def _table(self, lines: Sequence[Line]) -> list[str]:
         percent = f"{100 * self.confidence_level:.4g}% interval"
-        names = [_short(line.name) for line in lines]
-        heads = (_short(self.by or "run"), "records", "estimate", percent)
-        cells = [
-            (name, f"{line.records:,}", line.estimate or "–", f"{line.low} … {line.high}")
-            for name, line in zip(names, lines, strict=True)
-        ]
-        table = table_text(heads, cells)
+        heads = (self.by or "run", "records", "estimate", percent)
+        cells = [(line.name, f"{line.records:,}", line.estimate or "–", f"{line.low} … {line.high}") for line in lines]
+        table = fitted([heads, *cells])
         room = WIDTH - max(map(len, table)) - 2
         if room >= FEWEST_MARKS:
             widest = max(map(len, table))
@@ -196,36 +219,34 @@ class GroupResults:
         for line in lines:
             if line.why:
                 reasons.setdefault(line.why, []).append(line.name)
-        said = [f"{', '.join(names)}: {why}." for why, names in reasons.items()]
-        return [*table, *([""] if said else []), *(textwrap.fill(text, WIDTH) for text in said)]
+        said = [line for why, names in reasons.items() for line in folded(f"{some(names)}: {why}.", WIDTH)]
+        return [*table, *([""] if said else []), *said]
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as plain values."""
+        """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
         return {
-            "value": self.value,
+            **document([{"group": name, **result.facts()} for name, result in self.results]),
+            "kind": "privatile groups",
+            "reliable": self.reliable,
+            "column": self.value,
             "by": self.by,
-            "levels": list(self.levels),
             "range": {"low": self.range[0], "high": self.range[1]},
             "confidence_level": self.confidence_level,
             "simultaneous": self.simultaneous,
-            "groups": [
-                {
-                    "name": group.name,
-                    "records": group.records,
-                    "why": group.why,
-                    "results": [None if result is None else result.to_dict() for result in group.results],
-                }
-                for group in self.groups
-            ],
-            "overall": [result.to_dict() for result in self.overall],
+            "groups": [{"name": group.name, "records": group.records, "why": group.why} for group in self.groups],
             "overall_share": self.overall_share,
             "without_a_group": self.ungrouped,
             "notes": self.notes(),
         }
 
     def to_json(self) -> str:
-        """The same as one JSON object."""
+        """The same as text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""
+        names = [name for name, _ in self.results]
+        return frame([result.facts() for _, result in self.results], library, {"group": names})
 
     def _repr_html_(self) -> str:
         """The first level's table for a notebook; every text is escaped."""
@@ -249,24 +270,14 @@ class GroupResults:
         return self.reporter(self, path)
 
 
-LOST = {"range", "unbounded", "not-located"}
-"""Caveats under which the answers have not placed the quantile."""
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more.
 
-
-def table_text(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """A table in columns of their own width: the first is flush left, the others flush right.
-
-    >>> table_text(("client", "asked"), [("a", "1,000")])
-    ['client  asked', 'a       1,000']
+    >>> some(list("abcdef"))
+    'a, b, c, d and 2 more'
     """
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if place else f"{cell:<{width}}"
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in (heads, *cells)
-    ]
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def level_name(level: float) -> str:
@@ -309,5 +320,17 @@ def _marks(lines: Sequence[Line], room: int) -> list[str]:
     return drawn
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+def fitted(table: Sequence[Sequence[str]]) -> list[str]:
+    """A table for a terminal; the names in its first column are cut where they would make it too wide.
+
+    >>> fitted([("group", "x"), ("n" * 99, "1" * 60)])[1][:20]
+    'nnnnnnnnnnnnnnnnn…  '
+    """
+    others = sum(max(len(row[place]) for row in table) + 2 for place in range(1, len(table[0])))
+    room = max(SHORTEST_NAME, WIDTH - others)
+    return fixed_columns([(short(name, room), *rest) for name, *rest in table])
+
+
+def short(name: str, most: int) -> str:
+    """A name, cut where it has more letters than `most`."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -6,15 +6,17 @@ error (Bonferroni), 1 − (1 − c)/m, and p-values are multiplied by m, which i
 
 import json
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from privatile import __version__
 from privatile.errors import InputError
 from privatile.result.compare import Comparison, compare
-from privatile.result.groups import WIDTH, GroupResults, Line, table_text
+from privatile.result.document import SCHEMA_VERSION
+from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, short
+from privatile.result.layout import WIDTH, fixed_columns, folded
 from privatile.result.number_words import outward, significant
 from privatile.result.result import QuantileResult
 
@@ -105,13 +107,21 @@ class Comparisons:
         lines = self.lines()
         heads = ("difference of", "estimate", f"{100 * self.confidence_level:.4g}% interval", "p-value")
         cells = [(line.name, line.estimate, f"{line.low} … {line.high}", line.why) for line in lines]
-        notes = [textwrap.fill(note, WIDTH, break_long_words=False, break_on_hyphens=False) for note in self.notes()]
-        return "\n\n".join(["\n".join([self.title, "", *table_text(heads, cells)]), *notes])
+        others = sum(max(map(len, column)) + 2 for column in list(zip(heads, *cells, strict=True))[1:])
+        each = max(SHORTEST_NAME, (WIDTH - others - 3) // 2)
+        names = [f"{short(pair.first, each)} − {short(pair.second, each)}" for pair in self.pairs]
+        cells = [(name, *row[1:]) for name, row in zip(names, cells, strict=True)]
+        notes = ["\n".join(folded(note, WIDTH)) for note in self.notes()]
+        return "\n\n".join(["\n".join([self.title, "", *fixed_columns([heads, *cells])]), *notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as plain values."""
+        """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
         return {
-            "value": self.value,
+            "kind": "privatile comparisons",
+            "schema_version": SCHEMA_VERSION,
+            "privatile": __version__,
+            "reliable": all(pair.comparison.reliable for pair in self.pairs),
+            "column": self.value,
             "confidence_level": self.confidence_level,
             "simultaneous": self.simultaneous,
             "differences": [
@@ -121,6 +131,7 @@ class Comparisons:
                     "difference": pair.comparison.difference,
                     "confidence_interval": dict(zip(("low", "high"), pair.comparison.confidence_interval, strict=True)),
                     "p_value": self.p_value(pair),
+                    "reliable": pair.comparison.reliable,
                     "rule": pair.comparison.rule,
                 }
                 for pair in self.pairs
@@ -129,7 +140,7 @@ class Comparisons:
         }
 
     def to_json(self) -> str:
-        """The same as one JSON object."""
+        """The same as text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
 

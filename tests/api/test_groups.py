@@ -1,0 +1,306 @@
+"""Estimates by group: each is the run that the group alone would have been; nobody answers twice; small groups spare
+their people."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privatile
+from privatile.api.groups import GroupRuns, prepare_groups
+from privatile.api.local_run import prepare
+from privatile.errors import AlreadyAnswered, InputError
+from privatile.planning.options import Options
+from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
+from privatile.report.group_page import page_of, report_groups
+from privatile.result.groups import GroupResults
+from privatile.result.pairs import compare_all
+from tests.api.test_only import options, table
+from tests.cli.test_estimate import here
+from tests.cli.test_result_json import VALIDATOR
+
+FEW = {"rounds": 24}
+"""Few rounds: what is tested does not depend on them."""
+
+
+def simulated(data: object = None, seed: int = 1, **more: Any) -> GroupResults:
+    chosen = Options(**{"value": "pay", "epsilon": 4, "range": (0, 100), "by": "region", **FEW, **more})
+    return prepare_groups(table() if data is None else data, chosen, np.random.default_rng(seed)).complete()
+
+
+@pytest.fixture(scope="module")
+def both() -> GroupResults:
+    """Two regions, asked pointwise."""
+    return simulated()
+
+
+def facts(result: Any) -> dict[str, Any]:
+    return {key: value for key, value in result.facts().items() if key not in ("run", "date")}
+
+
+def test_a_group_is_the_single_run_with_the_same_records_and_coins(both: GroupResults) -> None:
+    """North is asked first, so its coins are those of the single run; without noise every group's run is the same."""
+    single = privatile.estimate(
+        table(), value="pay", epsilon=4, range=(0, 100), only={"region": "north"}, simulate=True, rng=1, rounds=24
+    )
+    assert facts(both["north"].result) == facts(single)
+    assert facts(both["south"].result) != facts(single)
+    plain: dict[str, Any] = {"value": "pay", "range": (0, 100), "not_private": True, **FEW}
+    exact = simulated(epsilon=None, not_private=True)
+    for name in ("north", "south"):
+        alone = privatile.estimate(table(), client="region", only=name, simulate=True, rng=1, **plain)
+        assert facts(exact[name].result) == facts(alone)
+
+
+def test_the_table_is_sorted_fits_and_says_how_to_read_it(both: GroupResults) -> None:
+    text = both.to_text()
+    assert [line.name for line in both.lines()] == ["south", "north"]
+    assert text.index("south") < text.index("north")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Each interval holds by itself with 95% confidence" in text
+    assert "it does not follow from the groups" in text
+    long = simulated(_named({"north": "n" * 99, "south": "s" * 99}))
+    assert max(map(len, long.to_text().splitlines())) <= 80
+    VALIDATOR.validate(json.loads(both.to_json()))
+    assert both.to_frame("pyarrow").column("group").to_pylist() == ["north", "south"]
+    assert "<td>" in both._repr_html_()
+
+
+def _named(names: dict[str, str]) -> np.ndarray[Any, Any]:
+    rows = table()
+    kinds = [(name, "U99" if name == "region" else rows.dtype[name]) for name in rows.dtype.names or ()]
+    rows = rows.astype(kinds)
+    rows["region"] = [names[region] for region in rows["region"]]
+    return rows
+
+
+def test_simultaneous_intervals_are_those_of_the_root_of_the_confidence() -> None:
+    """Two groups and an overall value: (c^(1/3))³ = c. Pointwise each has c itself, and is narrower."""
+    together = simulated(simultaneous=True, overall_share=0.4)
+    levels = {result.confidence_level for _, result in together.results}
+    assert levels == {0.95 ** (1 / 3)}
+    assert together.members == 3
+    assert re.search(
+        "All 3 intervals hold together with 95% confidence.*each by itself with 98.3%", together.notes()[0]
+    )
+    pointwise = simulated(overall_share=0.4)
+    for (name, wide), (_, narrow) in zip(together.results, pointwise.results, strict=True):
+        low, high = narrow.confidence_interval
+        assert wide.confidence_interval.low <= low <= high <= wide.confidence_interval.high, name
+        assert wide.confidence_interval == narrow.interval(0.95 ** (1 / 3))
+    quartiles = simulated(simultaneous=True, q=(0.25, 0.75))
+    inside = {result.inference.method for _, result in quartiles.results}
+    assert len(inside) == 1
+    assert inside.pop().endswith("simultaneous over 2 levels")
+
+
+def test_an_overall_share_takes_its_people_from_the_groups() -> None:
+    results = simulated(overall_share=0.25)
+    asked = {name: result.records for name, result in results.results}
+    assert asked["overall"] == ROWS_ASKED_OVERALL
+    assert asked["north"] + asked["south"] + asked["overall"] == 2400
+    assert {client.name: client.weight for client in results.overall[0].clients} == pytest.approx(
+        {"north": 1 / 3, "south": 2 / 3}
+    )
+    assert results.lines()[0].is_overall
+    assert "25% of each group's people" in results.to_text()
+    for share in (0.0, 1.0, -1):
+        with pytest.raises(InputError, match="overall_share must be a share between 0 and 1"):
+            simulated(overall_share=share)
+
+
+ROWS_ASKED_OVERALL = 2400 // 4
+
+
+def test_small_groups_give_their_range_and_hold_up_nobody() -> None:
+    rows = table()
+    rows["region"][:30], rows["region"][30:33], rows["region"][33:35] = "east", "", "west"
+    rows["pay"][33:35] = np.nan
+    results = simulated(rows, epsilon=1)
+    assert [group.name for group in results] == ["east", "north", "south", "west"]
+    assert not results["east"].results
+    assert "too small" in results["east"].why
+    assert results["west"].why
+    assert results.ungrouped == 3
+    assert not results.reliable
+    last = {line.name: (line.low, line.high) for line in results.lines()[-2:]}
+    assert last == {"east": ("0", "100"), "west": ("0", "100")}
+    VALIDATOR.validate(json.loads(results.to_json()))
+    rows["region"] = "east"
+    with pytest.raises(InputError, match="too small"):
+        simulated(rows[:40], epsilon=0.5)
+
+
+def test_what_cannot_be_grouped_is_refused() -> None:
+    for more, words in (
+        ({"by": "pay"}, "cannot form groups"),
+        ({"by": "who", "person": None}, "different entries, and a table may have 1,000 groups"),
+        ({"by": "region", "client": "region"}, "columns of their own"),
+        ({"by": ("region", "region")}, "columns of their own"),
+        ({"by": "region", "only": "north"}, "give the condition with its column"),
+        ({"by": "region", "q": {"north": 0.5, "south": 0.4}}, "same levels for all groups"),
+        ({"by": "county"}, "there is no column 'county'"),
+        ({"by": "region", "epsilon": {"north": 1.0}}, "epsilon is missing for client 'south'"),
+        ({"by": None, "overall_share": 0.1}, "goes with by"),
+    ):
+        with pytest.raises(InputError, match=words):
+            simulated(**more)
+
+
+def test_budgets_by_group_and_groups_with_clients_and_conditions() -> None:
+    results = simulated(epsilon={"north": 2.0, "south": 4.0}, only={"sex": "f"})
+    assert {name: round(result.epsilon, 6) for name, result in results.results} == {"north": 2.0, "south": 4.0}
+    assert results["north"].records == 400
+    crossed = simulated(by="sex", client="region")
+    assert [client.name for client in crossed["f"].result.clients] == ["north, f", "south, f"]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder of three groups, one of which is too small."""
+    rows = table()
+    rows["region"][:30] = "east"
+    simulated(rows, epsilon=2, save=tmp_path / "regions")
+    return tmp_path / "regions"
+
+
+def test_a_folder_of_groups_is_read_again_and_compared(saved: Path) -> None:
+    assert {path.name for path in saved.iterdir()} == {"groups.json", "north.db", "south.db"}
+    results = read_groups(saved)
+    assert [group.name for group in results] == ["east", "north", "south"]
+    assert "too small" in results["east"].why
+    assert {name for name, _ in results.results} == {"north", "south"}
+    together = results_of([saved], simultaneous=True)
+    assert together["north"].result.confidence_level == 0.95 ** (1 / 3)  # type: ignore[union-attr]
+    side_by_side = read_runs([saved / "north.db", saved / "south.db"], simultaneous=True)
+    assert side_by_side["south"].result.confidence_level == 0.95**0.5  # type: ignore[union-attr]
+    assert "of pay in 2 runs" in side_by_side.title()
+    (pair,) = compare_all(results, disjoint=False).pairs
+    assert (pair.first, pair.second) == ("south", "north")
+    (alone,) = compare_all(side_by_side, disjoint=True).pairs
+    assert alone.comparison.difference == pair.comparison.difference
+    with pytest.raises(InputError, match="disjoint=True"):
+        compare_all(side_by_side, disjoint=False)
+    index = json.loads((saved / "groups.json").read_text())
+    index["groups"][1]["file"] = "../elsewhere.db"
+    (saved / "groups.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match="lies in the same folder"):
+        GroupFolder.read(saved)
+
+
+def test_page_and_figure_show_every_group_and_escape_names(saved: Path, tmp_path: Path) -> None:
+    results = simulated(_named({"north": "<b>north</b>", "south": "south"}))
+    page = page_of(results)
+    assert "&lt;b&gt;north&lt;/b&gt;" in page
+    assert "<b>north</b></th>" not in page
+    assert page.count('<svg class="dots"') == 3  # the axis and two groups
+    assert 'src="http' not in page
+    drawn = report_groups(results, tmp_path / "groups.svg").read_text()
+    assert "median of pay, 95% intervals (each)" in drawn
+    differences = compare_all(read_groups(saved), disjoint=False, simultaneous=True)
+    assert "south − north" in page_of(differences)
+    assert "south − north" in report_groups(differences, tmp_path / "pairs.svg").read_text()
+    with pytest.raises(InputError, match=r"must end in \.html"):
+        report_groups(results, tmp_path / "groups.txt")
+
+
+def test_many_differences_share_the_error() -> None:
+    """m differences: each with the m-th part of the error, p-values times m; at that confidence both agree."""
+    results = simulated(by=("region", "sex"))
+    alone, shared = (compare_all(results, disjoint=False, simultaneous=each) for each in (False, True))
+    assert len(shared.pairs) == 6
+    for one, other in zip(alone.pairs, shared.pairs, strict=True):
+        assert (one.first, one.second) == (other.first, other.second)
+        assert other.comparison.confidence_level == pytest.approx(1 - 0.05 / 6)
+        assert shared.p_value(other) == pytest.approx(min(1.0, 6 * alone.p_value(one)))
+    VALIDATOR.validate(json.loads(shared.to_json()))
+    assert max(map(len, shared.to_text().splitlines())) <= 80
+
+
+class Killed(Exception):
+    pass
+
+
+def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in the middle of the second group, with nothing saved: the same call goes on, and asks nobody twice."""
+    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25, **FEW)
+    from privatile.server.coordinator import Coordinator
+
+    accept, left = Coordinator.accept, [24 + 24 + 7]
+
+    def accept_until_killed(self: Coordinator, *given: Any, **more: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        accept(self, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "accept", accept_until_killed)
+        with pytest.raises(Killed):
+            prepare_groups(data, chosen).complete()
+    resumed: GroupRuns = prepare_groups(data, chosen)
+    states = [None if run.store is None else run.store.finished is not None for run in resumed.runs]
+    assert states == [True, True, False]  # overall, north; south was begun
+    results = resumed.complete()
+    assert sum(result.records for _, result in results.results) == len(data)
+    assert not list((tmp_path / "runs").iterdir())
+    with pytest.raises(AlreadyAnswered):
+        prepare_groups(data, chosen)
+    with pytest.raises(AlreadyAnswered, match="split among other clients"):
+        prepare(data, options(tmp_path, client="sex"))
+
+
+def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
+    prepare(table(), options(tmp_path, only={"region": "north"}, **FEW)).complete()
+    results = prepare_groups(table(), options(tmp_path, by="region", **FEW)).complete()
+    assert "have answered before" in results["north"].why
+    assert results["south"].records == 1600
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    from tests.api.test_only import written
+
+    written(tmp_path, table(missing=True))
+    base = (
+        "estimate",
+        "pay.csv",
+        "--value",
+        "pay",
+        "--epsilon",
+        4,
+        "--range",
+        0,
+        100,
+        "--rounds",
+        24,
+        "--by",
+        "region",
+    )
+    dry = here(tmp_path, *base, "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "2,370 records would answer once each" in dry.stdout
+    assert "30 records have no region, so they would not be asked" in dry.stderr
+    done = here(tmp_path, *base, "--save", "regions", "--json")
+    assert done.returncode == 0, done.stderr
+    VALIDATOR.validate(json.loads(done.stdout))
+    again = here(tmp_path, *base, "--save", "regions")
+    assert "2 of 2 runs are finished: their people are not asked again" in again.stderr
+    assert "The median of pay by region" in again.stdout
+    assert here(tmp_path, "report", "regions", "--text").stdout == again.stdout
+    made = here(tmp_path, "report", "regions", "--figure", "regions.svg", "-o", "regions.html", "--simultaneous")
+    assert made.returncode == 0, made.stderr
+    assert "All 2 intervals hold together" in (tmp_path / "regions.html").read_text()
+    assert here(tmp_path, "compare", "regions", "-o", "d.html", "--figure", "d.svg").returncode == 0
+    both = ("regions/north.db", "regions/south.db")
+    assert "south" in here(tmp_path, "report", *both, "--text").stdout
+    three = here(tmp_path, "compare", *both, "regions/north.db", "--disjoint")
+    assert three.returncode == 2
+    assert "named twice" in three.stderr
+    assert here(tmp_path, *base, "--dashboard").returncode == 2
+    (tmp_path / "taken").write_text("")
+    with_file = here(tmp_path, *base, "--save", "taken", "--spend-again")
+    assert with_file.returncode == 2
+    assert "save names a folder" in with_file.stderr.replace("--save", "save")
