@@ -196,7 +196,7 @@ def _level(level: LevelView) -> dict[str, Any]:
     return shown | {
         "texts": {
             "estimate": result.headline,
-            "interval": " … ".join(result.ends_shown(so_far)),
+            "interval": result.interval_shown(so_far),
             "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
         },
         "estimate": result.estimate,

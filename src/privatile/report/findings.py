@@ -1,6 +1,8 @@
 """Diagnostics in plain words: what went well, what to note, what to worry about. Each rule says its threshold."""
 
 import math
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
 from privatile.result.number_words import significant
 from privatile.result.result import QuantileResult
-from privatile.result.severity import to_act_on_and_rest
+from privatile.result.severity import MOST_TO_ACT_ON, to_act_on_and_rest
 
 Status = Literal["good", "note", "worry"]
 
@@ -46,6 +48,19 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     # Silence is told once, with how many answers are missing; so is a run that goes on.
     caveats = [one for one in caveat_findings(result) if one.title != CAVEAT_TITLES["silent"]]
     return [*caveats, *(one for one in found if one.title != "Unfinished")]
+
+
+def to_look_at_first(found: Sequence[Sequence[Finding]]) -> list[Finding]:
+    """The few worries of all levels that a reader must act on: those of all levels, then each level's worst.
+
+    >>> trouble, other, fine = Finding("worry", "a", ""), Finding("worry", "b", ""), Finding("good", "c", "")
+    >>> [one.title for one in to_look_at_first([[other, trouble, fine], [trouble]])]
+    ['a', 'b']
+    """
+    worries = [[each for each in own if each.status == "worry"] for own in found]
+    common = [each for each in worries[0] if all(each in own for own in worries)]
+    worst = [each for rank in zip_longest(*worries) for each in rank if each is not None]
+    return list(dict.fromkeys([*common, *worst]))[:MOST_TO_ACT_ON]
 
 
 def caveat_findings(result: QuantileResult) -> list[Finding]:

@@ -11,7 +11,7 @@ from privatile.core.words import duration, moment
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.report.charts import dots_chart, trajectory_chart
-from privatile.report.findings import findings
+from privatile.report.findings import Finding, findings, to_look_at_first
 from privatile.report.method_words import OTHER_NAMES, how_read, looking, short_title, way_there
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
@@ -33,10 +33,12 @@ def run_page(view: RunView) -> str:
     """The whole page."""
     paths = [level.path(view.points) for level in view.levels]
     found = [findings(view, level) for level in view.levels]
-    shared = [each for each in found[0] if all(each in others for others in found)]
+    first_of_all = to_look_at_first(found)
+    rest = [[each for each in own if each not in first_of_all] for own in found]
+    shared = [each for each in rest[0] if all(each in others for others in rest)]
     levels = [
         {**_level(view, level, path), "findings": [each for each in own if each not in shared]}
-        for level, path, own in zip(view.levels, paths, found, strict=True)
+        for level, path, own in zip(view.levels, paths, rest, strict=True)
     ]
     first = view.levels[0]
     times, result = first.history.at, first.result
@@ -51,6 +53,7 @@ def run_page(view: RunView) -> str:
         levels=levels,
         finished_levels=[level for level in levels if level["result"] is not None],
         shared_findings=shared,
+        act_on=[(each, _whose(each, found, view)) for each in first_of_all],
         percent=f"{100 * view.spec.confidence_level:g}%",
         mixture=view.spec.value if result is None else result.estimand.partition(" of ")[2],
         joint=view.spec.joint > 1,
@@ -66,6 +69,12 @@ def run_page(view: RunView) -> str:
         fact_rows=_fact_rows(view),
         from_paper=view.spec.design.startswith("paper-"),
     )
+
+
+def _whose(finding: Finding, found: list[list[Finding]], view: RunView) -> str:
+    """Of several levels, those that a finding is about."""
+    about = [f"{level.level:g}" for level, own in zip(view.levels, found, strict=True) if finding in own]
+    return "" if len(about) == len(view.levels) else f"level {', '.join(about)}"
 
 
 def write_run_page(view: RunView, path: str | Path) -> Path:
@@ -162,15 +171,13 @@ def _conditions(levels: list[dict[str, Any]]) -> list[str]:
 def _answer(result: QuantileResult) -> dict[str, Any]:
     """What stands first on the page, in words: the estimate or the values left, and both intervals."""
     interval = result.interval_so_far or result.confidence_interval
-    low, high = result.ends_shown(interval)
     other = None
     if result.other is not None:
         ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
         other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
     return {
         "estimate": result.headline,
-        "low": low,
-        "high": high,
+        "interval": result.interval_shown(interval),
         "name": "anytime interval" if result.interval_so_far else "interval",
         # What is valid at every look is the curve's own sequence, unless the interval itself is.
         "condition": result.condition if interval == result.confidence_interval else SMOOTH,

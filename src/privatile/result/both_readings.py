@@ -4,6 +4,7 @@ A declared grid turns the any-shape interval into the values of the grid that it
 them. The smooth one is left out: the declaration says that its condition is false.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from privatile.core.scale import Scale
@@ -108,3 +109,12 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
     return (grid.values(low, high, MOST_VALUES) if grid.count(low, high) <= MOST_VALUES else None), ""
+
+
+def one_of(values: Sequence[float] | None, estimate: float) -> float:
+    """The estimate, moved to the nearest of the values that a declared grid leaves.
+
+    >>> one_of((44.0, 45.0), 44.3), one_of(None, 44.3)
+    (44.0, 44.3)
+    """
+    return min(values, key=lambda value: abs(value - estimate)) if values else estimate

@@ -50,7 +50,7 @@ def levels_table(results: "Sequence[QuantileResult]") -> list[str]:
     percent = f"{100 * results[0].confidence_level:g}%"
     how = ", all at once" if results[0].simultaneous else ""
     rows = [
-        (f"{one.level:g}", one.headline, " … ".join(one.ends_shown(one.interval_so_far or one.confidence_interval)))
+        (f"{one.level:g}", one.headline, one.interval_shown(one.interval_so_far or one.confidence_interval))
         for one in results
     ]
     return fixed_columns([("level", "estimate", f"{percent} interval{how}"), *rows])

@@ -5,7 +5,7 @@ One list of rows feeds the text, the HTML and the JSON.
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,6 +192,11 @@ class QuantileResult:
             outward(interval.high, width, up=True, limits=limits),
         )
 
+    def interval_shown(self, interval: ConfidenceInterval) -> str:
+        """Both ends as tables show them; a quantile beyond the range is in no interval inside it."""
+        beyond = interval.low == interval.high in (self.scale.low, self.scale.high) and not self.located
+        return self.headline if beyond else " … ".join(self.ends_shown(interval))
+
     def digits_width(self, interval: ConfidenceInterval) -> float:
         """The width that decides how many digits are shown: twice the bounded side's where the other one is open."""
         low, high = interval
@@ -211,8 +216,7 @@ class QuantileResult:
                 "confidence_interval",
                 f"{percent} interval",
                 {"low": low, "high": high},
-                " … ".join(self.ends_shown(self.confidence_interval))
-                + (f", {self.condition}" if self.condition else ""),
+                self.interval_shown(self.confidence_interval) + (f", {self.condition}" if self.condition else ""),
             ),
             *self._reading_rows(),
             Row("confidence_level", "confidence level", self.confidence_level, percent),
@@ -388,12 +392,3 @@ def in_units(scale: Scale, value: float) -> float:
     if value <= low or value >= high:
         return scale.low if value <= low else scale.high
     return units_inside(scale, value)
-
-
-def one_of(values: Sequence[float] | None, estimate: float) -> float:
-    """The estimate, moved to the nearest of the values that a declared grid leaves.
-
-    >>> one_of((44.0, 45.0), 44.3), one_of(None, 44.3)
-    (44.0, 44.3)
-    """
-    return min(values, key=lambda value: abs(value - estimate)) if values else estimate

@@ -17,12 +17,12 @@ from privatile.inference.choice import (
 from privatile.inference.inference import level_each
 from privatile.inference.readings import straddled
 from privatile.inference.trajectory import Trajectory
-from privatile.result.both_readings import both_readings
+from privatile.result.both_readings import both_readings, one_of
 from privatile.result.caveats import caveats, interval_caveats
 from privatile.result.client_facts import by_holder, client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
-from privatile.result.result import QuantileResult, in_units, interval_in_units, one_of
+from privatile.result.result import QuantileResult, in_units, interval_in_units
 from privatile.result.severity import most_important_first
 
 FIRST_LOOK = 10

@@ -160,7 +160,11 @@ function privatileWidth(low, high, estimate, range) {
 // Numbers with as many digits as the interval deserves; an end of one is rounded outward (up: true, or false). An end
 // of the stated range is shown as it is, and every other end with as many digits as show it inside: `outward` in Python.
 function privatileFormat(width, range = [-Infinity, Infinity]) {
-  const wanted = width > 0 && isFinite(width) ? 1 - Math.floor(Math.log10(width)) : 3;
+  if (!(width > 0 && isFinite(width))) {
+    const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 });
+    return (value) => value == null ? "–" : short.format(value);
+  }
+  const wanted = 1 - Math.floor(Math.log10(width));
   const whole = (value) => {
     const digits = Number(value.toPrecision(15)) === value ? 15 : 17;
     return new Intl.NumberFormat("en", { maximumSignificantDigits: digits }).format(value);
