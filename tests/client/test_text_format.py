@@ -34,17 +34,13 @@ NBSP, NARROW = "\u00a0", "\u202f"
 READ: list[tuple[str, dict[str, str], list[float], str]] = [
     # What is found out.
     (column("1.234,56", "12", "-0,5", "1.234.567"), {}, [1234.56, 12, -0.5, 1234567], "semicolons, commas, points"),
-    (column("7,25", "8"), {}, [7.25, 8], "semicolons, commas"),
     (column("7,25", "1.234"), {}, [7.25, 1234], "semicolons, commas, points"),
-    (column("1.5", "2", delimiter="\t"), {}, [1.5, 2], "tabs, points"),
-    (column("1.5", "1.234", delimiter="|"), {}, [1.5, 1.234], "pipes, points"),
+    (column("1.5", "1.234", delimiter="\t"), {}, [1.5, 1.234], "tabs, points"),
     (column("1.234", "0.125"), {}, [1.234, 0.125], "semicolons, points"),
     (column("1.234", "9.875", delimiter=","), {}, [1.234, 9.875], ""),
     (column('"1,234.50"', "3", delimiter=","), {}, [1234.5, 3], "commas, points, commas"),
-    (column('"1,234,567"', delimiter=","), {}, [1234567], "commas, points, commas"),
     (column('"1,5"', '"2,25"', delimiter=","), {}, [1.5, 2.25], "commas, commas"),
     (column("1e3", "2.5e-1", ".5", "-inf", "NA"), {}, [1000, 0.25, 0.5, -np.inf, np.nan], "semicolons, points"),
-    (column("1", "2", delimiter=","), {}, [1, 2], ""),
     # What is given.
     (column("1.234", "2.345"), {"decimal": "comma"}, [1234, 2345], "semicolons, commas, points"),
     (column("1.234", "2.345"), {"decimal": "."}, [1.234, 2.345], "semicolons, points"),
@@ -81,28 +77,22 @@ def test_numbers_as_people_write_them(
 REFUSED: list[tuple[str, dict[str, str], str]] = [
     # Two readings: a factor of a thousand lies between them.
     (column("1.234", "12.500", "7"), {}, r"read in two ways: every point .* decimal='point' or decimal='comma'"),
-    (column("1.234", "12.500", delimiter="\t"), {}, "read in two ways"),
     (column('"1,234"', "7", delimiter=","), {}, "read in two ways: every comma"),
     (column("1,234", "1.234"), {}, "read in two ways"),
     # A number, but not like the others.
     (column("1.5", "2,5"), {}, "record 2 .* written otherwise than the rest.*decimal points.*decimal='comma'"),
     (column("1,5", "2.5"), {"decimal": "comma"}, "record 2 .* written otherwise.*decimal commas.*decimal='point'"),
     (column("1,23,456.5", "1.5"), {}, "record 1 .* written otherwise"),
-    (column("12.34", "1.234.56"), {"decimal": "comma"}, "record 1 .* written otherwise"),
     # No numbers.
     (column("5", "2024-03-01"), {}, "record 2 after the header holds a date. A date is no number: .* days since"),
     (column("31.12.2024", "5"), {}, "record 1 after the header holds a date"),
-    (column("3/31/24"), {}, "holds a date"),
     (column("1. März 2024"), {}, "holds a date"),
-    (column("2024-03-01T12:30:00Z"), {}, "holds a date"),
     (column("12:30"), {}, "holds a time of day"),
     (column("5", "$5"), {}, "record 2 .* an amount with a currency sign. .* unit='EUR'"),
     (column("1.234,50 €"), {}, "currency sign"),
     (column("CHF 1'234"), {}, "currency sign"),
-    (column("5 USD"), {}, "currency sign"),
     (column("5 €", "5 $"), {"unit": "€"}, "record 2 .* currency sign"),  # two currencies are never one column
     (column("70 kg"), {}, "a number with a unit.*unit='kg'"),
-    (column("12 %"), {}, "a number with a unit"),
     (column("1 234,50"), {}, "blanks between its thousands. thousands='space' reads it"),
     (column(f"1{NARROW}234"), {}, "thousands='space'"),
     (column("1'234.50"), {}, "thousands='apostrophe'"),
@@ -123,7 +113,7 @@ def test_what_is_no_number_is_named_and_not_shown(tmp_path: Path, text: str, sai
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("entry", ["{}.12.2024", "{} €", "{} kg", "1 {}", "x{}", "1.5,{}", "{}:00", "'{}"])
+@pytest.mark.parametrize("entry", ["{}.12.2024", "{} €", "x{}", "1.5,{}"])
 def test_no_error_shows_a_planted_value(tmp_path: Path, entry: str) -> None:
     with pytest.raises(DataError) as caught:
         values(source_of(tmp_path, column("1.5", entry.format(SECRET))))
@@ -131,8 +121,8 @@ def test_no_error_shows_a_planted_value(tmp_path: Path, entry: str) -> None:
 
 
 def test_late_rows_decide_too(tmp_path: Path) -> None:
-    """The whole file is looked at: 30,000 rows in two readings, and one that tells."""
-    many = ["1.234"] * 30_000
+    """The whole file is looked at: 5,000 rows in two readings, and one that tells."""
+    many = ["1.234"] * 5_000
     with pytest.raises(DataError, match="two ways"):
         values(source_of(tmp_path, column(*many)))
     assert values(source_of(tmp_path, column(*many, "0,5")))[:2] == [1234.0, 1234.0]
