@@ -58,6 +58,10 @@ def test_files_as_people_write_them_are_the_same_records(home: Path) -> None:
         assert "shown again, no one is asked" in again.stderr
         assert words in again.stderr
         assert json.loads(again.stdout) == json.loads(first.stdout)
+    groups = here(
+        home, "estimate", "german.csv", *ASK[:2], *ASK[4:], "--by", "region", "--dry-run", "--ledger", "new.db"
+    )
+    assert "decimal commas" in groups.stderr, groups.stderr
     # Negative control: the same people in another order are refused, since nothing shows that they are the same.
     refused = here(home, "estimate", "people.db", *ASK, "--sql", SQL + " DESC")
     assert refused.returncode == 2

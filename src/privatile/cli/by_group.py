@@ -26,6 +26,8 @@ def estimate_groups(
         if given:
             raise InputError(f"{option} shows one run, and --by has one for every group. Give --only COLUMN=VALUE.")
     groups = prepare_groups(data, options)
+    if groups.division.how_read:
+        click.echo(groups.division.how_read, err=True)
     if groups.ungrouped:
         word = "would not be" if dry_run else "are not"
         click.echo(f"{groups.ungrouped:,} records have no {groups.named}, so they {word} asked.", err=True)
