@@ -409,7 +409,7 @@ def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch
 def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult) -> None:
     from dataclasses import replace
 
-    with pytest.raises(InputError, match="save='run.db'"):
+    with pytest.raises(InputError, match=r"save='run\.db'"):
         replace(result, reporter=None).report()
     with pytest.raises(InputError, match=r"\.html"):
         result.report("report.txt")

@@ -304,11 +304,11 @@ class QuantileResult:
                 Row("name", "client", client.name, client.name),
                 Row("records", "records", client.records, f"{client.records:,}"),
                 Row("asked", "asked", client.asked, f"{client.asked:,}"),
-                Row("epsilon", "ε spent", finite(client.epsilon), epsilon_text(client.epsilon)),
+                Row("epsilon", "ε", finite(client.epsilon), epsilon_text(client.epsilon)),
                 Row("truth_rate", "truth rate", client.truth_rate, f"{client.truth_rate:.4f}"),
                 Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
                 Row("level", "level", client.level, f"{client.level:g}"),
-                Row("local_rank", "its share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
+                Row("local_rank", "share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
                 Row(
                     "local_rank_interval",
                     "interval",
