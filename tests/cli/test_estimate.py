@@ -146,7 +146,7 @@ def test_a_second_run_is_refused_and_can_be_accepted(home: Path) -> None:
     shown = json.loads(here(home, "ledger", "show", "--json").stdout)
     assert [round(line["epsilon"], 6) for line in shown["datasets"]] == [2.0, 2.0]
     text = here(home, "ledger", "show").stdout
-    assert re.search(r"north +score +3,000 +6,000 +0 +\d+ +2 +run-\w+ +2", text)
+    assert re.search(r"north +score +3,000 +6,000 +2 +2\n", text)
 
 
 def test_a_saved_run_is_shown_again_without_asking(home: Path) -> None:

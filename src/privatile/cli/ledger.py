@@ -42,6 +42,8 @@ def show(ledger: Path | None, as_json: bool) -> None:
         return
     click.echo(f"{book.path}: {facts.entries} entries")
     sets = facts.datasets
+    # Of data sets of one name the first run tells which is which.
+    several = len({(one.client, one.column) for one in sets}) < len(sets)
     columns = [
         ("no.", ">", [str(one.number) for one in sets]),
         ("client", "<", [one.client for one in sets]),
@@ -52,6 +54,7 @@ def show(ledger: Path | None, as_json: bool) -> None:
         ("reserved", ">", [f"{one.reserved:,}" for one in sets if any(each.reserved for each in sets)]),
         ("unasked", ">", [f"{one.unasked:,}" for one in sets if any(each.unasked for each in sets)]),
         ("runs", ">", [f"{one.runs:,}" for one in sets]),
+        ("first run", "<", [one.first_run for one in sets if several]),
         ("most ε spent", ">", [_spent(one.epsilon, one.restored) for one in sets]),
     ]
     shown = [(head, side, cells) for head, side, cells in columns if cells or not sets]
