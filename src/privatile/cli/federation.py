@@ -330,3 +330,25 @@ def resume(directory: "Directory", clients: tuple[str, ...]) -> None:
 
     for client in clients:
         click.echo(readmit(directory, client))
+
+
+@federation.command()
+@click.option("--sites", type=click.IntRange(1, 5), default=3, show_default=True, help="How many sites.")
+@click.option("--once", is_flag=True, help="End when the run has ended, without a dashboard.")
+def demo(sites: int, once: bool) -> None:
+    """Three sites, broker, coordinator and dashboard on this machine, with made-up data, until Ctrl-C.
+
+    End a site (`kill` and the process number that is shown) and look at the dashboard. Everything lies in a temporary
+    folder and is removed at the end.
+    """
+    from privatile.cli.dashboard_options import DashboardOptions
+    from privatile.federation.run.demo import running_demo
+
+    page = DashboardOptions(not once, None, None, keep=not once)
+    with running_demo(lambda line: click.echo(line, err=True), sites=sites) as running:
+        directory = running.directory
+        with page.running(directory.store_file):
+            click.echo(f"look        privatile federation status {directory.path}", err=True)
+            click.echo(running.wait())
+            click.echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
+            page.linger()

@@ -202,9 +202,8 @@
     const source = new EventSource("events");
     source.addEventListener("state", (event) => { show(JSON.parse(event.data)); document.body.dataset.round = state.done ?? 0; });
     source.onerror = () => {
-      if (state && state.over) { source.close(); status(state.badge.kind, `${state.badge.text}: ${state.over}`); return; }
       if (isOver()) { source.close(); status(state.status, OVER[state.status]); return; }  // nothing more will come
-      status("lost", "connection lost, trying again");
+      status("lost", state && state.over ? `${state.badge.text}: ${state.over}` : "connection lost, trying again");
       if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }
     };
     source.onopen = () => { if (state) status(state.badge.kind, state.badge.text); };
