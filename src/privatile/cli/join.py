@@ -55,9 +55,11 @@ def join(
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
     from privatile.api.folders import state_folder
+    from privatile.client.ledger.key_files import config_folder
     from privatile.client.sources.text_format import TextFormat
     from privatile.federation.monitoring import start_logging
-    from privatile.federation.run.join import JoinOptions, join_run, systemd_unit
+    from privatile.federation.run.join import JoinOptions, join_run
+    from privatile.federation.run.units import systemd_unit
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
 
@@ -74,7 +76,8 @@ def join(
         arguments += ["--person", options.person] if options.person else []
         arguments += ["--weight", options.weight] if options.weight else []
         arguments += ["--policy", str(policy.absolute())] if policy else []
-        path.write_text(systemd_unit(invited.client, arguments), encoding="utf-8")
+        writes = (place.path, state_folder(), config_folder())
+        path.write_text(systemd_unit(f"client {invited.client}", arguments, writes), encoding="utf-8")
         click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
         return
     for label, words in invited.rows():

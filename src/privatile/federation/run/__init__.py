@@ -8,7 +8,8 @@ status     how far a run is
 requests   stop, abort, readmit
 backup     a copy of a folder while it is in use
 demo       a federation on this machine, with made-up data
+units      systemd units for both services
 derive     a new study from an old one, without some of its clients
 """
 
-__all__ = ["backup", "demo", "derive", "hosting", "join", "lock", "requests", "serve", "status"]
+__all__ = ["backup", "demo", "derive", "hosting", "join", "lock", "requests", "serve", "status", "units"]

@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import os
-import pwd
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -123,42 +120,3 @@ def _write_nothing(ledger: Ledger) -> None:
     """Make the ledger's file, with its keys."""
     with ledger.transaction():
         pass
-
-
-def systemd_unit(client: str, arguments: Sequence[str]) -> str:
-    """A systemd unit that runs this client for months: it restarts after a crash, not after a refusal.
-
-    It runs as the user who wrote it, whose keys the ledger needs.
-    """
-
-    def quote(text: str) -> str:
-        plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-        return f'"{plain}"'
-
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = str(os.getuid())
-    command = " ".join(quote(text) for text in (sys.executable, "-m", "privatile", *arguments))
-    return f"""[Unit]
-Description=privatile client {client}
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-User={user}
-ExecStart={command}
-Restart=on-failure
-RestartSec=30
-# 2: something is wrong with the input or the ledger; 5: the site's limits refuse the study. A restart would not help.
-RestartPreventExitStatus=2 5
-KillSignal=SIGTERM
-TimeoutStopSec=60
-NoNewPrivileges=yes
-PrivateTmp=yes
-ProtectSystem=full
-UMask=0077
-
-[Install]
-WantedBy=multi-user.target
-"""
