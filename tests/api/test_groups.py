@@ -3,6 +3,7 @@ their people."""
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from privatile.api.local_run import prepare
 from privatile.errors import AlreadyAnswered, InputError
 from privatile.planning.options import Options
 from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
-from privatile.report.group_page import page_of, report_groups
+from privatile.report.group_page import figure_of, page_of, report_groups
 from privatile.result.groups import GroupResults
 from privatile.result.pairs import compare_all
 from tests.api.test_only import options, table
@@ -35,6 +36,16 @@ def simulated(data: object = None, seed: int = 1, **more: Any) -> GroupResults:
 def both() -> GroupResults:
     """Two regions, asked pointwise."""
     return simulated()
+
+
+@pytest.fixture(scope="module")
+def with_overall() -> GroupResults:
+    """The same, with a quarter of everybody asked about both together."""
+    return simulated(overall_share=0.25)
+
+
+def renamed(results: GroupResults, **names: str) -> GroupResults:
+    return replace(results, groups=tuple(group._replace(name=names[group.name]) for group in results))
 
 
 def facts(result: Any) -> dict[str, Any]:
@@ -62,43 +73,37 @@ def test_the_table_is_sorted_fits_and_says_how_to_read_it(both: GroupResults) ->
     assert max(map(len, text.splitlines())) <= 80
     assert "Each interval holds by itself with 95% confidence" in text
     assert "it does not follow from the groups" in text
-    long = simulated(_named({"north": "n" * 99, "south": "s" * 99}))
+    long = renamed(both, north="n" * 99, south="s" * 99)
     assert max(map(len, long.to_text().splitlines())) <= 80
     VALIDATOR.validate(json.loads(both.to_json()))
     assert both.to_frame("pyarrow").column("group").to_pylist() == ["north", "south"]
     assert "<td>" in both._repr_html_()
 
 
-def _named(names: dict[str, str]) -> np.ndarray[Any, Any]:
-    rows = table()
-    kinds = [(name, "U99" if name == "region" else rows.dtype[name]) for name in rows.dtype.names or ()]
-    rows = rows.astype(kinds)
-    rows["region"] = [names[region] for region in rows["region"]]
-    return rows
-
-
-def test_simultaneous_intervals_are_those_of_the_root_of_the_confidence() -> None:
+def test_simultaneous_intervals_are_those_of_the_root_of_the_confidence(with_overall: GroupResults) -> None:
     """Two groups and an overall value: (c^(1/3))³ = c. Pointwise each has c itself, and is narrower."""
-    together = simulated(simultaneous=True, overall_share=0.4)
+    together = simulated(simultaneous=True, overall_share=0.25)
     levels = {result.confidence_level for _, result in together.results}
     assert levels == {0.95 ** (1 / 3)}
     assert together.members == 3
     assert re.search(
         "All 3 intervals hold together with 95% confidence.*each by itself with 98.3%", together.notes()[0]
     )
-    pointwise = simulated(overall_share=0.4)
-    for (name, wide), (_, narrow) in zip(together.results, pointwise.results, strict=True):
+    for (name, wide), (_, narrow) in zip(together.results, with_overall.results, strict=True):
         low, high = narrow.confidence_interval
         assert wide.confidence_interval.low <= low <= high <= wide.confidence_interval.high, name
         assert wide.confidence_interval == narrow.interval(0.95 ** (1 / 3))
-    quartiles = simulated(simultaneous=True, q=(0.25, 0.75))
-    inside = {result.inference.method for _, result in quartiles.results}
-    assert len(inside) == 1
-    assert inside.pop().endswith("simultaneous over 2 levels")
 
 
-def test_an_overall_share_takes_its_people_from_the_groups() -> None:
-    results = simulated(overall_share=0.25)
+def test_levels_and_groups_share_the_confidence() -> None:
+    """Two groups and three levels: (c^(1/2))^(1/3) each."""
+    chosen = Options(value="pay", epsilon=4, range=(0, 100), by="region", q=(0.25, 0.5, 0.75), simultaneous=True)
+    for run in prepare_groups(table(), chosen, np.random.default_rng(1)).runs:
+        assert (run.spec.confidence_level, run.spec.joint) == (0.95**0.5, 3)
+
+
+def test_an_overall_share_takes_its_people_from_the_groups(with_overall: GroupResults) -> None:
+    results = with_overall
     asked = {name: result.records for name, result in results.results}
     assert asked["overall"] == ROWS_ASKED_OVERALL
     assert asked["north"] + asked["south"] + asked["overall"] == 2400
@@ -158,16 +163,17 @@ def test_budgets_by_group_and_groups_with_clients_and_conditions() -> None:
     assert [client.name for client in crossed["f"].result.clients] == ["north, f", "south, f"]  # type: ignore[union-attr]
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of three groups, one of which is too small."""
+    folder: Path = tmp_path_factory.mktemp("groups") / "regions"
     rows = table()
     rows["region"][:30] = "east"
-    simulated(rows, epsilon=2, save=tmp_path / "regions")
-    return tmp_path / "regions"
+    simulated(rows, epsilon=2, save=folder)
+    return folder
 
 
-def test_a_folder_of_groups_is_read_again_and_compared(saved: Path) -> None:
+def test_a_folder_of_groups_is_read_again_and_compared(saved: Path, tmp_path: Path) -> None:
     assert {path.name for path in saved.iterdir()} == {"groups.json", "north.db", "south.db"}
     results = read_groups(saved)
     assert [group.name for group in results] == ["east", "north", "south"]
@@ -186,13 +192,13 @@ def test_a_folder_of_groups_is_read_again_and_compared(saved: Path) -> None:
         compare_all(side_by_side, disjoint=False)
     index = json.loads((saved / "groups.json").read_text())
     index["groups"][1]["file"] = "../elsewhere.db"
-    (saved / "groups.json").write_text(json.dumps(index))
+    (tmp_path / "groups.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="lies in the same folder"):
-        GroupFolder.read(saved)
+        GroupFolder.read(tmp_path)
 
 
-def test_page_and_figure_show_every_group_and_escape_names(saved: Path, tmp_path: Path) -> None:
-    results = simulated(_named({"north": "<b>north</b>", "south": "south"}))
+def test_page_and_figure_show_every_group_and_escape_names(saved: Path, both: GroupResults, tmp_path: Path) -> None:
+    results = renamed(both, north="<b>north</b>", south="south")
     page = page_of(results)
     assert "&lt;b&gt;north&lt;/b&gt;" in page
     assert "<b>north</b></th>" not in page
@@ -202,7 +208,7 @@ def test_page_and_figure_show_every_group_and_escape_names(saved: Path, tmp_path
     assert "median of pay, 95% intervals (each)" in drawn
     differences = compare_all(read_groups(saved), disjoint=False, simultaneous=True)
     assert "south − north" in page_of(differences)
-    assert "south − north" in report_groups(differences, tmp_path / "pairs.svg").read_text()
+    assert figure_of(differences).axes[0].get_yticklabels()[0].get_text() == "south − north"
     with pytest.raises(InputError, match=r"must end in \.html"):
         report_groups(results, tmp_path / "groups.txt")
 
@@ -226,7 +232,7 @@ class Killed(Exception):
 
 def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped in the middle of the second group, with nothing saved: the same call goes on, and asks nobody twice."""
-    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25, **FEW)
+    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25)
     from privatile.server.coordinator import Coordinator
 
     accept, left = Coordinator.accept, [24 + 24 + 7]
@@ -254,8 +260,8 @@ def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch
 
 
 def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
-    prepare(table(), options(tmp_path, only={"region": "north"}, **FEW)).complete()
-    results = prepare_groups(table(), options(tmp_path, by="region", **FEW)).complete()
+    prepare(table(), options(tmp_path, only={"region": "north"})).complete()
+    results = prepare_groups(table(), options(tmp_path, by="region")).complete()
     assert "have answered before" in results["north"].why
     assert results["south"].records == 1600
 
@@ -290,12 +296,12 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert "2 of 2 runs are finished: their people are not asked again" in again.stderr
     assert "The median of pay by region" in again.stdout
     assert here(tmp_path, "report", "regions", "--text").stdout == again.stdout
-    made = here(tmp_path, "report", "regions", "--figure", "regions.svg", "-o", "regions.html", "--simultaneous")
+    made = here(tmp_path, "report", "regions", "-o", "regions.html", "--simultaneous")
     assert made.returncode == 0, made.stderr
     assert "All 2 intervals hold together" in (tmp_path / "regions.html").read_text()
-    assert here(tmp_path, "compare", "regions", "-o", "d.html", "--figure", "d.svg").returncode == 0
+    assert here(tmp_path, "compare", "regions", "-o", "d.html").returncode == 0
+    assert "no difference" in (tmp_path / "d.html").read_text()
     both = ("regions/north.db", "regions/south.db")
-    assert "south" in here(tmp_path, "report", *both, "--text").stdout
     three = here(tmp_path, "compare", *both, "regions/north.db", "--disjoint")
     assert three.returncode == 2
     assert "named twice" in three.stderr

@@ -37,7 +37,9 @@ def written(folder: Path, rows: np.ndarray[Any, Any]) -> Path:
 
 
 def options(folder: Path, **more: Any) -> Options:
-    return Options(**{"value": "pay", "epsilon": 4, "range": (0, 100), "ledger": folder / "ledger.db", **more})
+    return Options(
+        **{"value": "pay", "epsilon": 4, "range": (0, 100), "ledger": folder / "ledger.db", "rounds": 24, **more}
+    )
 
 
 @pytest.mark.parametrize("form", ["table", "file"])

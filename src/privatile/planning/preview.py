@@ -124,14 +124,17 @@ def preview(spec: RunSpec) -> Preview:
 def _widths(spec: RunSpec, level: float, clients: Sequence[Client], rounds: int) -> tuple[ExpectedWidth, ...]:
     """The interval that `inference.choice.choose_interval` will show first, and one whose width is known beside it."""
     confidence = level_each(spec.confidence_level, spec.joint)
-    path = rank_half_width(level, clients, confidence, _self_normalized_cost(confidence))
-    self_normalized = ExpectedWidth("self-normalized", "", path, None)
+
+    def self_normalized() -> ExpectedWidth:
+        path = rank_half_width(level, clients, confidence, _self_normalized_cost(confidence))
+        return ExpectedWidth("self-normalized", "", path, None)
+
     if spec.needs_path or spec.round_mode == "local":
-        return (self_normalized,)
+        return (self_normalized(),)
     any_shape, smooth = expected_widths(level, clients, rounds, confidence_level=confidence)
     first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
     if spec.design not in SELF_TUNING:
-        return (smooth if first_smooth else any_shape)._replace(rank_half_width=math.nan), self_normalized
+        return (smooth if first_smooth else any_shape)._replace(rank_half_width=math.nan), self_normalized()
     if first_smooth:
         return smooth, any_shape
     # Measured for questions on both sides of the quantile only; others give another width.

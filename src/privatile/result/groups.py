@@ -213,7 +213,8 @@ class GroupResults:
         if room >= FEWEST_MARKS:
             widest = max(map(len, table))
             table[1:] = [
-                f"{row:<{widest}}  {marks}".rstrip() for row, marks in zip(table[1:], _marks(lines, room), strict=True)
+                f"{row:<{widest}}  {marks}".rstrip()
+                for row, marks in zip(table[1:], _marks(lines, room, self.range), strict=True)
             ]
         reasons: dict[str, list[str]] = {}
         for line in lines:
@@ -300,9 +301,8 @@ def drawn_range(lines: Sequence[Line], stated: tuple[float, float]) -> tuple[flo
     return low - room, high + room
 
 
-def _marks(lines: Sequence[Line], room: int) -> list[str]:
+def _marks(lines: Sequence[Line], room: int, stated: tuple[float, float]) -> list[str]:
     """Each interval as a whisker with its estimate as a dot, on one scale."""
-    stated = (min(line.ends[0] for line in lines), max(line.ends[1] for line in lines))
     low, high = drawn_range(lines, stated)
 
     def at(value: float) -> int:
