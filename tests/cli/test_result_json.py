@@ -1,6 +1,7 @@
 """The JSON of every command that prints results is of one shape, the one that the documentation describes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,11 @@ def test_a_table_without_its_library_is_a_clear_error(home: Path, monkeypatch: p
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(privatile.errors.MissingExtra, match="this needs pandas"):
         results.to_frame()
+
+
+def test_the_documentation_names_every_caveat_with_its_severity() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tasks" / "results.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    told = {code: severity.strip() for codes, severity in rows for code in re.findall(r"`([\w-]+)`", codes)}
+    assert {code: told.get(code) for code in SEVERITIES} == SEVERITIES
+    assert set(told) - set(SEVERITIES) == {"unreliable", "act", "note", "standing"}  # the table of severities
