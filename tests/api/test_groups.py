@@ -266,6 +266,16 @@ def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
     assert results["south"].records == 1600
 
 
+def test_a_person_with_records_in_two_groups_answers_in_one_of_them(tmp_path: Path) -> None:
+    rows = np.concatenate([table(), table()])
+    rows["region"][2400:] = "west"
+    results = prepare_groups(
+        rows, options(tmp_path, by="region", person="who", person_key=tmp_path / "people.key", overall_share=0.2)
+    ).complete()
+    assert sum(result.records for _, result in results.results) == 2400
+    assert results["west"].records < 1200
+
+
 def test_on_the_command_line(tmp_path: Path) -> None:
     from tests.api.test_only import written
 

@@ -216,7 +216,7 @@ class GroupRuns:
             run.discard()
 
 
-TOO_SMALL = "too small at this ε: its interval would be the whole stated range, so its people are not asked"
+TOO_SMALL = "too small at this ε to say anything, so its people are not asked"
 
 FEWEST = 20
 """Records below which the default design refuses a client, whatever was asked for."""

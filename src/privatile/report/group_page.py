@@ -32,15 +32,14 @@ def group_page(results: GroupResults) -> str:
             )
         )
     first = tables[0]["title"] if len(tables) == 1 else f"{len(tables)} quantiles of {results.value} by {results.by}"
-    asked = [group for group in results.groups if group.result is not None]
-    epsilons = {result.epsilon for group in asked for result in group.results if result is not None}
+    epsilons = {result.epsilon for _, result in results.results}
     summary = f"{len(results.groups):,} {'groups' if results.by else 'runs'}, "
-    summary += f"{sum(group.records for group in asked):,} records asked"
+    summary += f"{sum(result.records for _, result in results.results):,} records asked"
     if epsilons:
         summary += f", each once in its run with ε {'up to ' if len(epsilons) > 1 else '= '}{max(epsilons):.4g}"
     rule = "The dashed line is the overall value." if results.overall else ""
     dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
-    summary += f", begun on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    summary += f"; begun {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
     return _page(results, first, f"{summary}.", tables, results.notes(), rule, results.to_act_on())
 
 
