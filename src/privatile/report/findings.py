@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from privatile.core.mechanism import IMPOSSIBLE
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
@@ -40,14 +38,16 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     # located, nothing has settled, and ranks at the estimate mean nothing.
     if result.located and not result.valid_at_every_look:
         found.append(_settled(level, result))
-    found += [_silence(view, level.history), _possible(view, level.history)]
+    # Silence is told by the result's own caveat; so is a run that goes on.
+    if not level.history.silent.any():
+        text = f"Every client answered in each of the {len(level.history):,} rounds."
+        found.append(Finding("good", "Everybody answered", text))
+    found.append(_possible(view, level.history))
     if result.located and len(result.clients) > 1:
         found.append(_differences(level.history, result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
-    # Silence is told once, with how many answers are missing; so is a run that goes on.
-    caveats = [one for one in caveat_findings(result) if one.title != CAVEAT_TITLES["silent"]]
-    return [*caveats, *(one for one in found if one.title != "Unfinished")]
+    return [*caveat_findings(result), *(one for one in found if one.title != "Unfinished")]
 
 
 def to_look_at_first(found: Sequence[Sequence[Finding]]) -> list[Finding]:
@@ -98,6 +98,7 @@ CAVEAT_TITLES = {
     "dither": "Dithered values",
     "file": "About this file only",
     "silent": "Silent clients",
+    "much-silence": "Silent clients",
     "unfinished": "Unfinished",
     "central": "Local privacy costs precision",
     "survey-weights": "Survey weights",
@@ -143,20 +144,6 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
         "The mean question of the second half of the rounds differs from that of the first half by more than "
         f"the interval's width ({significant(high - low, high - low)}). More rounds, or more records, are needed.",
     )
-
-
-def _silence(view: RunView, history: LevelHistory) -> Finding:
-    silent, rounds = history.silent, len(history)
-    if not silent.any():
-        return Finding("good", "Everybody answered", f"Every client answered in each of the {rounds:,} rounds.")
-    worst = int(np.argmax(silent))
-    share = silent.sum() / (len(silent) * rounds)
-    text = (
-        f"{int((silent > 0).sum())} of {len(silent)} clients missed rounds; {share:.1%} of all answers are missing, "
-        f"most of them from {view.spec.clients[worst].name} ({int(silent[worst]):,} rounds). Weights were not changed: "
-        "every client counts with the rounds that it answered, and fewer answers make the interval wider."
-    )
-    return Finding("worry" if share > 0.05 or history.silent_streak.any() else "note", "Silent clients", text)
 
 
 def _possible(view: RunView, history: LevelHistory) -> Finding:

@@ -23,6 +23,9 @@ from privatile.result.result import Caveat, ConfidenceInterval
 NEAR_END = 0.01
 """An estimate this share of the working range from an end, its interval reaching it, is as good as stuck there."""
 
+MUCH_SILENCE = 0.05
+"""Share of all answers; more missing ones are something to look into before the result is used."""
+
 PERSON = Caveat(
     "person",
     "The unit of privacy is the person: several records of one person were reduced to one, chosen at random, so the "
@@ -63,12 +66,17 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
     silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
     if silent:
         rounds, name = max(silent)
-        yield Caveat(
-            "silent",
+        share = sum(state.silent) / (len(plan.clients) * state.round)
+        text = (
             f"Silent clients: {len(silent)} of {len(plan.clients)}, most often {name} ({rounds:,} of {state.round:,} "
-            "rounds). Weights stay as they are, and fewer answers make the interval wider. That is no help where "
-            "answers were left out because of what they say.",
+            f"rounds); {100.0 * share:.2g}% of all answers are missing. Weights stay as they are, and fewer answers "
+            "make the interval wider. That is no help where answers were left out because of what they say."
         )
+        silent_now = any(used > 1 for used in state.used)
+        if share > MUCH_SILENCE or silent_now:
+            yield Caveat("much-silence", text)
+        else:
+            yield Caveat("silent", text)
     if settings.person:
         yield PERSON
     yield CENTRAL

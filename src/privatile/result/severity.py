@@ -28,6 +28,7 @@ SEVERITIES: dict[str, Severity] = {
     "declaration": "act",
     "chosen-later": "act",
     "out-of-reach": "act",
+    "much-silence": "act",
     "support": "note",
     "silent": "note",
     "one-sided": "note",
