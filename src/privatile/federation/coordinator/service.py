@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import nats.errors
 
-from privatile.errors import BrokerError, ProtocolError, RunPaused
+from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused
 from privatile.federation.coordinator.answer_intake import OTHER_VERSION, AnswerIntake
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.holders import TWO_HOLDERS
@@ -326,8 +326,12 @@ class CoordinatorService:
             greeting = self._intake.greet(client, payload, self.coordinator.done, secrets.token_hex(16))
         except ProtocolError as error:
             self.metrics.add("rejected_hellos", client=client)
-            if self._notes.worth_a_row("hello", client):
+            if not self._notes.worth_a_row("hello", client):
+                return
+            if isinstance(error, NotSigned):  # anybody may have sent it
                 log.warning("a hello was rejected", extra=facts(client=client, reason=str(error)))
+            else:
+                self._record_event("version", f"a hello of it cannot be read: {error}", client)
             return
         if greeting is None:
             return
