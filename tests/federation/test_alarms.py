@@ -226,3 +226,22 @@ def test_the_empty_dashboard_says_what_it_waits_for(table: Table, tmp_path: Path
     )
     assert "run.db" in LiveRun(tmp_path / "elsewhere" / "run.db").state["waits_for"]
     json.dumps(state)
+
+
+def test_metrics_alarms_and_log_events_are_documented() -> None:
+    from privatile.server.alarms import KINDS
+
+    page = (ROOT / "docs" / "operations.md").read_text()
+    for known in (*COORDINATOR_METRICS, *CLIENT_METRICS):
+        assert re.search(
+            rf"^\| `{known.name}(_total)?` \| {known.label} \| {re.escape(known.meaning)} \|$", page, re.M
+        ), known
+    assert all(f"| `{kind}` |" in page for kind in KINDS)
+    folder = ROOT / "src" / "privatile" / "federation"
+    said = set()
+    for file in ("coordinator/service.py", "site/service.py"):
+        text = (folder / file).read_text()
+        said |= set(re.findall(r'_record_event\(\s*"([^"]+)"', text))
+        said |= set(re.findall(r'log\.(?:debug|info|warning|error)\(\s*"([^"]+)"', text))
+    assert {"paused", "welcomed", "two holders"} <= said
+    assert [event for event in said if f"`{event}`" not in page] == []
