@@ -175,7 +175,7 @@ def read(folder: Path) -> dict[str, Any]:
             found["runs"][path.stem] = str(error)
             continue
         found["runs"][path.stem] = [
-            (result.facts(), result.inference.error_scale * result.scale.slope(result.inference.center))
+            (recorded_facts(result), result.inference.error_scale * result.scale.slope(result.inference.center))
             for result in results
         ]
         for number, accepted in forge(coordinator.spec, rounds, results[0].inference.error_scale, int(path.stem)):
