@@ -13,6 +13,8 @@ import pytest
 import privatile
 from privatile.api.groups import GroupRuns, prepare_groups
 from privatile.api.local_run import prepare
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.statement import statement
 from privatile.errors import AlreadyAnswered, InputError
 from privatile.planning.options import Options
 from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
@@ -231,8 +233,11 @@ class Killed(Exception):
 
 
 def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped in the middle of the second group, with nothing saved: the same call goes on, and asks nobody twice."""
-    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25)
+    """Stopped in the middle of the second group, with nothing saved: the same call goes on, and asks nobody twice.
+
+    Not even where people may be asked again: those who have answered this very command are not.
+    """
+    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25, spend_again=True)
     from privatile.server.coordinator import Coordinator
 
     accept, left = Coordinator.accept, [24 + 24 + 7]
@@ -253,8 +258,11 @@ def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch
     results = resumed.complete()
     assert sum(result.records for _, result in results.results) == len(data)
     assert not list((tmp_path / "runs").iterdir())
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
+        assert {round(line.epsilon, 6) for line in statement(book).datasets} == {4.0}  # twice would be 8
     with pytest.raises(AlreadyAnswered):
-        prepare_groups(data, chosen)
+        prepare_groups(data, options(tmp_path, by="region", overall_share=0.25))
+    assert sum(run.store is not None for run in prepare_groups(data, chosen).runs) == 0  # now they would be
     with pytest.raises(AlreadyAnswered, match="split among other clients"):
         prepare(data, options(tmp_path, client="sex"))
 

@@ -97,7 +97,10 @@ class GroupRuns:
         try:
             for column in columns.values():
                 check_column(column, self.options.missing)
-            run = self._run(columns, only=self._conditions(entries), save=self._place(self._files[group.name]))
+            # Where all records may be asked again, those that answered about all groups still count as asked.
+            taken = (self.options.overall_share or 0.0) if self.options.spend_again else 0.0
+            save = self._place(self._files[group.name])
+            run = self._run(columns, share=1.0 - taken, only=self._conditions(entries), save=save)
         except AlreadyAnswered as error:
             return group._replace(refused=error, why="its records have answered before, so they are not asked again")
         except InputError as error:  # wrong options refuse every group, and are then raised

@@ -183,7 +183,7 @@ class LocalRun:
             )
         if store.finished is None:
             self._check_past(store)
-        elif options.spend_again:
+        elif options.spend_again and not self.shared:  # of several runs the others may not be over
             if options.save is not None:
                 raise StoreError(f"{path} holds a finished run. Name another file for the second one with save=PATH.")
             store.close()

@@ -19,6 +19,7 @@ def estimate_groups(
 ) -> None:
     """Ask every group and print the table; or only say what it would cost and give."""
     from privatile.api.groups import prepare_groups
+    from privatile.cli.estimate import say_look_alikes, say_spent
     from privatile.cli.progress import rounds_bar
     from privatile.planning.group_preview import GroupPreview, GroupWidth
 
@@ -26,6 +27,9 @@ def estimate_groups(
         if given:
             raise InputError(f"{option} shows one run, and --by has one for every group. Give --only COLUMN=VALUE.")
     groups = prepare_groups(data, options)
+    if groups.division.how_read:
+        click.echo(groups.division.how_read, err=True)
+    say_look_alikes(groups.division.holders())
     if groups.division.how_read:
         click.echo(groups.division.how_read, err=True)
     if groups.ungrouped:
@@ -55,6 +59,8 @@ def estimate_groups(
     sys.stdout.flush()
     # Only now are the results safe: had printing failed, the same command would show them again.
     groups.discard()
+    if options.spend_again:
+        say_spent(groups.runs)
     if options.save is None:
         click.echo(NOT_SAVED, err=True)
     else:

@@ -24,6 +24,8 @@ from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from privatile.api.local_run import LocalRun
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
@@ -280,19 +282,19 @@ def _preview(run: "LocalRun", as_json: bool) -> None:
     if run.store is not None:
         done = "finished" if run.store.finished else "unfinished"
         click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
-    _say_look_alikes(run)
+    say_look_alikes(run.holders)
     echo_facts(preview(run.spec), as_json)
 
 
-def _say_look_alikes(run: "LocalRun") -> None:
+def say_look_alikes(clients: "Iterable[str]") -> None:
     """Before anyone is asked: names that may be one client, and count as several."""
     from privatile.core.client_names import look_alikes
 
-    for names in look_alikes(dict.fromkeys(column.content.holder for column in run.columns.values())):
+    for names in look_alikes(clients):
         listed = " and ".join(repr(name) for name in names)
         click.echo(
-            f"{listed} count as {len(names)} clients, each with its own weight: their names differ only in capital "
-            "letters or in the form of their characters. If they are one client, stop (Ctrl-C) and give it one name.",
+            f"{listed} count as {len(names)} clients or groups, each for itself: their names differ only in capital "
+            "letters or in the form of their characters. If they are one, stop (Ctrl-C) and give it one name.",
             err=True,
         )
 
@@ -303,7 +305,7 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
         click.echo(f"run {run.store.run} {state}.", err=True)
-    _say_look_alikes(run)
+    say_look_alikes(run.holders)
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):
@@ -318,25 +320,26 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         # Only now are the results safe: had printing failed, the same command would show them again.
         run.discard()
         if run.options.spend_again:
-            _say_spent(run)
+            say_spent([run])
         if run.options.save is None:
             click.echo(NOT_SAVED, err=True)
         dashboard.linger()
 
 
-def _say_spent(run: "LocalRun") -> None:
+def say_spent(runs: "Sequence[LocalRun]") -> None:
     """What the result does not hold and the ledger knows: what all runs together have cost. On the terminal only."""
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
 
-    if run.ledger.path is None:
+    options, ledger = runs[0].options, runs[0].ledger
+    if ledger.path is None:
         return
-    with Ledger.open(run.ledger.path, read_only=True) as book:
+    with Ledger.open(ledger.path, read_only=True) as book:
         facts = statement(book)
-    names, column = {client.name for client in run.spec.clients}, run.options.value
+    names, column = {client.name for run in runs for client in run.spec.clients}, options.value
     spent = [line.epsilon for line in facts.datasets if line.client in names and line.column == column]
     whose = "record of this column"
-    if run.options.person is not None:
+    if options.person is not None:
         whose, spent = "person", [facts.person_epsilon]
     most = max(spent, default=0.0)
     words = f"ε = {most:.4g}" if math.isfinite(most) else "without a limit, or nobody knows how much"
