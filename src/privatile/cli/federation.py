@@ -347,10 +347,14 @@ def demo(sites: int, once: bool) -> None:
     from privatile.federation.run.demo import running_demo
 
     page = DashboardOptions(not once, None, None, keep=not once)
-    with running_demo(lambda line: click.echo(line, err=True), sites=sites) as running:
-        directory = running.directory
-        with page.running(directory.store_file):
-            click.echo(f"look        privatile federation status {directory.path}", err=True)
-            click.echo(running.wait())
-            click.echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
-            page.linger()
+    rounds = 200 if once else 1000  # half a minute, to have something to look at
+    try:
+        with running_demo(lambda line: click.echo(line, err=True), sites=sites, rounds=rounds) as running:
+            directory = running.directory
+            with page.running(directory.store_file):
+                click.echo(f"look        privatile federation status {directory.path}", err=True)
+                click.echo(running.wait())
+                click.echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
+                page.linger()
+    except KeyboardInterrupt:
+        click.echo("\nThe demo was ended; its processes and its folder are gone.", err=True)

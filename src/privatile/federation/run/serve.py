@@ -85,8 +85,6 @@ def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
             broker = EmbeddedBroker(directory.broker_files, settings)
             broker.start()
             stack.callback(broker.stop)
-            for text in broker.passed_over:
-                say(f"broker      passed over: {text}")
             how = "adopted" if broker.adopted else "started"
             say(f"broker      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
         else:

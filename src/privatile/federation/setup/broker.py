@@ -1,6 +1,7 @@
 """The embedded broker: one nats-server process, for organizers without a broker of their own."""
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ from pathlib import Path
 from privatile.errors import BrokerError
 from privatile.federation.setup.broker_binary import find_binary
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings
+
+log = logging.getLogger("privatile.federation.broker")
 
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
@@ -36,6 +39,8 @@ class EmbeddedBroker:
 
     def start(self) -> None:
         """Start the server, or adopt the one that an earlier coordinator left running."""
+        for text in self.passed_over:
+            log.warning("%s: %s (%s) is used instead", text.rstrip("."), self.binary, self.version)
         check_configuration(self.binary, self.files)
         self.adopted = reload_broker(self.files)
         if not self.adopted:
