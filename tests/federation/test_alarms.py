@@ -19,6 +19,7 @@ from privatile.dashboard.live import LiveRun
 from privatile.federation.coordinator.holders import Holders
 from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
 from privatile.federation.run.status import read_status
+from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Hello, Link
 from tests.federation.test_journal import Port, Table
 
@@ -245,3 +246,11 @@ def test_metrics_alarms_and_log_events_are_documented() -> None:
         said |= set(re.findall(r'log\.(?:debug|info|warning|error)\(\s*"([^"]+)"', text))
     assert {"paused", "welcomed", "two holders"} <= said
     assert [event for event in said if f"`{event}`" not in page] == []
+
+
+def test_by_default_a_silent_site_is_seen_after_a_minute_and_pauses_the_run_within_minutes() -> None:
+    options = {option.name: option.default for option in main.get_command(None, "federation").commands["init"].params}  # type: ignore[arg-type, union-attr]
+    defaults = {name: FederationStudy.__dataclass_fields__[name].default for name in ("deadline", "patience")}
+    assert defaults == {name: options[name] for name in defaults}  # in Python and on the command line
+    assert defaults["deadline"] <= 60.0
+    assert defaults["deadline"] * defaults["patience"] <= 300.0

@@ -132,7 +132,7 @@ def test_asyncios_word_about_tls_is_dropped_and_no_other() -> None:
 def test_check_reports_everything_at_once(made: Federation) -> None:
     directory = made.directory
     text = directory.study_file.read_text()
-    directory.study_file.write_text(text.replace("patience = 5", "patience = 7"))
+    directory.study_file.write_text(text.replace("patience = 20", "patience = 7"))
     directory.authority_key.chmod(0o644)
     directory.roster_file.write_text(json.dumps({"clients": {}, "revoked": []}))
     start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
