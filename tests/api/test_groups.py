@@ -165,6 +165,19 @@ def test_budgets_by_group_and_groups_with_clients_and_conditions() -> None:
     assert [client.name for client in crossed["f"].result.clients] == ["north, f", "south, f"]  # type: ignore[union-attr]
 
 
+def test_weighted_groups_with_an_overall_share_have_records_for_every_round(tmp_path: Path) -> None:
+    rows = np.empty(6000, dtype=[("pay", float), ("region", "U9"), ("w", float)])
+    rows["region"], rows["w"] = "south", np.random.default_rng(1).choice([1.0, 1.5, 3.0], 6000)
+    rows["region"][::3], rows["pay"] = "north", np.arange(6000.0) / 60
+    chosen = Options(value="pay", epsilon=4, range=(0, 100), by="region", weight="w", overall_share=0.3)
+    runs = prepare_groups(rows, chosen, np.random.default_rng(1)).runs
+    assert len(runs) == 3
+    for run in runs:
+        assert run.spec.plan().rounds <= min(client.records for client in run.spec.clients)
+    with pytest.raises(InputError, match=r"with overall_share=0.01 the run over all groups cannot be"):
+        prepare_groups(rows, replace(chosen, overall_share=0.01), np.random.default_rng(1))
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of three groups, one of which is too small."""

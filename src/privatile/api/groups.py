@@ -20,7 +20,9 @@ from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import check_column
+from privatile.client.order.weight_classes import MOST_ROUNDS
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
+from privatile.estimator.schedule import SELF_TUNING
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
 from privatile.report.group_files import OVERALL, GroupEntry, GroupFolder, each, file_names
@@ -30,6 +32,10 @@ from privatile.result.result import QuantileResult
 
 MOST_GROUPS = 1_000
 """Rows of a table that somebody reads; a column with more entries holds numbers, days or people."""
+
+
+DESIGNS = ("auto", *SELF_TUNING)
+"""Those that choose the number of rounds themselves."""
 
 
 class Group(NamedTuple):
@@ -98,13 +104,19 @@ class GroupRuns:
             for column in columns.values():
                 check_column(column, self.options.missing)
             # Where all records may be asked again, those that answered about all groups still count as asked.
-            taken = (self.options.overall_share or 0.0) if self.options.spend_again else 0.0
-            save = self._place(self._files[group.name])
-            run = self._run(columns, share=1.0 - taken, only=self._conditions(entries), save=save)
+            rest = 1.0 - (self.options.overall_share or 0.0)
+            run = self._run(
+                columns,
+                share=rest if self.options.spend_again else 1.0,
+                rounds=self._rounds(columns, rest),
+                only=self._conditions(entries),
+                save=self._place(self._files[group.name]),
+            )
         except AlreadyAnswered as error:
             return group._replace(refused=error, why="its records have answered before, so they are not asked again")
         except InputError as error:  # wrong options refuse every group, and are then raised
-            return group._replace(refused=error, why=TOO_SMALL if group.records < FEWEST else str(error))
+            few = group.records < FEWEST * max(1, len(self.options.levels))
+            return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."))
         if run.store is None and says_nothing(run):
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
             return group._replace(refused=refused, why=TOO_SMALL)
@@ -121,13 +133,25 @@ class GroupRuns:
         own = replace(options, by=None, overall_share=None, **level, **more)
         return new_run(own, columns, self.division, self.ledger, self.coins, shared=True, share=share)
 
+    def _rounds(self, columns: Mapping[str, ShuffledColumn], share: float) -> int | None:
+        """Of weighted records: no more rounds than a share of the smallest class has records for (`specification`)."""
+        options = self.options
+        if options.weight is None or options.rounds is not None or options.design not in DESIGNS or share == 1.0:
+            return options.rounds
+        smallest = math.floor(share * min(column.records for column in columns.values()))
+        return max(1, min(MOST_ROUNDS, smallest // max(1, len(options.levels))))
+
     def _overall(self) -> LocalRun:
         """A share of every group that is asked, as clients that count with their numbers of records."""
         columns: dict[str, ShuffledColumn] = {}
         for group in self.groups:
             if group.run is not None:
                 columns |= group.run.columns
-        return self._run(columns, share=self.options.overall_share or 1.0, save=self._place(OVERALL))
+        share = self.options.overall_share or 1.0
+        try:
+            return self._run(columns, share=share, rounds=self._rounds(columns, share), save=self._place(OVERALL))
+        except InputError as error:
+            raise InputError(f"with overall_share={share:g} the run over all groups cannot be: {error}") from None
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -222,7 +246,7 @@ class GroupRuns:
 TOO_SMALL = "too small at this ε to say anything, so its people are not asked"
 
 FEWEST = 20
-"""Records below which the default design refuses a client, whatever was asked for."""
+"""Records per level below which the default design refuses a client, whatever was asked for."""
 
 
 def says_nothing(run: LocalRun) -> bool:
