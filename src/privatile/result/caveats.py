@@ -136,15 +136,11 @@ def interval_caveats(
     value = round_value_inside(low, high)
     at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
     if at_low and at_high:
-        helps = [
-            *(() if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else ("design auto",)),
-            "more records",
-            *(() if all(math.isinf(client.mechanism.epsilon) for client in plan.clients) else ("a larger ε",)),
-        ]
-        yield not_located(True, " or ".join([", ".join(helps[:-1]), helps[-1]] if helps[1:] else helps))
+        yield not_located(True, what_helps(plan))
     elif at_low or at_high:
+        end: Literal["lower", "upper"] = "lower" if at_low else "upper"
         enough = supported(information(plan.level, pooled_noise(plan.clients)))
-        yield (one_sided if enough else half_open)("lower" if at_low else "upper")
+        yield one_sided(end) if enough else half_open(end, what_helps(plan))
     elif any_shape or settings.dither:
         return
     elif value is not None:
@@ -162,7 +158,17 @@ def interval_caveats(
         yield Caveat("atom", text)
 
 
-def not_located(whole_range: bool, helps: str = "more records or a larger ε") -> Caveat:
+MORE = "more records or a larger ε"
+"""What helps where the answers say too little."""
+
+
+def what_helps(plan: Plan) -> str:
+    """The same for a run's plan: no design that it has, and no larger ε where there is no privacy left to give."""
+    helps = MORE if any(math.isfinite(client.mechanism.epsilon) for client in plan.clients) else "more records"
+    return helps if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else f"design auto, {helps}"
+
+
+def not_located(whole_range: bool, helps: str = MORE) -> Caveat:
     """The answers of a level say nothing about where its quantile lies."""
     text = "The answers do not locate the quantile: at this confidence "
     if whole_range:
@@ -179,11 +185,11 @@ def one_sided(end: Literal["lower", "upper"]) -> Caveat:
     return Caveat("one-sided", f"{text}stated range.")
 
 
-def half_open(end: Literal["lower", "upper"]) -> Caveat:
+def half_open(end: Literal["lower", "upper"], helps: str = MORE) -> Caveat:
     """The same where the answers are too few for an estimate without a bound on that side."""
     side, other = ("below", "upper") if end == "lower" else ("above", "lower")
     text = f"The answers are few and do not bound the quantile from {side}: rely on the {other} end of the interval, "
-    return Caveat("half-open", f"{text}not on the estimate. More records or a larger ε would help.")
+    return Caveat("half-open", f"{text}not on the estimate. {helps[0].upper()}{helps[1:]} would help.")
 
 
 def round_value_inside(low: float, high: float) -> float | None:
