@@ -72,12 +72,12 @@ PARTS := $(COMMANDS) $(COMPUTE) $(DOCS) $(FEDERATION) $(PAGES)
 
 unit: unit-commands unit-docs unit-compute unit-federation unit-pages unit-rest flower
 
-# The compiled kernels are kept: compiled once before, they are not compiled by three parts at the same time.
+# The compiled kernels are kept: compiled once before, two parts that begin with them do not both compile them.
 $(VENV)/.kernels: $(VENV)/.test src/privatile/simulation/kernels.py
 	$(RUN) -m pytest 'tests/simulation/test_kernels.py::test_drawing_reports_and_drawing_records_agree_in_law[C5]'
 	touch $@
 
-unit-commands: $(VENV)/.kernels
+unit-commands: $(VENV)/.test
 	$(RUN) -m pytest $(COMMANDS)
 
 unit-compute: $(VENV)/.kernels
@@ -92,7 +92,7 @@ unit-federation: $(VENV)/.test
 unit-pages: $(VENV)/.test browser
 	PRIVATILE_BROWSER=required $(RUN) -m pytest $(PAGES)
 
-unit-rest: $(VENV)/.kernels
+unit-rest: $(VENV)/.test
 	$(RUN) -m pytest $(addprefix --ignore=,$(PARTS))
 
 # Debian's chromium, for tests that look at pages as people do.
