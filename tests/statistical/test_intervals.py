@@ -136,7 +136,7 @@ def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell)
 def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
     """One fixed file per run, every record asked once, r = 0.9: the file's own median, not the population's."""
     rng = np.random.default_rng(18)
-    n, rate, runs = 4000, 0.9, 80
+    n, rate, runs = 4000, 0.9, 80 if os.environ.get("PRIVATILE_LONG") else 50
     plan = AutoPlan((Client("a", RandomizedResponse(rate), 1.0, 0.5, n),), Identity(-10.0, 10.0))
     covered = {"file": 0, "population": 0}
     ratios = []
