@@ -78,7 +78,8 @@ answers speak against a smooth curve. I: information. *set*: with the grid of va
 Run on 2026-11-16 with `python -m studies.any_shape.run smooth coverage hard federated --runs 20000` (16 processor cores
 and one GPU, `--device cuda`, which draws other random numbers), `… columns regions file --runs 2000`, `python -m
 studies.coverage.run --cells low_information --runs 20000 --device cuda`, `python -m studies.any_shape.silence --runs
-500`, `… .worst --runs 5000`, `… .command --runs 99`. Cells of made-up laws have 20,000 runs, those of real columns 2,000.
+500`, `… .worst --runs 5000`, `… .command --runs 99`. Cells of made-up laws have 20,000 runs, real
+columns 2,000.
 
 The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500; of an
 error ratio it is .756 of it over √runs.
