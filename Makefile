@@ -5,6 +5,11 @@ FLOWER := .venv-flower
 RUN := $(VENV)/bin/python
 # Most modules of most packages are never imported: compiling them all would take as long as installing them.
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+# What builds packages is installed once, not anew for each. Older pips compare each file of an index with each tag of the
+# machine, and take twice as long.
+BUILDERS := $(PIP) -c constraints.txt 'pip>=25' hatchling editables setuptools
+# The arrays are small: a second thread of OpenBLAS would wait for the first, by turning in place.
+export OPENBLAS_NUM_THREADS := 1
 EXTRAS := tables,databases,simulation,dask,report,dashboard,federation,broker,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
@@ -13,7 +18,7 @@ EXTRAS := tables,databases,simulation,dask,report,dashboard,federation,broker,do
 # Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
 # the parts of the suite.
 test:
-	$(MAKE) --no-print-directory -j3 --output-sync=target lint unit contract types
+	$(MAKE) --no-print-directory -j3 --output-sync=target lint types unit contract
 
 checks: lint types contract
 
@@ -33,11 +38,10 @@ test-long: $(VENV)/.test $(FLOWER)/.test
 	PRIVATILE_LONG=1 $(RUN) -m pytest $(LONG)
 	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower
 
-# What builds privatile is installed once, not anew for each build.
 $(VENV)/.build: constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privatile needs Python 3.11 or newer")'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) $(PIP) -c constraints.txt hatchling editables setuptools
+	$(RUN) $(BUILDERS)
 	touch $@
 
 $(VENV)/.base: $(VENV)/.build pyproject.toml
@@ -68,13 +72,18 @@ PARTS := $(COMMANDS) $(COMPUTE) $(DOCS) $(FEDERATION) $(PAGES)
 
 unit: unit-commands unit-docs unit-compute unit-federation unit-pages unit-rest flower
 
+# The compiled kernels are kept: compiled once before, two parts that begin with them do not both compile them.
+$(VENV)/.kernels: $(VENV)/.test src/privatile/simulation/kernels.py
+	$(RUN) -m pytest 'tests/simulation/test_kernels.py::test_drawing_reports_and_drawing_records_agree_in_law[C5]'
+	touch $@
+
 unit-commands: $(VENV)/.test
 	$(RUN) -m pytest $(COMMANDS)
 
-unit-compute: $(VENV)/.test
+unit-compute: $(VENV)/.kernels
 	$(RUN) -m pytest $(COMPUTE)
 
-unit-docs: $(VENV)/.test
+unit-docs: $(VENV)/.kernels
 	$(RUN) -m pytest $(DOCS)
 
 unit-federation: $(VENV)/.test
@@ -105,7 +114,8 @@ demo: $(VENV)/.base
 # Flower pins packages that the rest does not, so its adapter has an environment of its own.
 $(FLOWER)/.test: pyproject.toml apps/flower/pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python $(PIP) -c constraints-flower.txt -e . -e 'apps/flower[test]'
+	$(FLOWER)/bin/python $(BUILDERS)
+	$(FLOWER)/bin/python $(PIP) --no-build-isolation -c constraints-flower.txt -e . -e 'apps/flower[test]'
 	touch $@
 
 # With PRIVATILE_LONG=1 also in Flower's simulation, and docs/flower.md with a SuperLink and two SuperNodes.

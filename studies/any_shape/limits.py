@@ -10,6 +10,8 @@ from studies.coverage.scores import Score
 NOMINAL = 0.95
 MADE_UP = ("smooth", "unseen", "coverage", "hard", "federated")
 REAL = ("columns", "regions", "file")
+RUNS = {**dict.fromkeys(MADE_UP, 20_000), **dict.fromkeys(REAL, 2000)}
+"""Runs that every cell of a table has at least."""
 IN_REACH = 20_000
 """Records from which on a hard cell or a real column must be bounded."""
 
@@ -22,6 +24,8 @@ KNOWN = frozenset(
     {
         ("hard: 90% and 10% .9 n=20000 ε=0.5", "bounded"),
         ("hard: pareto edge .1 n=20000 ε=0.5", "bounded"),
+        ("unseen: three humps K=1 r=0.5 τ=0.3 I=6000", "error of the smooth estimate"),
+        ("unseen: three humps K=1 r=0.5 τ=0.8 I=6000", "error of the smooth estimate"),
     }
 )
 """Cells and numbers that fall short, and are named on the page: nothing else may."""

@@ -75,13 +75,14 @@ units of the data where the values have no density. *smooth*: the interval besid
 its estimate over that of the efficiency bound (in units without a density). *contradicted*: share of the runs whose
 answers speak against a smooth curve. I: information. *set*: with the grid of values declared.
 
-Run on 2026-11-16 with `python -m studies.any_shape.run TABLE --runs N` (seed 20261116) on two busy processor cores, so
-with fewer runs than the 20,000 (2,000 for columns) that were planned; the number of each row is in it. The smooth
-columns of rows of the hard laws with 2,000 to 120,000 records at ε = 1, and of columns with 500 runs, are from before
-the prior of the bend was widened for the smooth reading; the any-shape columns did not change with it.
+Run on 2026-11-16 with `python -m studies.any_shape.run smooth coverage hard federated --runs 20000` (16 processor cores
+and one GPU, `--device cuda`, which draws other random numbers), `… columns regions file --runs 2000`, `python -m
+studies.coverage.run --cells low_information --runs 20000 --device cuda`, `python -m studies.any_shape.silence --runs
+500`, `… .worst --runs 5000`, `… .command --runs 99`. Cells of made-up laws have 20,000 runs, real
+columns 2,000.
 
-The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500,
-.015 with 200; of an error ratio it is .756 of it over √runs.
+The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500; of an
+error ratio it is .756 of it over √runs.
 """
 
 
@@ -203,8 +204,7 @@ def shortfall_words(found: dict[str, list[Measured]], continuous: Sequence[Score
     if not short:
         return (
             "No number of the tables is beyond its limit (`studies/any_shape/limits.py`) by more than two Monte Carlo "
-            "standard errors. A row of 120 runs shows a coverage below .91, or an error that is a seventh too large, "
-            "and no smaller failure: what longer runs showed is under *Limits*."
+            "standard errors."
         )
     lines = [(each.cell, each.what, f"{each.found:.3f}", f"{each.limit:.3f}") for each in short]
     table = "\n".join(markdown_table(("what falls short", "number", "found", "limit"), lines))

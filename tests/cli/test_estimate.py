@@ -46,11 +46,11 @@ def privatile(home: Path, *arguments: object, **environment: str) -> subprocess.
     return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
 
 
-def here(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def here(home: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """The same without a process of its own: what is said and written does not depend on one."""
     words = [str(argument) for argument in arguments]
     with contextlib.chdir(home):
-        done = CliRunner(env=surroundings(home)).invoke(main, words)
+        done = CliRunner(env={**surroundings(home), **environment}).invoke(main, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
@@ -84,7 +84,7 @@ def test_json_and_a_file_of_options_say_the_same(home: Path) -> None:
         'data = "data.csv"\nvalue = "score"\nclient = "region"\nq = 0.5\nrange = [0, 100]\nweights = "size"\n'
         'confidence_level = 0.9\ndesign = "paper-c5"\n[epsilon]\nnorth = 3.0\nsouth = 2.0\n'
     )
-    done = privatile(home, "estimate", "options.toml", "--json")
+    done = here(home, "estimate", "options.toml", "--json")
     assert done.returncode == 0, done.stderr
     (facts,) = json.loads(done.stdout)["results"]
     assert facts["confidence_level"] == 0.9
@@ -167,12 +167,12 @@ def test_a_result_that_cannot_be_printed_is_not_lost(home: Path) -> None:
         lost = subprocess.run(command, cwd=home, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert lost.returncode == 1
     assert "Traceback" not in lost.stderr
-    again = privatile(home, *BASE, "--epsilon", 1, "--json")
+    again = here(home, *BASE, "--epsilon", 1, "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["results"][0]["records"] == 4500
     assert "no one is asked" in again.stderr
     # Shown once, it is gone: what is left is the ledger's account.
-    assert privatile(home, *BASE, "--epsilon", 1).returncode == 2
+    assert here(home, *BASE, "--epsilon", 1).returncode == 2
 
 
 def test_a_dry_run_spends_nothing(home: Path) -> None:
@@ -328,13 +328,13 @@ def test_state_is_for_its_owner_only(home: Path) -> None:
         "runs": 0o700,
         "ledger.db": 0o600,
     }
-    lost = privatile(home, *BASE, "--epsilon", 1, XDG_STATE_HOME=str(home / "data.csv"))
+    lost = here(home, *BASE, "--epsilon", 1, XDG_STATE_HOME=str(home / "data.csv"))
     assert lost.returncode == 2
     assert "Set XDG_STATE_HOME" in lost.stderr
 
 
 def test_a_ledger_in_use_is_said(home: Path) -> None:
-    assert privatile(home, *BASE, "--epsilon", 1, "--ledger", "ledger.db").returncode == 0
+    assert here(home, *BASE, "--epsilon", 1, "--ledger", "ledger.db").returncode == 0
     holder = sqlite3.connect(home / "ledger.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     done = privatile(home, *BASE, "--epsilon", 1, "--spend-again", "--ledger", "ledger.db")

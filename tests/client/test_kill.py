@@ -67,7 +67,8 @@ def test_kill_nine(tmp_path: Path, kind: str) -> None:
     (tmp_path / "data.csv").write_text("x,c,who\n" + "".join(f"{k % 11},{c},{c}{k}\n" for c, k in rows))
     heard: dict[tuple[int, str], int] = {}
     killed = 0
-    while killed < KILLS:
+    # On a busy machine some are killed before their first answer: then there are more kills.
+    while killed < KILLS or (killed < 8 * KILLS and len({number for number, _ in heard}) <= KILLS):
         with start(tmp_path, ROUNDS, kind) as process:
             assert process.stdout is not None
             # Some die before they are ready, most in the middle of a commit.

@@ -36,7 +36,7 @@ def made(path: Path, **options: Any) -> QuantileResult:
     rng = np.random.default_rng(1)
     data = {"north": rng.normal(50, 10, 2000), "south": rng.normal(60, 10, 2000)}
     result: QuantileResult = privatile.estimate(
-        data, epsilon=1, range=(0, 100), value="income", simulate=True, rng=3, save=path, **options
+        data, epsilon=1, range=(0, 100), value="income", simulate=True, rng=3, save=path, rounds=60, **options
     )
     return result
 

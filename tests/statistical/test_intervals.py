@@ -1,6 +1,7 @@
 """The interval of values declared continuous in simulation: one cell again, and mistakes that must be noticed."""
 
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -125,16 +126,17 @@ def test_the_normal_value_at_few_relaxations_is_noticed(cell: AutoCell) -> None:
 
 
 def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell) -> None:
-    runs = simulate(cell, 400, np.random.default_rng(19))
+    count = 400 if os.environ.get("PRIVATILE_LONG") else 200
+    runs = simulate(cell, count, np.random.default_rng(19))
     every = runs.queries.shape[1] // 12
     found = stopping(cell, runs, half_width=4 * cell.bound, every=every)
-    assert found.ever_missed <= 0.05 + error_of(0.05, 400)
+    assert found.ever_missed <= 0.05 + error_of(0.05, count)
 
 
 def test_the_file_itself_is_covered_by_an_interval_of_half_the_width() -> None:
     """One fixed file per run, every record asked once, r = 0.9: the file's own median, not the population's."""
     rng = np.random.default_rng(18)
-    n, rate, runs = 4000, 0.9, 80
+    n, rate, runs = 4000, 0.9, 80 if os.environ.get("PRIVATILE_LONG") else 50
     plan = AutoPlan((Client("a", RandomizedResponse(rate), 1.0, 0.5, n),), Identity(-10.0, 10.0))
     covered = {"file": 0, "population": 0}
     ratios = []

@@ -5,6 +5,7 @@ package's own `step` and finds the same estimate and normaliser, so what is meas
 """
 
 import math
+import os
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -23,6 +24,8 @@ from privatile.estimator.step import replay
 from privatile.laws.critical import critical_value
 
 pytestmark = pytest.mark.statistical
+
+REPLICATIONS = 1000 if os.environ.get("PRIVATILE_LONG") else 500
 
 GRID = np.linspace(-10.0, 10.0, 10_001)
 TABLE = np.array([NormalDist().cdf(x) for x in GRID])
@@ -68,12 +71,12 @@ def run_c1(
 
 @pytest.fixture(scope="module")
 def strong() -> Replications:
-    return run_c1([0.0] * 10, [0.25] * 10, 10_000, 1000, seed=25)
+    return run_c1([0.0] * 10, [0.25] * 10, 10_000, REPLICATIONS, seed=25)
 
 
 @pytest.fixture(scope="module")
 def light() -> Replications:
-    return run_c1([0.0] * 10, [0.9] * 10, 10_000, 1000, seed=90)
+    return run_c1([0.0] * 10, [0.9] * 10, 10_000, REPLICATIONS, seed=90)
 
 
 def check_cell(cell: Replications, truth: float, mae: float) -> None:
@@ -81,7 +84,7 @@ def check_cell(cell: Replications, truth: float, mae: float) -> None:
     v = critical_value([1] * 10_000).value
     covered = np.mean(errors <= v * np.sqrt(cell.normalizers))
     noise = math.sqrt(0.95 * 0.05 / len(errors))
-    # The known coverage is .945–.955; four standard errors of 1,000 replications on either side.
+    # The known coverage is .945–.955; four standard errors of the replications on either side.
     assert 0.945 - 4 * noise < covered < 0.955 + 4 * noise
     # The known error is rounded to four decimals.
     assert abs(errors.mean() - mae) < 4 * errors.std() / math.sqrt(len(errors)) + 0.00005

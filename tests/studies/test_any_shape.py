@@ -6,16 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from studies.any_shape.cells import StudyCell, cells_of, make_cell
-from studies.any_shape.laws import Arcsine, Exponential, Gumbel, Pareto, Triangle
+from studies.any_shape.laws import Arcsine, Exponential, Gumbel, Pareto, Steps, Triangle, WithAtom
 from studies.any_shape.limits import (
     KNOWN,
     REAL,
+    RUNS,
     any_shape_shortfalls,
     continuous_shortfalls,
     grid_shortfalls,
     undeclared_shortfalls,
 )
-from studies.any_shape.measure import Measured, measure
+from studies.any_shape.measure import Measured, begins_at, ends_at, measure
 from studies.any_shape.page import COUNTED, DOCS, continuous_scores, long_page, read_all, verdict
 from studies.any_shape.run import read_table
 from studies.any_shape.whole_file import WholeFile
@@ -24,7 +25,7 @@ from studies.coverage.rows import write_rows
 
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.columns import Empirical
-from privatile.simulation.populations import Population
+from privatile.simulation.populations import LogNormal, Normal, Population
 
 MADE_UP = ("smooth", "hard", "federated", "coverage")
 
@@ -34,20 +35,24 @@ def found() -> dict[str, list[Measured]]:
     return read_all()
 
 
-def test_no_cell_is_dropped(found: dict[str, list[Measured]]) -> None:
-    """Every row belongs to a cell of the study, and the page counts the cells that have no row yet."""
-    known = {(cell.table, cell.name) for cell in cells_of(MADE_UP, Path())}
-    have = {(row.table, row.name) for table, rows in found.items() if table not in REAL for row in rows}
-    assert have <= known
-    page = (DOCS / "intervals-tables.md").read_text(encoding="utf-8")
-    for table in {name for name, _ in known}:
-        cells = [name for of, name in known if of == table]
-        missing = sorted(name for name in cells if (table, name) not in have)
-        assert not missing or f"{len(missing)} of {len(cells)} cells not run yet" in page
+def test_no_cell_is_missing_and_all_have_their_runs(found: dict[str, list[Measured]]) -> None:
+    cells = {(cell.table, cell.name) for cell in cells_of(MADE_UP, Path())}
+    assert {(row.table, row.name) for table, rows in found.items() if table not in REAL for row in rows} == cells
     # The salary table is not part of the project: its cells are counted. Three columns at three levels, at two sizes
     # and by clients; of nine regions; and as the file itself.
-    assert all(len(found[table]) <= COUNTED[table] for table in REAL)
-    assert len(found["columns"]) == 3 * 3 * 3
+    assert {table: len(found[table]) for table in REAL} == COUNTED == {"columns": 27, "regions": 81, "file": 9}
+    assert [row.name for table, rows in found.items() for row in rows if row.runs < RUNS[table]] == []
+    assert min(score.runs for score in continuous_scores()) >= 20_000
+
+
+def test_an_end_of_the_range_that_is_a_value_closes_the_interval() -> None:
+    zeros = WithAtom(LogNormal(), 0.0, 0.4)
+    assert begins_at(zeros, 0.0)
+    assert not begins_at(zeros, -1.0)  # nothing lies there
+    assert not begins_at(Normal(), -1.0)  # values lie beyond
+    assert ends_at(Steps((0.0, 1.0), (0.5, 0.5)), 1.0)
+    assert not ends_at(Steps((0.0, 1.0), (0.5, 0.5)), 2.0)
+    assert not ends_at(Normal(), 1.0)
 
 
 def test_every_number_keeps_its_limit_or_is_named(found: dict[str, list[Measured]]) -> None:

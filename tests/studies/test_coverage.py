@@ -53,10 +53,10 @@ def test_a_study_continues_where_it_stopped(tmp_path: Path) -> None:
 def test_stopping_by_width_leaves_records_unasked() -> None:
     cell = make_cell("t", family="normal", clients=2, truth_rate=0.9, level=0.5, information=8000)
     runs = simulate(cell, 30, np.random.default_rng(2))
-    wide = stopping(cell, runs, half_width=12 * cell.bound, every=4)
+    wide = stopping(cell, runs, half_width=12 * cell.bound, every=10)
     assert wide.stopped == 1.0
     assert wide.asked < 0.6
-    never = stopping(cell, runs, half_width=1e-9, every=4)
+    never = stopping(cell, runs, half_width=1e-9, every=10)
     assert never.stopped == 0.0
     assert never.asked == pytest.approx(1.0)
 

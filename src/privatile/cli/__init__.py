@@ -8,7 +8,7 @@ import click
 
 from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
-from privatile.cli.printing import in_options, said_by_the_system, show_any_text
+from privatile.cli.printing import drop_what_cannot_be_written, in_options, said_by_the_system, show_any_text
 from privatile.core.suggestions import meant
 from privatile.errors import PrivatileError
 
@@ -104,6 +104,7 @@ class LazyGroup(click.Group):
             except OSError as error:
                 text, code = said_by_the_system(error)
                 click.echo(f"privatile: {text}", err=True)
+                drop_what_cannot_be_written()
                 ctx.exit(code)
             except (KeyboardInterrupt, ImportError) as error:
                 if isinstance(error, ImportError) and not interrupted():

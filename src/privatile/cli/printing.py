@@ -4,6 +4,7 @@ import codecs
 import errno
 import io
 import json
+import os
 import re
 import sys
 from functools import partial
@@ -43,6 +44,14 @@ def said_by_the_system(error: OSError) -> tuple[str, int]:
         return f"{error.filename} cannot be used: {why}. Give another path, in a folder that is there.", 2
     what = "the operating system refused" if error.filename is None else f"{error.filename} cannot be used"
     return f"{what}: {why}. Give the same command again once that is fixed.", 1
+
+
+def drop_what_cannot_be_written() -> None:
+    """Give up what stdout still holds where it cannot take it: Python would try again, and end with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_options(text: str, command: click.Command) -> str:

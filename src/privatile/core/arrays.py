@@ -16,7 +16,7 @@ def array_namespace(array: object) -> Any:
     >>> array_namespace(np.zeros(3)) is np
     True
     """
-    return import_module(_library(array))
+    return np if isinstance(array, np.ndarray) else import_module(_library(array))
 
 
 def special_functions(array: object) -> Any:

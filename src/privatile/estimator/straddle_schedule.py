@@ -104,7 +104,7 @@ def side_of(done: Ints) -> Ints:
     """What the window's round after `done` others asks: low, high or centre.
 
     >>> side_of(np.arange(10)).tolist()
-    [0, 1, 0, 1, 0, 1, 0, 2, 1, 0]
+    [0, 1, 0, 1, 2, 0, 1, 0, 1, 2]
     """
     xp = array_namespace(done)
     asked = done - done // CENTRE_EVERY
@@ -116,7 +116,7 @@ def last_of_its_side(done: Ints, rounds: Ints) -> NDArray[np.bool_]:
     """Whether no later round of the window asks the side that the round after `done` others asks.
 
     >>> last_of_its_side(np.arange(8), np.full(8, 8)).tolist()
-    [False, False, False, False, False, True, True, True]
+    [False, False, False, False, True, False, True, True]
     """
     side = side_of(done)
     gone = done < 0

@@ -170,7 +170,7 @@ def fit_curve(
     offered = precision.sum(axis=1)
     weights = precision
     near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, NEAR_ERRORS / (scale * xp.sqrt(offered))))
-    prior = xp.diag([0.0, 0.0, bend_doubt**-2])
+    eye, prior = xp.eye(3), xp.diag([0.0, 0.0, bend_doubt**-2])
     slope_clipped = xp.zeros(len(start), dtype=xp.bool_)
     matrix = xp.zeros((len(start), 3, 3))
     damping, best = xp.zeros(len(start)), xp.full(len(start), math.inf)
@@ -195,12 +195,15 @@ def fit_curve(
         worse = (squares > best * (1.0 + WORSE)) & (turn > 2)
         damping = xp.where(worse, xp.maximum(8.0 * damping, 0.1), xp.where(damping > 1e-3, damping / 8.0, 0.0))
         best = xp.where(worse, best, squares)
-        kept = tuple(
-            xp.where(worse.reshape(-1, *(1,) * (new.ndim - 1)), old, new)
-            for old, new in zip(kept, (center, steep, bend, slope_clipped, matrix, gradient), strict=True)
-        )
+        found = (center, steep, bend, slope_clipped, matrix, gradient)
+        if bool(worse.any()):
+            kept = tuple(
+                xp.where(worse.reshape(-1, *(1,) * (new.ndim - 1)), old, new)
+                for old, new in zip(kept, found, strict=True)
+            )
+        else:
+            kept = found
         center, steep, bend, slope_clipped, matrix, gradient = kept
-        eye = xp.eye(3)
         ridge = 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * eye
         change = xp.linalg.solve(matrix * (1.0 + damping[:, None, None] * eye) + ridge, gradient[..., None])[..., 0]
         if turn > 2 and not bool((xp.abs(change) > SETTLED).any()):
@@ -210,7 +213,7 @@ def fit_curve(
         steep = xp.clip(wanted, first / 8.0, first * 8.0)
         slope_clipped = wanted != steep
         bend = xp.clip(bend + change[:, 2], -0.6, 0.6)
-    spread = xp.linalg.inv(matrix + 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * xp.eye(3))
+    spread = xp.linalg.inv(matrix + 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * eye)
     relative = xp.sqrt(spread[:, 1, 1])
     pair = matrix[:, :2, :2]
     straight = pair[:, 1, 1] / (pair[:, 0, 0] * pair[:, 1, 1] - pair[:, 0, 1] ** 2 + 1e-300)
