@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@cache
 def said(*words: object) -> dict[str, Any]:
     done = CliRunner().invoke(main, [*map(str, words), "--json"])
     assert done.exit_code == 0, done.output

@@ -18,7 +18,9 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from click.testing import CliRunner
 
+from privatile.cli import main
 from privatile.dashboard.app import make_app
 from privatile.dashboard.live import LiveRun
 from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
@@ -391,3 +393,46 @@ def test_other_machines_need_tls_and_a_token(finished: Path, tmp_path: Path, mon
         assert token not in Path(f"/proc/{page.process.pid}/cmdline").read_text()
         with pytest.raises(httpx.HTTPError):
             httpx.get(url.replace("https", "http"))
+
+
+def test_with_keep_the_page_of_serve_outlives_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    happened: list[str] = []
+
+    @contextlib.contextmanager
+    def page(path: Path, address: DashboardAddress) -> Iterator[Any]:
+        happened.append("opened")
+        yield type("Page", (), {"url": "http://127.0.0.1:1/"})
+        happened.append("closed")
+
+    def wait(event: threading.Event, timeout: float | None = None) -> bool:
+        happened.append("waited")
+        raise KeyboardInterrupt
+
+    def run(*arguments: Any) -> str:
+        happened.append("ran")
+        return "stopped"
+
+    monkeypatch.setattr("privatile.dashboard.serving.run_dashboard", page)
+    monkeypatch.setattr("privatile.federation.run.serve.serve_run", run)
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    kept = CliRunner().invoke(main, ["serve", str(tmp_path), "--dashboard", "--keep"])
+    assert (kept.exit_code, happened) == (0, ["opened", "ran", "waited", "closed"])
+    assert "stays open until you press Ctrl-C" in kept.output
+    happened.clear()
+    assert CliRunner().invoke(main, ["serve", str(tmp_path), "--dashboard"]).exit_code == 0
+    assert happened == ["opened", "ran", "closed"]  # the control
+
+
+def test_the_command_shows_files_and_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shown: list[Any] = []
+
+    def serve(paths: Any, bound: Any, *arguments: Any) -> None:
+        shown.extend(paths)
+        bound.close()
+
+    monkeypatch.setattr("privatile.dashboard.serving.run_server", serve)
+    done = CliRunner().invoke(main, ["dashboard", str(tmp_path), str(tmp_path / "one.db")])
+    assert done.exit_code == 0, done.output
+    assert shown == [tmp_path / "run.db", tmp_path / "one.db"]
+    assert "dashboard: http://127.0.0.1:" in done.output
+    assert CliRunner().invoke(main, ["dashboard", "one.db", "--at", "0.0.0.0:8080"]).exit_code == 2  # needs TLS

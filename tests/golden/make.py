@@ -169,7 +169,7 @@ def released(folder: Path) -> dict[str, object]:
         for name, epsilon in (("east", 1.0), ("north", 0.5), ("south", 2.0))
     }
     clients["south"] = replace(clients["south"], weight=0.5)
-    study = make_study(clients, 40, levels=(0.5, 0.75), identity="0123456789ab", quorum=2)
+    study = make_study(clients, 40, levels=(0.5, 0.75), identity="0123456789ab", quorum=2, patience=5)
     federation = Federation(folder, study, port=4222)
     keys = {name: site.key() for name, site in federation.sites.items()}
     run = federation.open_run()

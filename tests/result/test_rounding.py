@@ -19,7 +19,7 @@ def number(text: str) -> float:
 def cases() -> list[tuple[float, float, float, float]]:
     """Intervals in ranges of every size, about zero and far from it; some reach an end of the range."""
     draw, found = random.Random(1), []
-    for _ in range(4000):
+    for _ in range(2000):
         low = draw.choice((0.0, 1.0, 1_000.0, -1_000.0, 0.001, -5e7, 1e-9))
         high = low + float(f"{10.0 ** draw.uniform(-6, 10):.6g}")
         ends = sorted(draw.uniform(low, high) if draw.random() < 0.8 else draw.choice((low, high)) for _ in range(2))
@@ -45,7 +45,7 @@ def test_ends_are_rounded_outward_and_stay_in_the_range() -> None:
         slack = 1e-8 * abs(low)  # nine digits, and no more
         assert number(first) - slack <= number(middle) <= number(last) + slack
         inward += number(significant(low, width)) > low
-    assert inward > 1000  # the control: rounding to the nearest number goes inward as often as not
+    assert inward > 500  # the control: rounding to the nearest number goes inward as often as not
 
 
 def test_numbers_of_a_range_are_shown_as_they_were_given() -> None:

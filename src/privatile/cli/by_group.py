@@ -64,4 +64,7 @@ def estimate_groups(
     if options.save is None:
         click.echo(NOT_SAVED, err=True)
     else:
-        click.echo(f"One page and one figure of them: privatile report {options.save} --figure groups.svg", err=True)
+        click.echo(
+            f"One page and one figure of them: privatile report {options.save} -o groups.html --figure groups.svg",
+            err=True,
+        )

@@ -58,7 +58,7 @@ def _draw(panel: "Axes", lines: Sequence[Line], ends: tuple[float, float]) -> No
             panel.plot([low, high], [row, row], color=BLUE, linewidth=1.4, solid_capstyle="butt")
             panel.plot([line.place], [row], color=BLUE, marker="D" if line.is_overall else "o", markersize=5)
         else:
-            panel.text(ends[0], row, f" {line.why.partition(':')[0]}", color=GREY, va="center", fontsize=7.5)
+            panel.text(ends[0], row, f" {line.why.partition(',')[0]}", color=GREY, va="center", fontsize=7.5)
     panel.set_yticks(range(len(lines)), [line.name for line in lines])
     panel.set_ylim(len(lines) - 0.5, -0.5)
     panel.set_xlim(*ends)
