@@ -23,6 +23,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.choice import Evidence
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
+from privatile.inference.inference import Inference
 from privatile.inference.trajectory import Trajectory
 from privatile.result.number_words import finite
 from privatile.result.result import Caveat, Row
@@ -60,8 +61,7 @@ def diagnose(
     state: RoundState,
     trajectory: Trajectory,
     evidence: Evidence,
-    *,
-    any_shape: bool,
+    shown: Inference,
 ) -> tuple[list[Row], list[Caveat]]:
     """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked.
 
@@ -76,21 +76,27 @@ def diagnose(
         *_curve(plan, trajectory, evidence),
         *_dominance(plan.clients),
     ]
-    about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if any_shape else ()
+    about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
-    if not any_shape:
-        caveats = [not_validated(plan.level, plan.clients) if one.code == "support" else one for one in caveats]
+    if not shown.is_any_shape:
+        caveats = [other_support(plan, shown) if one.code == "support" else one for one in caveats]
+    # The contradiction of a smooth interval says the same.
+    if shown.method.startswith("smooth") and evidence.readings is not None and evidence.readings.contradiction:
+        caveats = [one for one in caveats if one.code != "not-validated"]
     return [one for one in found if isinstance(one, Row)], caveats
 
 
-def not_validated(level: float, clients: Sequence[Client]) -> Caveat:
-    """Too little information for an interval that is not the any-shape one."""
-    have = information(level, pooled_noise(clients))
-    text = (
-        f"Few or very private answers for this level: {rank_error_text(level, have)}. This interval is validated from "
-        f"an information of {SUPPORTED:,.0f} on; that would take {cure(SUPPORTED / have, clients)}."
-    )
-    return Caveat("not-validated", text)
+def other_support(plan: Plan, shown: Inference) -> Caveat:
+    """Too little information, where another interval than the any-shape one is shown.
+
+    A smooth one is not validated then. A self-normalised one is wide, or bounds nothing.
+    """
+    have = information(plan.level, pooled_noise(plan.clients))
+    text = f"Few or very private answers for this level: {rank_error_text(plan.level, have)}. "
+    if shown.method.startswith("self-normalized"):
+        return Caveat("support", f"{text}The interval may be wide or reach the ends of the range.")
+    text += f"The smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
+    return Caveat("not-validated", f"{text}{cure(SUPPORTED / have, plan.clients)}.")
 
 
 class Support(NamedTuple):

@@ -38,7 +38,7 @@ def summarize(
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
     any_shape = alone.is_any_shape
-    rows, warnings = diagnose(settings, plan, state, trajectory, evidence, any_shape=any_shape)
+    rows, warnings = diagnose(settings, plan, state, trajectory, evidence, alone)
     both = both_readings(settings, evidence, alone, interval, plan.scale)
     anytime, sequence = None, anytime_inference(evidence)
     if sequence is not None:
