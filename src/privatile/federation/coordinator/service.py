@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import nats.errors
 
-from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused
+from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused, StoreError
 from privatile.federation.coordinator.answer_intake import OTHER_VERSION, AnswerIntake
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.holders import TWO_HOLDERS
@@ -148,7 +148,8 @@ class CoordinatorService:
             if self._end is None:
                 await self._recover()
         if self._end == "stopped":
-            self._record_event("stopped", "the coordinator was stopped; `privatile serve` continues the run")
+            with contextlib.suppress(StoreError):  # a full disk must not make a failure of a stop
+                self._record_event("stopped", "the coordinator was stopped; `privatile serve` continues the run")
         return self._end
 
     async def _recover(self) -> None:
