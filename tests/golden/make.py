@@ -274,7 +274,7 @@ def paper_rows(folder: Path) -> dict[str, object]:
 
 def plans() -> dict[str, object]:
     """What `privatile plan` prints."""
-    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--half-width", 0.01)
+    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--width", 0.02)
     checked = ("plan", "--clients", 4, "--records", 5000, "--epsilon", 1, "--population", "normal:50,10", "--runs", 20)
     return {
         "named": json.loads(said(*named, "--json")),

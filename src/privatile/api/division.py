@@ -1,7 +1,7 @@
 """The records of a file as a run sees them: divided among clients, and by the columns of groups and conditions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
@@ -51,10 +51,22 @@ class Division:
             missing=options.missing,
             person_key=person_key,
             classes=rule,
-            checked=not options.groups,
+            checked=not (options.groups or options.leave_out),
         )
         naming = (options.client,) if options.client is not None else options.by_columns or source.keys
-        return cls(columns, source.keys, source.cells, naming, source.how_read)
+        return cls(columns, source.keys, source.cells, naming, source.how_read)._without(options.leave_out)
+
+    def _without(self, left_out: Iterable[str]) -> "Division":
+        """The same without some clients; every other client stays."""
+        holders = {name: self.holder(column) for name, column in self.columns.items()}
+        known = sorted(set(holders.values()))
+        for name in left_out:
+            if name not in known:
+                raise InputError(f"leave_out names {name!r:.60}, which is no client. The clients: {listed(known)}.")
+        left = {name: column for name, column in self.columns.items() if holders[name] not in left_out}
+        if not left:
+            raise InputError(f"leave_out names every client, so nobody is left: {listed(known)}. Leave out fewer.")
+        return replace(self, columns=left)
 
     def holder(self, column: ShuffledColumn) -> str:
         """Whose records these are: by the client column, or by the groups where there is none."""

@@ -117,7 +117,7 @@ class GroupRuns:
         except InputError as error:  # wrong options refuse every group, and are then raised
             few = group.records < FEWEST * max(1, len(self.options.levels))
             return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."))
-        if run.store is None and says_nothing(run):
+        if run.store is None and preview(run.spec).says_nothing:
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
             return group._replace(refused=refused, why=TOO_SMALL)
         return group._replace(run=run)
@@ -247,14 +247,3 @@ TOO_SMALL = "too small at this ε to say anything, so its people are not asked"
 
 FEWEST = 20
 """Records per level below which the default design refuses a client, whatever was asked for."""
-
-
-def says_nothing(run: LocalRun) -> bool:
-    """Whether the interval expected for every level reaches beyond all quantiles: its people would answer for nothing.
-
-    By the plan's own expected width in rank, h ≥ max(τ, 1 − τ). Where no width is known beforehand (fixed designs) the
-    group is asked.
-    """
-    found = preview(run.spec)
-    widths = zip(run.spec.levels, found.rank_half_widths, strict=True)
-    return all(math.isfinite(reach) and reach >= max(level, 1.0 - level) for level, reach in widths)

@@ -44,7 +44,7 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     """Read the data and work out the run. With `rng` everything is a simulation: seeded coins, no ledger file."""
     ledger, coins, division = opened(data, options, rng)
     columns = division.only(options)
-    if options.groups:
+    if options.groups or options.leave_out:
         for column in columns.values():
             check_column(column, options.missing)
     return new_run(options, columns, division, ledger, coins)

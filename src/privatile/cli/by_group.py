@@ -1,12 +1,17 @@
 """`privatile estimate --by COLUMN`: an estimate for every group, in one table."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from privatile.cli.printing import echo_facts
 from privatile.errors import InputError
 from privatile.planning.options import Options
+
+if TYPE_CHECKING:
+    from privatile.api.groups import GroupRuns
+    from privatile.planning.group_preview import GroupPreview
 
 NOT_SAVED = (
     "Nothing was saved: --save FOLDER keeps a file for every group, for report and compare. These records have "
@@ -15,13 +20,13 @@ NOT_SAVED = (
 
 
 def estimate_groups(
-    data: object, options: Options, *, dry_run: bool, as_json: bool, dashboard: bool, explain: bool
+    data: object, options: Options, *, dry_run: bool, yes: bool, as_json: bool, dashboard: bool, explain: bool
 ) -> None:
     """Ask every group and print the table; or only say what it would cost and give."""
     from privatile.api.groups import prepare_groups
-    from privatile.cli.estimate import say_look_alikes, say_spent
+    from privatile.cli.asking import confirm, say_spent
+    from privatile.cli.estimate import say_look_alikes
     from privatile.cli.progress import rounds_bar
-    from privatile.planning.group_preview import GroupPreview, GroupWidth
 
     for given, option in ((dashboard, "--dashboard"), (explain, "--explain")):
         if given:
@@ -30,20 +35,11 @@ def estimate_groups(
     if groups.division.how_read:
         click.echo(groups.division.how_read, err=True)
     say_look_alikes(groups.division.holders())
-    if groups.division.how_read:
-        click.echo(groups.division.how_read, err=True)
     if groups.ungrouped:
         word = "would not be" if dry_run else "are not"
         click.echo(f"{groups.ungrouped:,} records have no {groups.named}, so they {word} asked.", err=True)
     if dry_run:
-        widths = tuple(
-            GroupWidth(group.name, group.records, None if group.run is None else group.run.spec, group.why)
-            for group in groups.groups
-        )
-        share = options.overall_share or 0.0
-        echo_facts(
-            GroupPreview(groups.named, widths, None if groups.overall is None else groups.overall.spec, share), as_json
-        )
+        echo_facts(_previewed(groups), as_json)
         return
     finished = sum(run.store is not None and run.store.finished is not None for run in groups.runs)
     begun = sum(run.store is not None for run in groups.runs) - finished
@@ -53,6 +49,8 @@ def estimate_groups(
             + (f" {begun} continue where they stopped." if begun else ""),
             err=True,
         )
+    else:
+        confirm(lambda: _previewed(groups), yes=yes)
     with rounds_bar(f"asking {len(groups.runs)} group(s)", unit="groups") as progress:
         results = groups.complete(progress, keep=True)
     echo_facts(results, as_json)
@@ -68,3 +66,17 @@ def estimate_groups(
             f"One page and one figure of them: privatile report {options.save} -o groups.html --figure groups.svg",
             err=True,
         )
+
+
+def _previewed(groups: "GroupRuns") -> "GroupPreview":
+    """What the runs would cost and give, with what their ledger knows by now."""
+    from privatile.cli.asking import account_of
+    from privatile.planning.group_preview import GroupPreview, GroupWidth
+
+    widths = tuple(
+        GroupWidth(group.name, group.records, None if group.run is None else group.run.spec, group.why)
+        for group in groups.groups
+    )
+    overall = None if groups.overall is None else groups.overall.spec
+    account = account_of(groups.runs, groups.ledger)
+    return GroupPreview(groups.named, widths, overall, groups.options.overall_share or 0.0, account)

@@ -1,12 +1,12 @@
 """`privatile estimate`: a quantile with its interval from a column."""
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.asking import confirm, previewed, say_spent
 from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 from privatile.cli.options import (
     choice,
@@ -24,7 +24,7 @@ from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from privatile.api.local_run import LocalRun
 
@@ -44,6 +44,12 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     help="Ask only this client's records, or only those with this entry in a column. Repeated: both must hold.",
 )
 @click.option(
+    "--leave-out",
+    multiple=True,
+    metavar="CLIENT",
+    help="Do not ask this client; the quantile is then that of the others. As often as needed.",
+)
+@click.option(
     "--by",
     multiple=True,
     metavar="COLUMN",
@@ -61,6 +67,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "reduced to one at random.",
 )
 @click.option(
+    "-q",
     "--q",
     multiple=True,
     metavar=BY_CLIENT,
@@ -180,8 +187,9 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Who would pay what, how wide the interval would be, and whether it is validated for such a run. Asks no one.",
+    help="Who would pay what, how wide the interval would be, and what the result would warn of. Asks no one.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask before a new run; where there is no terminal nothing is asked.")
 @click.option("--explain", is_flag=True, help="Add why the run asked what it asked.")
 @json_flag("The result")
 @click.option("--seed", hidden=True, type=int)
@@ -193,8 +201,10 @@ def estimate(
     log_: bool,
     weights: str | None,
     only: tuple[str, ...],
+    leave_out: tuple[str, ...],
     by: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
     explain: bool,
     as_json: bool,
     seed: int | None,
@@ -238,6 +248,7 @@ def estimate(
         "q": _levels(q),
         "epsilon": _budgets(epsilon),
         "only": conditions(only),
+        "leave_out": leave_out or None,
         "by": by or None,
         "range": range_,
         "weights": None if weights is None else read_weights(weights),
@@ -246,7 +257,8 @@ def estimate(
     if options.by is not None:
         from privatile.cli.by_group import estimate_groups
 
-        estimate_groups(source, options, dry_run=dry_run, as_json=as_json, dashboard=dashboard.wanted, explain=explain)
+        shown = {"dashboard": dashboard.wanted, "explain": explain}
+        estimate_groups(source, options, dry_run=dry_run, yes=yes, as_json=as_json, **shown)
         return
     run = prepare(source, options)
     if run.how_read:
@@ -254,7 +266,7 @@ def estimate(
     if dry_run:
         _preview(run, as_json)
     else:
-        _estimate(run, explain, as_json, dashboard)
+        _estimate(run, explain, as_json, dashboard, yes)
 
 
 def _levels(given: tuple[str, ...]) -> Any:
@@ -277,13 +289,11 @@ def _all_or_each(option: str, given: tuple[str, ...]) -> tuple[tuple[float, ...]
 
 
 def _preview(run: "LocalRun", as_json: bool) -> None:
-    from privatile.planning.preview import preview
-
     if run.store is not None:
         done = "finished" if run.store.finished else "unfinished"
         click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
     say_look_alikes(run.holders)
-    echo_facts(preview(run.spec), as_json)
+    echo_facts(previewed(run), as_json)
 
 
 def say_look_alikes(clients: "Iterable[str]") -> None:
@@ -299,13 +309,15 @@ def say_look_alikes(clients: "Iterable[str]") -> None:
         )
 
 
-def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
+def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions, yes: bool) -> None:
     from privatile.cli.progress import rounds_bar
 
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
         click.echo(f"run {run.store.run} {state}.", err=True)
     say_look_alikes(run.holders)
+    if run.store is None:
+        confirm(lambda: previewed(run), yes=yes)
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):
@@ -324,23 +336,3 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         if run.options.save is None:
             click.echo(NOT_SAVED, err=True)
         dashboard.linger()
-
-
-def say_spent(runs: "Sequence[LocalRun]") -> None:
-    """What the result does not hold and the ledger knows: what all runs together have cost. On the terminal only."""
-    from privatile.client.ledger.ledger import Ledger
-    from privatile.client.ledger.statement import statement
-
-    options, ledger = runs[0].options, runs[0].ledger
-    if ledger.path is None:
-        return
-    with Ledger.open(ledger.path, read_only=True) as book:
-        facts = statement(book)
-    names, column = {client.name for run in runs for client in run.spec.clients}, options.value
-    spent = [line.epsilon for line in facts.datasets if line.client in names and line.column == column]
-    whose = "record of this column"
-    if options.person is not None:
-        whose, spent = "person", [facts.person_epsilon]
-    most = max(spent, default=0.0)
-    words = f"ε = {most:.4g}" if math.isfinite(most) else "without a limit, or nobody knows how much"
-    click.echo(f"All runs together, by the ledger, the most that one {whose} has spent: {words}.", err=True)

@@ -49,6 +49,8 @@ class Options(ReportOptions):
     client: str | None = None
     only: str | Mapping[str, str] | None = None
     """One client; or, by column, the entries that a record must have, all of them."""
+    leave_out: str | tuple[str, ...] = ()
+    """Clients that are not asked, and not part of the estimand; by their names."""
     by: str | tuple[str, ...] | None = None
     """Columns whose entries are the groups: an estimate for each."""
     overall_share: float | None = None
@@ -85,6 +87,7 @@ class Options(ReportOptions):
             given = getattr(self, option)
             if isinstance(given, Mapping):
                 object.__setattr__(self, option, by_client_name(option, given))
+        self._drop_left_out()
         levels = list(self.q.values()) if isinstance(self.q, Mapping) else list(self.levels)
         for level in levels:
             check_level(level)
@@ -141,6 +144,20 @@ class Options(ReportOptions):
         if not 0.0 < self.overall_share < 1.0:
             raise InputError(f"overall_share must be a share between 0 and 1, such as 0.2; got {self.overall_share!r}.")
 
+    def _drop_left_out(self) -> None:
+        """Whoever is left out needs no number of its own; weights of the others keep their proportions."""
+        given = (self.leave_out,) if isinstance(self.leave_out, str) else self.leave_out
+        names = tuple(dict.fromkeys(map(client_name, given)))
+        object.__setattr__(self, "leave_out", names)
+        for option in ("q", "epsilon", "weights"):
+            numbers = getattr(self, option)
+            if isinstance(numbers, Mapping) and not numbers.keys().isdisjoint(names):
+                left = {name: number for name, number in numbers.items() if name not in names}
+                if option == "weights":
+                    total = math.fsum(left.values())
+                    left = {name: number / total for name, number in left.items()}
+                object.__setattr__(self, option, left)
+
     @property
     def conditions(self) -> Mapping[str, str]:
         """By column, the entries that a record must have to be asked."""
@@ -162,11 +179,14 @@ class Options(ReportOptions):
 
         >>> Options(epsilon=1, range=(0, 9), value="pay", only={"sex": "f", "region": "north"}).value_in_words
         'pay at north, f'
+        >>> Options(epsilon=1, range=(0, 9), value="pay", leave_out="south").value_in_words
+        'pay without south'
         """
         only = self.only
         if isinstance(only, Mapping):
             only = ", ".join(only[column] for column in sorted(only))
-        return (self.value or "the value") + (f" at {only}" if only else "")
+        without = f" without {_listed(self.leave_out)}" if self.leave_out else ""
+        return (self.value or "the value") + (f" at {only}" if only else "") + without
 
     def _check_epsilon(self, budget: float) -> None:
         RandomizedResponse.from_epsilon(budget)
@@ -314,7 +334,7 @@ def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, d
         else:
             document.value(given, hints[key], (key,))
     document.finish()
-    for key in ("range", "q", "by"):
+    for key in ("range", "q", "by", "leave_out"):
         if isinstance(content.get(key), list):
             content[key] = tuple(content[key])
     for key in ("ledger", "save", "person_key"):

@@ -4,13 +4,13 @@ What the answers themselves show (drift, fit, support) is said by `diagnostics`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
 from privatile.estimator.auto import AutoPlan, supported
-from privatile.estimator.clients import pooled_noise
+from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
@@ -47,22 +47,6 @@ MISSING_CAVEATS = {
 def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> Iterator[Caveat]:
     """What a careful reader of this result must know."""
     yield from _range_caveats(settings, plan, inference)
-    largest = max(client.mechanism.epsilon for client in plan.clients)
-    if math.isinf(largest):
-        yield Caveat("not-private", "At least one client told every truth: this result is not private.")
-    elif largest > WEAK_EPSILON:
-        yield Caveat("weak", f"ε = {largest:.3g} protects next to nothing.")
-    if settings.missing in MISSING_CAVEATS:
-        yield Caveat("missing", MISSING_CAVEATS[settings.missing])
-    if settings.dither:
-        yield Caveat(
-            "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
-        )
-    if settings.target == "file" and inference.is_any_shape:
-        text = "The any-shape interval is that of a population; the file's own records would need a narrower one."
-        yield Caveat("file", text)
-    elif settings.target == "file":
-        yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
     silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
     if silent:
         rounds, name = max(silent)
@@ -77,14 +61,35 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
             yield Caveat("much-silence", text)
         else:
             yield Caveat("silent", text)
+    yield from caveats_beforehand(settings, plan.clients, any_shape=inference.is_any_shape)
+
+
+def caveats_beforehand(settings: ReportSettings, clients: Sequence[Client], *, any_shape: bool) -> Iterator[Caveat]:
+    """Those that follow from what is to be asked of whom: a dry run says them before anybody has answered."""
+    largest = max(client.mechanism.epsilon for client in clients)
+    if math.isinf(largest):
+        yield Caveat("not-private", "At least one client told every truth: this result is not private.")
+    elif largest > WEAK_EPSILON:
+        yield Caveat("weak", f"ε = {largest:.3g} protects next to nothing.")
+    if settings.missing in MISSING_CAVEATS:
+        yield Caveat("missing", MISSING_CAVEATS[settings.missing])
+    if settings.dither:
+        yield Caveat(
+            "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
+        )
+    if settings.target == "file" and any_shape:
+        text = "The any-shape interval is that of a population; the file's own records would need a narrower one."
+        yield Caveat("file", text)
+    elif settings.target == "file":
+        yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
     if settings.person:
         yield PERSON
     yield CENTRAL
     if settings.survey is None:
         yield UNWEIGHTED
     else:
-        took_part = sum(client.records for client in plan.clients)
-        yield Caveat("survey-weights", settings.survey.to_text(len(plan.clients), took_part))
+        took_part = sum(client.records for client in clients)
+        yield Caveat("survey-weights", settings.survey.to_text(len(clients), took_part))
 
 
 def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -> Iterator[Caveat]:

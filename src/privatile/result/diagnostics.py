@@ -23,7 +23,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.choice import Evidence
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
-from privatile.inference.inference import Inference
+from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
 from privatile.inference.trajectory import Trajectory
 from privatile.result.number_words import finite
 from privatile.result.result import Caveat, Row
@@ -67,36 +67,43 @@ def diagnose(
 
     Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
     """
-    stops_early = settings.until_width is not None
-    support = support_of(plan.level, plan.clients, state.asked if stops_early else None)
-    found = [
-        support.row,
-        *support.caveats,
-        *_stages(plan, state),
-        *_curve(plan, trajectory, evidence),
-        *_dominance(plan.clients),
-    ]
+    asked = state.asked if settings.until_width is not None else None
+    first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked)
+    found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
-    if not shown.is_any_shape:
-        caveats = [other_support(plan, shown) if one.code == "support" else one for one in caveats]
     # The contradiction of a smooth interval says the same.
     if shown.method.startswith("smooth") and evidence.readings is not None and evidence.readings.contradiction:
         caveats = [one for one in caveats if one.code != "not-validated"]
     return [one for one in found if isinstance(one, Row)], caveats
 
 
-def other_support(plan: Plan, shown: Inference) -> Caveat:
+def known_beforehand(
+    level: float, clients: Sequence[Client], method: str, asked: Sequence[int] | None = None
+) -> list[Row | Caveat]:
+    """What sizes, budgets and weights alone show: whether they are enough, and which client decides the width.
+
+    `method` is that of the interval that is shown, or will be. A dry run says it before anybody has answered, and the
+    result says the same. The row of the information comes first.
+    """
+    support = support_of(level, clients, asked)
+    caveats = support.caveats
+    if caveats and not method.startswith(ANY_SHAPE_METHOD):
+        caveats = (other_support(level, clients, method),)
+    return [support.row, *caveats, *_dominance(clients)]
+
+
+def other_support(level: float, clients: Sequence[Client], method: str) -> Caveat:
     """Too little information, where another interval than the any-shape one is shown.
 
     A smooth one is not validated then. A self-normalised one is wide, or bounds nothing.
     """
-    have = information(plan.level, pooled_noise(plan.clients))
-    text = f"Few or very private answers for this level: {rank_error_text(plan.level, have)}. "
-    if shown.method.startswith("self-normalized"):
+    have = information(level, pooled_noise(clients))
+    text = f"Few or very private answers for this level: {rank_error_text(level, have)}. "
+    if method.startswith("self-normalized"):
         return Caveat("support", f"{text}The interval may be wide or reach the ends of the range.")
     text += f"The smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
-    return Caveat("not-validated", f"{text}{cure(SUPPORTED / have, plan.clients)}.")
+    return Caveat("not-validated", f"{text}{cure(SUPPORTED / have, clients)}.")
 
 
 class Support(NamedTuple):
