@@ -15,6 +15,7 @@ from privatile.errors import PrivatileError
 __all__ = ["main"]
 
 COMMANDS = {
+    "demo": "A first result from made-up salaries, beside the truth.",
     "estimate": "A quantile with its interval from a file or several.",
     "report": "A page about a run: the answer, the way there, what it cost.",
     "watch": "Where a run stands, in the terminal.",
@@ -131,7 +132,7 @@ def main() -> None:
 
     \b
     Start here:
-      privatile estimate salaries.csv --value salary --client region --q 0.5 --epsilon 1 --range 1000 1000000 --log
+      privatile demo
     """
 
 

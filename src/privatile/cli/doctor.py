@@ -95,7 +95,7 @@ def _packages() -> Iterator[Check]:
         marker = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
         wanted.setdefault(marker.group(1) if marker else "", []).append(name)
     for extra, names in wanted.items():
-        if extra in ("test", "docs"):
+        if extra in ("test", "docs", "all"):
             continue
         found = {name: _version(name) for name in names}
         missing = [name for name, version in found.items() if version is None]
