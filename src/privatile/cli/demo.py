@@ -51,10 +51,19 @@ def demo() -> None:
         rng=np.random.default_rng(),
     )
     took, truth, interval = time.perf_counter() - began, median(everybody), result.confidence_interval
-    holds = interval.low <= truth <= interval.high
-    verdict = "holds the truth" if holds else "misses the truth, as up to 1 in 20 do"
     click.echo(f"  true median    {truth:,.0f}")
     click.echo(f"  estimate       {result.estimate_shown(interval)}")
-    click.echo(f"  95% interval   {result.interval_shown(interval)}, {verdict}")
+    click.echo(f"  95% interval   {result.interval_shown(interval)}, {verdict(interval, truth)}")
     click.echo(f"  time           {took:.1f} s")
     click.echo(NEXT)
+
+
+def verdict(interval: tuple[float, float], truth: float) -> str:
+    """Whether an interval holds the truth, in words.
+
+    >>> verdict((40_200.0, 46_600.0), 43_255.0)
+    'holds the truth'
+    >>> verdict((43_300.0, 46_600.0), 43_255.0)
+    'misses the truth, as up to 1 in 20 do'
+    """
+    return "holds the truth" if interval[0] <= truth <= interval[1] else "misses the truth, as up to 1 in 20 do"
