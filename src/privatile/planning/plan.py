@@ -150,7 +150,7 @@ def plan_run(
     >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
     >>> plans = [plan_run(0.5, clients, values=values) for values in ("any", "continuous")]
     >>> [round(plan.rank_half_width, 4) for plan in plans]
-    [0.0301, 0.0104]
+    [0.031, 0.0104]
     """
     check_level(level)
     checked_level(confidence_level)
