@@ -32,12 +32,13 @@ from privatile.result.sentence import ANY_SHAPE, SMOOTH
 LOST = 1.2
 """Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
 
-BY_INFORMATION = ((150.0, 3.8), (600.0, 3.3), (6000.0, 3.1))
+BY_INFORMATION = ((150.0, 3.9), (600.0, 3.4), (6000.0, 3.2))
 """Information, and the median width of the any-shape interval at 95% over that of one that knows the distribution
 (smooth laws of `studies/any_shape`)."""
 
-BY_CONFIDENCE = ((0.8, 3.9), (0.9, 3.3), (0.95, 3.07), (0.99, 2.9), (0.999, 3.0))
-"""Confidence level, and the same ratio there at information 6,000: the questions are placed for 95%."""
+BY_CONFIDENCE = ((0.8, 4.1), (0.9, 3.5), (0.95, 3.2), (0.99, 3.1), (0.999, 3.5))
+"""Confidence level, and the same ratio there at information 6,000 (`python -m studies.any_shape.by_confidence`): the
+questions are placed for 95%."""
 
 
 TOO_LITTLE = (
@@ -163,7 +164,7 @@ def any_shape_factor(info: float, confidence_level: float = 0.95) -> float:
     there, linear in z between the levels.
 
     >>> [round(any_shape_factor(info), 2) for info in (40.0, 150.0, 300.0, 600.0, 6000.0, 1e6)]
-    [4.28, 3.8, 3.55, 3.3, 3.1, 3.1]
+    [4.38, 3.9, 3.65, 3.4, 3.2, 3.2]
     >>> round(any_shape_factor(6000.0, 0.8), 2), round(any_shape_factor(6000.0, 0.99), 2)
     (3.94, 2.93)
     """
