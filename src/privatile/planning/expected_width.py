@@ -166,7 +166,7 @@ def any_shape_factor(info: float, confidence_level: float = 0.95) -> float:
     >>> [round(any_shape_factor(info), 2) for info in (40.0, 150.0, 300.0, 600.0, 6000.0, 1e6)]
     [4.38, 3.9, 3.65, 3.4, 3.2, 3.2]
     >>> round(any_shape_factor(6000.0, 0.8), 2), round(any_shape_factor(6000.0, 0.99), 2)
-    (3.94, 2.93)
+    (4.1, 3.1)
     """
     places, factors = np.array(BY_INFORMATION).T
     places = np.log(places)
