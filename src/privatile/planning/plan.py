@@ -179,9 +179,9 @@ def plan_run(
     >>> coin = RandomizedResponse.from_epsilon(1.0)
     >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
     >>> [round(plan_run([0.5], clients, values=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
-    [0.0601, 0.0207]
+    [0.062, 0.0207]
     >>> plan_run([0.5], clients, wanted="people", width=0.06).people
-    50220
+    53264
     """
     if not clients:
         raise InputError("a plan needs at least one client.")
