@@ -128,7 +128,7 @@ format: $(VENV)/.test
 	$(VENV)/bin/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis salaries.csv
+	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis salaries.csv waiting.csv
 
 constraints: $(VENV)/.test $(FLOWER)/.test
 	for each in "$(VENV) constraints.txt --all" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \

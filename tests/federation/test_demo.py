@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ def test_the_demo_shows_the_answer_beside_the_truth_and_leaves_nothing(
     for process in re.findall(r"process (\d+)", done.output):
         with pytest.raises(ProcessLookupError):
             os.kill(int(process), 0)
+
+
+def test_without_its_extras_it_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nats", None)
+    done = CliRunner().invoke(main, ["federation", "demo", "--once"])
+    assert done.exit_code == 2
+    assert "pip install '.[federation,broker,dashboard]'" in done.output
 
 
 def test_a_process_that_fails_is_named_with_its_last_words(tmp_path: Path) -> None:

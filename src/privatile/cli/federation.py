@@ -8,7 +8,7 @@ import click
 
 from privatile.cli.options import json_flag, numbers_by_client, one_for_all
 from privatile.cli.printing import echo_facts
-from privatile.errors import InputError
+from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
     from privatile.federation.setup.directory import Directory
@@ -343,6 +343,8 @@ def demo(sites: int, once: bool) -> None:
     End a site (`kill` and the process number that is shown) and look at the dashboard. Everything lies in a temporary
     folder and is removed at the end.
     """
+    for module in ("nats", "starlette"):  # before anything of the federation is imported
+        require(module, "federation,broker,dashboard")
     from privatile.cli.dashboard_options import DashboardOptions
     from privatile.federation.run.demo import running_demo
 
