@@ -44,7 +44,7 @@ def test_a_plan_finds_people_or_epsilon_and_is_then_about_them() -> None:
         assert made.preview.rank_widths[0] == pytest.approx(0.06, rel=1e-3)
         assert made.preview.rank_widths[0] <= 0.06
     assert people.people == people.needs[0].people == pytest.approx(53_264, rel=1e-3)
-    assert "about 50,300 people" in people.to_text()
+    assert "about 53,300 people" in people.to_text()
     # What was given is not looked for.
     assert people.needs[0].epsilon is None
     assert epsilon.needs[0].people is None

@@ -181,7 +181,7 @@ def plan_run(
     >>> [round(plan_run([0.5], clients, values=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
     [0.062, 0.0207]
     >>> plan_run([0.5], clients, wanted="people", width=0.06).people
-    53264
+    53270
     """
     if not clients:
         raise InputError("a plan needs at least one client.")
