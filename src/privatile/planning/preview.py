@@ -12,9 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from privatile.estimator.auto import supported
+from privatile.estimator.clients import pooled_noise
+from privatile.estimator.question_policy import information
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.inference.inference import level_each
+from privatile.inference.readings import LITTLE
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
 from privatile.planning.cures import Cure, cures
@@ -26,7 +30,7 @@ from privatile.planning.expected_width import (
     width_in_units,
 )
 from privatile.planning.guess import Guess
-from privatile.result.both_readings import may_stand_beside
+from privatile.result.both_readings import against_smooth, may_stand_beside
 from privatile.result.caveats import caveats_beforehand
 from privatile.result.diagnostics import known_beforehand
 from privatile.result.number_words import epsilon_text, finite
@@ -172,22 +176,25 @@ class Preview:
 
 def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
     """Work it out from the specification alone; with a guess of the distribution, widths in units as well."""
-    widths, rounds, information, caveats = [], [], [], []
+    widths, rounds, rows, caveats = [], [], [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
         shown = level_widths(spec, index, guess)
         row, *found = known_beforehand(plan.level, plan.clients, shown[0].method)
         said = [one for one in found if isinstance(one, Caveat)]
+        if spec.design in SELF_TUNING and not supported(information(plan.level, pooled_noise(plan.clients))):
+            against = list(against_smooth(LITTLE, spec, shown[0].method))
+            # It says the same of a smooth interval that was asked for.
+            said = [one for one in said if one.code != "not-validated" or not against] + against
         said += caveats_beforehand(spec, plan.clients, any_shape=shown[0].method == "any-shape")
         # By the expected width in rank, w/2 ≥ max(τ, 1 − τ). Where none is known (fixed designs) nothing is said.
         if shown[0].rank_width / 2.0 >= max(plan.level, 1.0 - plan.level):
             said.append(TOO_SMALL)
         widths.append(shown)
         rounds.append(plan.rounds)
-        information.append(row)
+        rows += [row] if isinstance(row, Row) else []
         caveats.append(most_important_first(*said))
-    rows = tuple(row for row in information if isinstance(row, Row))
-    return Preview(spec, tuple(widths), tuple(rounds), rows, tuple(caveats), tuple(cures(spec)), guess)
+    return Preview(spec, tuple(widths), tuple(rounds), tuple(rows), tuple(caveats), tuple(cures(spec)), guess)
 
 
 def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple[ExpectedWidth, ...]:
