@@ -60,10 +60,10 @@ def test_no_question_without_a_terminal_or_with_yes(
     assert done.exit_code == 0, done.stderr
     assert "Ask these" not in done.stderr
     # The ledger's account stands in the next dry run.
-    facts = json.loads(said(*BASE, "--dry-run", "--json", "--spend-again", "--max-epsilon", 5).stdout)["ledger"]
-    assert facts["most_spent"] == pytest.approx(2.0)
+    facts = json.loads(said(*BASE, "--dry-run", "--json", "--spend-again", "--max-epsilon", 5).stdout)["account"]
+    assert facts["spent"] == pytest.approx(2.0)
     assert (facts["whose"], facts["limit"]) == ("record of this column", 5.0)
-    assert facts["path"].startswith(str(home))
+    assert facts["ledger"].startswith(str(home))
 
 
 def test_a_client_is_left_out(home: Path) -> None:

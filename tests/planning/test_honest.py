@@ -11,7 +11,7 @@ from privatile.planning.plan import plan_run
 from privatile.simulation.plan_check import check_plan, guess_of, parse_population
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
-RUNS = 1000 if LONG else 40
+RUNS = 400 if LONG else 40
 
 STATED = 0.10
 """How far, as docs/tasks/plan.md says, the median width may be from the planned one."""

@@ -206,6 +206,14 @@ def test_a_preview_of_a_fixed_design_names_the_interval_it_predicts() -> None:
     assert second.endswith("(--interval self-normalized).")
 
 
+def test_a_preview_names_the_plan_that_gives_units() -> None:
+    command = "privatile plan -q 0.25 -q 0.5 --records 20000 --epsilon 1 --spread UNITS"
+    made = made_preview(levels=(0.25, 0.5), weighting="size")
+    assert command in made.to_text()
+    assert plan_run((0.25, 0.5), clients(count=1, records=20_000)).preview.rank_widths == made.rank_widths
+    assert "UNITS" not in made_preview(weighting="equal").to_text()
+
+
 @pytest.mark.parametrize("settings", [{}, {"values": "continuous"}, {"interval": "self-normalized"}])
 def test_a_preview_of_simultaneous_levels_is_that_of_the_level_each_has(settings: dict[str, Any]) -> None:
     levels = (0.25, 0.5, 0.75)

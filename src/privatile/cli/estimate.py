@@ -136,7 +136,9 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "value for this run's relaxations, or paper: with the asymptotic one.",
 )
 @number(
-    "--until-width", "WIDTH", "Stop when the anytime interval is this narrow, and leave the remaining records unasked."
+    "--until-width",
+    "WIDTH",
+    "Stop when the anytime interval, from end to end, is this narrow, and leave the remaining records unasked.",
 )
 @flag("--simultaneous", "Intervals of several levels, and of groups, hold all at once, not each by itself.")
 @flag("--one-distribution", "You know that all clients share one distribution: allows --weights precision.")

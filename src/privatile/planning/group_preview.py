@@ -57,6 +57,7 @@ class GroupPreview:
         return {
             "dry_run": True,
             "by": self.by,
+            "account": None if self.account is None else self.account.to_dict(),
             "groups": [
                 {"name": name, "records": records, "why": why, "preview": None if found is None else found.to_dict()}
                 for name, records, found, why in self._previews

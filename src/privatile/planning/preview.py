@@ -57,6 +57,10 @@ class Account(NamedTuple):
     """The most that one of them has spent there so far."""
     limit: float | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**self._asdict(), "spent": finite(self.spent)}
+
     def to_text(self, epsilon: float) -> str:
         """Who pays what, and from where.
 
@@ -117,14 +121,7 @@ class Preview:
             "cures": [cure._asdict() for cure in self.cures],
             "confidence_level": self.spec.confidence_level,
             "simultaneous": self.spec.joint > 1,
-            "ledger": None
-            if self.account is None
-            else {
-                "path": self.account.ledger,
-                "whose": self.account.whose,
-                "most_spent": finite(self.account.spent),
-                "limit": self.account.limit,
-            },
+            "account": None if self.account is None else self.account.to_dict(),
             # Of weighted records, the weight classes.
             "clients": [
                 {
@@ -154,7 +151,17 @@ class Preview:
         for level, shown, rounds, row in zip(spec.levels, self.widths, self.rounds, self.information, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
+        lines += self._in_units()
         return [*lines, *(line for _, line in self.warnings())]
+
+    def _in_units(self) -> list[str]:
+        """The plan that gives these widths in units, where one budget and weights by size make it the same."""
+        budgets = {client.mechanism.epsilon for client in self.spec.clients}
+        if len(budgets) > 1 or math.inf in budgets or self.spec.weighting != "size" or self.spec.survey is not None:
+            return []
+        levels = "".join(f" -q {level:g}" for level in self.spec.levels) if self.spec.levels != (0.5,) else ""
+        command = f"privatile plan{levels} --records {self.asked} --epsilon {budgets.pop():.4g} --spread UNITS"
+        return [f"In units, where the middle half of the people lies within UNITS: {command}"]
 
     def warnings(self) -> list[tuple[str, str]]:
         """What is to be known before anyone is asked, by its code; the standing remarks not.
