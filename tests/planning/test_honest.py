@@ -29,7 +29,11 @@ CASES = [
     *([("normal:mean=50,sd=10", 0.75, 6.0, "any", (1.0, 1.0, 1.0))] if LONG else []),
     *(
         (law, level, width * size, values, (1.0,))
-        for law, size in (("normal:mean=50,sd=10", 1.0), (INCOMES, 3000.0), ("laplace:median=0,scale=7", 1.0))
+        for law, size in (
+            ("normal:mean=50,sd=10", 1.0),
+            (INCOMES, 3000.0),
+            ("student-t:median=0,scale=7,degrees=5", 1.0),
+        )
         for level in (0.25, 0.5, 0.75)
         for width in (1.0, 3.0)
         for values in ("any", "continuous")
