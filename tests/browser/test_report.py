@@ -177,6 +177,16 @@ def test_several_levels_pass_too(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     assert page.locator("h1").count() == 1
     assert page.locator(".answers tbody tr").count() == page.locator("figure canvas").count() == 3
+    # Every number is in sight with its name, and so are the dots: nothing of a table lies to the side.
+    inside = "all => all.every(n => (r => r.width > 0 && r.right <= innerWidth)(n.getBoundingClientRect()))"
+    for part in (".clients .forest svg", ".clients td[data-label]", ".facts td", ".answers td"):
+        found = page.locator(part)
+        assert found.count() >= 3
+        assert found.evaluate_all(inside), part
+    names = page.locator(".facts td[data-label]").first.evaluate("n => getComputedStyle(n, '::before').content")
+    assert names == '"level 0.25"'
+    page.evaluate("document.querySelector('.clients').classList.remove('stack')")
+    assert not page.locator(".clients td[data-label]").evaluate_all(inside)  # as a table it would not fit
 
 
 def test_without_scripts_the_answer_is_shown(watched: Callable[..., Any], report: Path) -> None:

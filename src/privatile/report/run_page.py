@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from privatile import __version__
-from privatile.core.words import duration, moment
+from privatile.core.words import moment
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.findings import Finding, findings, to_look_at_first
 from privatile.report.method_words import OTHER_NAMES, how_read, looking, short_title, way_there
+from privatile.report.options_table import data_and_options, day
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
@@ -41,7 +42,7 @@ def run_page(view: RunView) -> str:
         for level, path, own in zip(view.levels, paths, rest, strict=True)
     ]
     first = view.levels[0]
-    times, result = first.history.at, first.result
+    result = first.result
     clients = view.spec.clients
     several = len(levels) > 1
     return render_page(
@@ -62,7 +63,8 @@ def run_page(view: RunView) -> str:
         clients=len({client.holder or client.name for client in clients}),
         epsilon=max(client.mechanism.epsilon for client in clients),
         unit="person" if view.spec.person else "record",
-        duration=duration(float(times[-1] - view.created) if len(times) else 0.0),
+        day=day(view.created),
+        options=data_and_options(view),
         looking=looking(view.spec),
         own_levels=result is not None and len({client.level for client in result.clients}) > 1,
         budgets=_budgets(view),
@@ -117,12 +119,14 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
         "format": 1,
         "privatile": __version__,
         "run": view.run,
+        "value": view.spec.value,
         "specification": view.spec.digest,
         "created": moment(view.created),
         "finished": None if view.finished is None else moment(view.finished),
         "rounds": view.done,
         "planned_rounds": view.planned,
         "confidence_level": view.spec.confidence_level,
+        "options": dict(data_and_options(view)),
         "results": [{**result, "clients": result["clients"][:LISTED_CLIENTS]} for result in results],
         "answered": {client.name: [answered, silent] for client, answered, silent in list(counts)[:LISTED_CLIENTS]},
         "trajectories": [path.to_dict() for path in paths],
@@ -131,17 +135,19 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
 
 
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
-    result, answer, method = level.result, None, ""
+    result, answer, way, method = level.result, None, "", ""
     if result is not None:
         answer = _answer(result)
-        method = f"{way_there(level.history.burn_in, result)}{how_read(result)}"
+        way = way_there(level.history.burn_in, result)
+        method = f"{way}{how_read(result)}"
     return {
         "name": short_title(level.level, "").removesuffix(" of "),
         "text": f"{level.level:g}",
         "result": result,
         "answer": answer,
         "method": method,
-        "chart": trajectory_chart(path),
+        "way": way,
+        "chart": trajectory_chart(path, view.spec.value),
         "beside": "" if result is None or result.other is None else OTHER_NAMES[result.other.method],
         "straddles": level.history.straddles,
         "rounds": len(level.history),

@@ -64,7 +64,7 @@
     if (chart) chart.update(path);
     else if (path.round.length >= 2) {
       const figure = document.querySelector("figure.chart");
-      chart = privatileChart(figure, path, { format: (value, up) => format(value, up) });
+      chart = privatileChart(figure, path, { format: (value, up) => format(value, up), value: state.value });
       figure.dataset.ready = "yes";
     }
     document.title = level.estimate == null ? "privatile" : `${headline} · privatile`;
