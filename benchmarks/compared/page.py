@@ -17,6 +17,7 @@ RESULTS, PAGE = ROOT / "benchmarks" / "compared" / "results.csv", ROOT / "docs" 
 Row = dict[str, str]
 BASE = "incomes, median"
 PEOPLE = 20_000
+CONTINUOUS = "privatile, values continuous"
 MAIN = {
     "incomes, median, ε = 0.5": "ε = 0.5",
     "incomes, median, ε = 3": "ε = 3",
@@ -127,6 +128,37 @@ def interval_table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def size_table(rows: list[Row]) -> str:
+    """Rank errors with fewer and with more people."""
+    sizes = {int(row["people"]): row["setting"] for row in rows if row["setting"].startswith(f"{BASE}, n = ")}
+    sizes = dict(sorted((sizes | {PEOPLE: BASE}).items()))
+    lines = [f"| method | {' | '.join(f'n = {n:,}' for n in sizes)} |", "|---" * (len(sizes) + 1) + "|"]
+    for method in methods(rows, sizes[min(sizes)]):
+        cells = (over_bound(pick(rows, setting, method)) for setting in sizes.values())
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def by_size(method: str) -> Callable[[list[Row]], str]:
+    """ "1.1 to 1.7": a method's rank errors over all sizes, in units of the bound."""
+
+    def words(rows: list[Row]) -> str:
+        found = [
+            float(row["over_bound"])
+            for row in rows
+            if row["method"] == method and (row["setting"] == BASE or row["setting"].startswith(f"{BASE}, n = "))
+        ]
+        return f"{min(found):.1f} to {max(found):.1f}"
+
+    return words
+
+
+def pareto_errors(rows: list[Row]) -> str:
+    """The Monte Carlo errors of the Pareto table, as shares of its numbers."""
+    found = [float(row["rank_error_se"]) / float(row["rank_error"]) for row in rows if row["setting"].startswith("Par")]
+    return f"{100.0 * min(found):.0f} to {100.0 * max(found):.0f}%"
+
+
 def pareto_table(rows: list[Row]) -> str:
     """Rank errors on the Pareto incomes."""
     settings = list(dict.fromkeys(row["setting"] for row in rows if row["setting"].startswith("Pareto")))
@@ -161,11 +193,15 @@ PARTS: dict[str, Callable[[list[Row]], str]] = {
     "table incomes": main_table,
     "table others": other_table,
     "table intervals": interval_table,
+    "table sizes": size_table,
+    "default by size": by_size("privatile"),
+    "continuous by size": by_size(CONTINUOUS),
     "table pareto": pareto_table,
+    "pareto errors": pareto_errors,
     "screening over privatile": ratio_words("Bayesian screening search", "privatile", "Pareto"),
-    "screening over continuous": ratio_words("Bayesian screening search", "privatile, values continuous", "Pareto"),
+    "screening over continuous": ratio_words("Bayesian screening search", CONTINUOUS, "Pareto"),
     "belief over privatile": ratio_words("… without the screening", "privatile", "Pareto"),
-    "belief over continuous": ratio_words("… without the screening", "privatile, values continuous", "Pareto"),
+    "belief over continuous": ratio_words("… without the screening", CONTINUOUS, "Pareto"),
 }
 
 

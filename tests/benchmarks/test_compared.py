@@ -253,3 +253,40 @@ def test_the_page_shows_the_results() -> None:
     assert page.render(text, changed, facts) != text
     assert facts["date"] in text
     assert facts["command"] in text
+
+
+def test_what_the_page_says_in_words_is_in_the_results() -> None:
+    rows, _ = page.read()
+
+    def of(setting: str, method: str, column: str = "rank_error") -> float:
+        found = page.pick(rows, setting, method)
+        assert found is not None
+        return float(found[column])
+
+    smooth = ("incomes, median", "incomes, median, ε = 0.5", "incomes, median, ε = 3", "incomes, q = 0.9")
+    for setting in smooth:
+        # A trusted holder: as without privacy. C1: as accurate as privatile, narrower than its default interval.
+        assert of(setting, "central: exponential mechanism") < 1.15 * of(setting, "not private: all records")
+        assert of(setting, "the paper, C1") < 1.15 * of(setting, "privatile")
+        assert of(setting, "the paper, C1", "width") < of(setting, "privatile", "width")
+        # Of the other local methods none is as accurate.
+        for method in ("Square Wave, EMS", "hierarchical histogram", "naive noisy binary search", "frugal stream"):
+            assert of(setting, method) > 1.3 * of(setting, "privatile")
+    widths = {
+        method: of("incomes, q = 0.9", method, "width") for method in ("the paper, C1", "privatile", page.CONTINUOUS)
+    }
+    assert max(widths, key=lambda method: widths[method]) == page.CONTINUOUS
+    assert of("incomes, median", "the paper, C1", "rounds") == 10 * of("incomes, median", "privatile", "rounds")
+    pareto = [setting for setting in dict.fromkeys(one["setting"] for one in rows) if setting.startswith("Pareto")]
+    assert len(pareto) == 9
+    assert all(of(setting, "the paper, C1") > 2.0 * of(setting, "privatile") for setting in pareto)
+    for setting in (*(f"Pareto, n = {n}, ε = 0.5" for n in ("2,500", "5,000", "7,500")), "heaped salaries, median"):
+        assert of(setting, "… without the screening") < of(setting, "privatile")
+    for method in (page.CONTINUOUS, "the paper, C1", "DP-SGD"):
+        assert of("heaped salaries, median", method, "coverage") < 0.95
+    unlike = "unlike clients, q = 0.9"
+    assert of(unlike, "not private: average of quantiles") > 5.0 * of(unlike, "not private: t-digests")
+    assert min(of(one["setting"], "privatile", "coverage") for one in rows) >= 0.95
+    given = {one["method"] for one in rows if one["coverage"]}
+    assert given == {"privatile", page.CONTINUOUS, "the paper, C1", "the paper, C5", "DP-SGD", "divide and conquer"}
+    assert {int(one["rounds"]) for one in rows if one["method"] == "privatile"} <= set(range(40, 201))
