@@ -165,6 +165,11 @@ def test_several_runs_have_a_list_a_page_each_and_one_health(finished: Path, tmp
         assert until(lambda: client.get("/runs/1/state.json").json().get("done")) == 300
         listed = client.get("/").text
         assert all(word in listed for word in ("run-slow", "10 of 80", "finished", 'href="runs/2/"', "none.db"))
+        # What is wrong comes first, what is over last.
+        assert listed.index("none.db") < listed.index("run-slow") < listed.index("finished")
+        slow.go(1, silent={1})
+        told = until(lambda: "silent: client 1" in (page := client.get("/").text) and page)
+        assert told.index("run-slow") < told.index("client 1 has missed the last round") < told.index("none.db")
         assert client.get("/runs/4/").status_code == 404
         sick = client.get("/health")
         assert sick.status_code == 503  # one of them has not begun

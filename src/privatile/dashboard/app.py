@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import hmac
 import json
+import shlex
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
 from privatile.report.pages import render, static
-from privatile.server.alarms import Badge
+from privatile.server.alarms import KINDS, Badge
 from privatile.server.web import host_name, is_loopback
 
 INTERVAL = 1.0
@@ -92,7 +94,8 @@ class Feed:
         """The command that runs this run and this page ends: tell the viewers, with the last state of the file."""
         with contextlib.suppress(Exception):
             await asyncio.get_running_loop().run_in_executor(self._reader, self.run.refresh)
-        state = {**self.run.state, "over": GOODBYE}
+        again = f"privatile dashboard {shlex.quote(str(self.run.path))}"
+        state = {**self.run.state, "now": time.time(), "over": GOODBYE, "again": again}
         if state.get("status") not in ("finished", "aborted"):
             state["badge"] = Badge("stopped", "stopped")._asdict()
         await self._announce(encode(state))
@@ -169,8 +172,8 @@ def make_app(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def overview(request: Request) -> Response:
-        states = [run.state for run in runs]
-        page = render("runs.html.j2", "privatile.dashboard", title="privatile", runs=enumerate(states, 1), paths=paths)
+        states = sorted(enumerate((run.state for run in runs), 1), key=lambda one: urgency(one[1]))
+        page = render("runs.html.j2", "privatile.dashboard", title="privatile", runs=states, paths=paths)
         return Response(page, media_type="text/html")
 
     async def health(request: Request) -> Response:
@@ -187,6 +190,17 @@ def make_app(
     app = Starlette(routes=routes, lifespan=lifespan)
     app.add_middleware(AccessCheck, token=token, hosts=hosts)
     return app
+
+
+def urgency(state: dict[str, Any]) -> int:
+    """Where a run stands in the list of several: what is wrong comes first, what is over comes last.
+
+    >>> states = [{"badge": {"kind": kind}} for kind in ("finished", "running", "silent", "quarantined")]
+    >>> [state["badge"]["kind"] for state in sorted(states, key=urgency)]
+    ['quarantined', 'silent', 'running', 'finished']
+    """
+    order = (*KINDS, "aborted", "no news", "waiting", "running", "finished")
+    return order.index(state["badge"]["kind"])
 
 
 def health_of(run: LiveRun) -> dict[str, Any]:

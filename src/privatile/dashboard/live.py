@@ -118,11 +118,12 @@ class LiveRun:
 def nothing_yet(path: Path) -> dict[str, Any]:
     """The state before there is a run's file: what the page waits for, in words."""
     folder = path.parent
-    waits_for = (
-        f"the coordinator: `privatile serve {folder}` begins the run"
-        if (folder / "study.toml").is_file()
-        else f"the run's file {path}: the command that makes it has not begun to ask"
-    )
+    if path.is_file():
+        waits_for = f"the first look at the run's file {path}"
+    elif (folder / "study.toml").is_file():
+        waits_for = f"the coordinator: `privatile serve {folder}` begins the run"
+    else:
+        waits_for = f"the run's file {path}: the command that makes it has not begun to ask"
     return {
         "waiting": True,
         "now": time.time(),

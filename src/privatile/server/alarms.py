@@ -136,7 +136,9 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
     for client, rounds in silent.items():
         times = "the last round" if rounds == 1 else f"the last {rounds:,} rounds"
         since = heard.get(client, store.created)
-        found[client] = Alarm("silent", client, since, f"{client} has missed {times}; {_heard(client, heard, now)}")
+        # A client of a run in one process is not heard by itself: only its answers are.
+        last = f"; {_heard(client, heard, now)}" if client in heard else ""
+        found[client] = Alarm("silent", client, since, f"{client} has missed {times}{last}")
     for number, since, deadline, clients in _awaited(store):
         late = now - since >= deadline
         for client in clients:
