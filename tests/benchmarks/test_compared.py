@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 
 import numpy as np
@@ -117,6 +118,13 @@ def test_binary_search_splits_people() -> None:
     rng = Counting(np.random.PCG64(5))
     peers.binary_search_quantile(rng.normal(size=10_000), 0.5, EPSILON, LOW, HIGH, rng)
     assert sum(drawn) == 10_000
+
+
+def test_examples_in_the_comparison_hold() -> None:
+    """`make test` looks for examples in src and tests only."""
+    found = [doctest.testmod(module) for module in (page, peers, sequential, settings)]
+    assert [failed for failed, _ in found] == [0, 0, 0, 0]
+    assert sum(tried for _, tried in found) >= 8
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
