@@ -177,7 +177,7 @@ def middle_of_questions(
 ) -> int:
     """The same search with everybody in `bayes_learn` and no screening: the median of the later half of the questions.
 
-    Not what the authors propose; of 18 variants in a trial on four Pareto settings it did best, and it is shown for that.
+    Not what the authors propose; of 18 variants in a trial on four Pareto settings it did best, so it is shown.
     """
     target = report_level(level, epsilon)
     truthful = rng.uniform(size=cells.size) < 0.5 * (1.0 + truth_rate(epsilon))
