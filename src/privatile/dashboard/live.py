@@ -128,7 +128,7 @@ def nothing_yet(path: Path) -> dict[str, Any]:
         "waiting": True,
         "now": time.time(),
         "waits_for": waits_for,
-        "badge": Badge("waiting", "waiting for the run to begin")._asdict(),
+        "badge": Badge("waiting", "reading the file" if path.is_file() else "waiting for the run to begin")._asdict(),
         "alarms": [],
     }
 

@@ -10,6 +10,7 @@ from privatile.report.group_figure import group_figure, pair_figure
 from privatile.report.pages import render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.result.groups import GroupResults, Line, drawn_range
+from privatile.result.number_words import plain
 from privatile.result.pairs import Comparisons
 
 SCRIPTS = ("save.js",)
@@ -40,6 +41,8 @@ def group_page(results: GroupResults) -> str:
     rule = "The dashed line is the overall value." if results.overall else ""
     dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
     summary += f"; begun {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    if results.by:
+        summary += f"; stated range {plain(results.range[0])} to {plain(results.range[1])}"
     return _page(results, first, f"{summary}.", tables, results.notes(), rule, results.to_act_on())
 
 

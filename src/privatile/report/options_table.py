@@ -1,6 +1,5 @@
 """When a run was made, from which data and with which options: what a reader needs to do it again."""
 
-import math
 from typing import NamedTuple
 
 from privatile.core.words import duration, moment
@@ -28,7 +27,7 @@ def data_and_options(view: RunView) -> list[Option]:
         ("date", _date(view)),
         ("column", spec.value),
         ("data", _data(spec)),
-        ("stated range", f"{range_text(spec)}, {spec.scale} scale"),
+        ("stated range", f"{plain(spec.low)} to {plain(spec.high)}, {spec.scale} scale"),
         ("levels" if len(spec.levels) > 1 else "level", ", ".join(f"{level:g}" for level in spec.levels)),
         ("ε", " to ".join(dict.fromkeys(epsilon_text(end) for end in (epsilons[0], epsilons[-1])))),
         ("unit of privacy", "person" if spec.person else "record"),
@@ -52,12 +51,6 @@ def day(seconds: float) -> str:
     ('1970-01-01', 'unknown')
     """
     return (moment(seconds) or "unknown")[:10]
-
-
-def range_text(spec: RunSpec) -> str:
-    """The stated range in words."""
-    low, high = plain(spec.low), plain(spec.high)
-    return f"{low} or more" if not math.isfinite(spec.high) else f"{low} to {high}"
 
 
 def _date(view: RunView) -> str:

@@ -107,7 +107,7 @@ function privatileChart(figure, path, options) {
     const unit = by === "round" ? "round " : "record ";
     let text = `${unit}${whole.format(x[i])}: `;
     text += data.estimate[i] == null ? `question ${format(data.question_high[i])}, search`
-      : `estimate ${format(data.estimate[i])}`;
+      : data.low[i] <= data.range[0] && data.high[i] >= data.range[1] ? "not located" : `estimate ${format(data.estimate[i])}`;
     if (data.low[i] != null) text += `, interval ${format(data.low[i], false)} … ${format(data.high[i], true)}`;
     if (data.other_low && data.other_low[i] != null) text += `, beside it ${format(data.other_low[i], false)} … ${format(data.other_high[i], true)}`;
     readout.textContent = `${text}   (shown: ${whole.format(from)} to ${whole.format(to)})`;
