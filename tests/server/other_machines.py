@@ -43,6 +43,9 @@ from privatile.server.run_file import RunStore, StoredRound
 FORGED = 0.01
 """Standard errors by which a forged question is moved."""
 
+ATOM = 1e-4
+"""Least share of a round's standard error that a final one counts for."""
+
 SAME = 1e-9
 """Relative difference of two results."""
 
@@ -192,7 +195,8 @@ def read(folder: Path) -> dict[str, Any]:
 def forge(spec: RunSpec, rounds: list[StoredRound], final: float, seed: int) -> list[tuple[int, bool]]:
     """Move the question of an early, a middle and a late round of the first level; which round, and whether it passes.
 
-    It is moved by 0.01 standard errors of the run at that round or of its `final` estimate, whichever is less.
+    It is moved by 0.01 standard errors of the run at that round or of its `final` estimate, whichever is less. Where F
+    jumps the final one is as small as an atom, 10⁻⁹ of the round's: it then counts as `ATOM` of that.
     """
     level = [stored for stored in rounds if stored.level_index == 0]
     rng = np.random.default_rng((7, seed))
@@ -202,7 +206,7 @@ def forge(spec: RunSpec, rounds: list[StoredRound], final: float, seed: int) -> 
     for place, stored in enumerate(level[: max(chosen) + 1]):
         if place in chosen:
             error = track.plan.standard_error(track.state, stored.ask)
-            smaller = min(error, final) if 0.0 < final < math.inf else error
+            smaller = min(error, max(final, ATOM * error)) if 0.0 < final < math.inf else error
             query = stored.ask.query + float(rng.choice((-1.0, 1.0))) * FORGED * smaller
             forged = as_sent(track.plan, stored.ask._replace(query=query))
             assert forged is not None
