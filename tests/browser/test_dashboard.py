@@ -93,9 +93,12 @@ def test_a_silent_client_and_an_alarm_show(watched: Callable[..., Any], tmp_path
         shows_round(page, 53)
         assert page.locator("tr", has_text="south").locator("td.state").inner_text() == "silent for 3 rounds"
         assert page.locator("#alive").inner_text() == "1 of 2"
-        run.sql("INSERT INTO events VALUES (?, 'paused', 'south', 54, 'client south is silent')", (time.time(),))
+        run.sql(
+            "INSERT INTO events VALUES (?, 'paused', 'south', 54, 'client south is silent: `join`')", (time.time(),)
+        )
         page.locator("#alarms", has_text="client south is silent").wait_for(timeout=PATIENCE)
         assert page.locator("#status").inner_text() == "paused"
+        assert page.locator("#alarms code").inner_text() == "join"  # a command looks like one
         # What is wrong stands above the estimate, what happened at the end of the page.
         places = [page.locator(part).bounding_box()["y"] for part in ("#status", "#alarms", "#estimate", "#events")]
         assert places == sorted(places)

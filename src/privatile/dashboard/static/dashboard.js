@@ -157,7 +157,7 @@
       for (const [name, content] of [["span", mark], ["b", title], ["p", text]]) {
         if (!content) continue;
         const part = document.createElement(name);
-        part.textContent = content;
+        withCommands(part, content);
         if (name === "span") part.className = "mark";
         item.append(part);
       }
