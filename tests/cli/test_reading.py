@@ -84,6 +84,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((f"postgresql://me:{PASSWORD}@host/pay", "--sql", SQL), "the address of a database.*--database-url-file FILE"),
     (("options.toml",), "goes on the command line"),
     (("deep/options.toml",), "address goes into a file"),
+    (("deep/one.toml",), "address goes into a file"),
+    ((f"postgresql:/me:{PASSWORD}@host/pay.toml",), "the address of a database"),
 ]  # fmt: skip
 
 
@@ -92,6 +94,7 @@ def test_refusals(home: Path, words: tuple[object, ...], told: str) -> None:
     (home / "options.toml").write_text(f'database_url_file = "{PASSWORD}"\nsql = "SELECT 1"\n')
     (home / "deep").mkdir()
     (home / "deep" / "options.toml").write_text(f'data = "mysql://me:{PASSWORD}@host/pay"\nsql = "SELECT 1"\n')
+    (home / "deep" / "one.toml").write_text(f'data = "postgresql:/me:{PASSWORD}@host/pay"\n')  # one slash
     done = here(home, "estimate", *words, *ASK)
     assert done.returncode == 2, done.stderr
     assert re.search(told, done.stderr.replace("\n", " ")), done.stderr

@@ -231,4 +231,3 @@ def test_where_an_address_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyP
         file.write_bytes(content)
         with pytest.raises(InputError, match="holds no address"):
             DatabaseUrl.from_file(file)
-    assert databases.is_address("mysql://x")

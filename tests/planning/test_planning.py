@@ -212,6 +212,27 @@ def test_a_preview_names_the_plan_that_gives_units() -> None:
     assert command in made.to_text()
     assert plan_run((0.25, 0.5), clients(count=1, records=20_000)).preview.rank_widths == made.rank_widths
     assert "UNITS" not in made_preview(weighting="equal").to_text()
+    told = made_preview(
+        levels=(0.25, 0.5),
+        weighting="size",
+        confidence_level=0.9,
+        values="continuous",
+        simultaneous=True,
+        rounds=100,
+    )
+    options = "--rounds 100 --confidence-level 0.9 --simultaneous --values continuous --spread UNITS"
+    assert command.replace("--spread UNITS", options) in told.to_text()
+
+
+def test_no_interval_is_wider_in_rank_than_all_quantiles() -> None:
+    few = plan_run((0.5,), clients(count=1, records=40)).preview
+    assert few.rank_widths[0] > 1.0  # by the formula
+    assert few.to_dict()["expected_width_in_rank"] == [1.0]
+    assert few.to_dict()["expected_intervals"][0][0]["width_in_rank"] == 1.0
+    assert "about 1 wide in rank, from the 0.0000 to the 1.0000 quantile" in "\n".join(few.lines())
+    assert plan_run((0.5,), clients(count=1, records=9000), width=1.0).target_width == 1.0
+    with pytest.raises(InputError, match=r"at most 1; got 1\.5: give --spread, --population or --like"):
+        plan_run((0.5,), clients(count=1, records=9000), width=1.5)
 
 
 @pytest.mark.parametrize("settings", [{}, {"values": "continuous"}, {"interval": "self-normalized"}])

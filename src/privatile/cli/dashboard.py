@@ -30,5 +30,5 @@ def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | N
     from privatile.dashboard.live import find_run
     from privatile.dashboard.serving import show_runs
 
-    address = DashboardOptions(True, at, tls).address()
+    address = DashboardOptions(True, at, tls, prefix="").address()
     show_runs([find_run(run) for run in runs], address, lambda url: click.echo(f"dashboard: {url}", err=True))

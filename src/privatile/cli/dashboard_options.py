@@ -25,6 +25,8 @@ class DashboardOptions:
     at: str | None
     tls: tuple[Path, Path] | None
     keep: bool = False
+    prefix: str = "dashboard-"
+    """What the names of --dashboard-at and --dashboard-tls begin with, at this command."""
 
     @property
     def wanted(self) -> bool:
@@ -55,14 +57,14 @@ class DashboardOptions:
         self._address()  # a wrong one is refused before anyone is asked
         for path in self.tls or ():
             if not path.is_file():
-                raise InputError(f"--dashboard-tls takes the files of a certificate and its key; {path} is none.")
+                raise InputError(f"--{self.prefix}tls takes the files of a certificate and its key; {path} is none.")
 
     def _address(self) -> tuple[str, int]:
         if self.at is None:
             return "127.0.0.1", 0
         host, _, port = self.at.rpartition(":")
         if not host or not (port.isdecimal() and int(port) < 1 << 16):
-            raise InputError(f"--dashboard-at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
+            raise InputError(f"--{self.prefix}at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
         return host.removeprefix("[").removesuffix("]"), int(port)
 
     def linger(self, *, at_a_terminal: bool = True) -> None:

@@ -234,10 +234,11 @@ def estimate(
             "for real people and takes its randomness from the operating system only."
         )
     from privatile.api.local_run import prepare
+    from privatile.core.words import is_address
     from privatile.planning.options import Options, read_options, read_weights
 
     given: dict[str, Any] = {}
-    if data is not None and data.suffix == ".toml":
+    if data is not None and data.suffix == ".toml" and not is_address(str(data)):
         data, given = read_options(data, needs_data=not reading.is_by_address)
     source = reading.data(data, "DATA", given.get("sql"))
     if log_:

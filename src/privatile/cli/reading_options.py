@@ -62,7 +62,8 @@ class ReadingOptions:
 
     def data(self, file: str | Path | None, option: str, sql: str | None = None) -> object:
         """The one place that records come from: a file, or a database by its address with a query."""
-        from privatile.client.sources.databases import DatabaseUrl, address_refused, is_address
+        from privatile.client.sources.databases import DatabaseUrl, address_refused
+        from privatile.core.words import is_address
 
         if not self.is_by_address:
             if file is None:

@@ -1,5 +1,6 @@
 """Numbers in words, and texts that are safe to show."""
 
+import re
 import time
 
 
@@ -35,6 +36,19 @@ def printable(text: object) -> str:
     'a�[2Jb�'
     """
     return "".join(character if character.isprintable() else "�" for character in str(text))
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is the address of a database, or holds one, rather than the name of a file. It is never shown.
+
+    One slash is enough: a path joins two to one.
+
+    >>> [is_address(text) for text in ("postgresql://me:secret@host/pay", "conf/postgresql:/me:secret@host")]
+    [True, True]
+    >>> [is_address(text) for text in ("C:/pay.csv", "pay/2024-05.csv")]
+    [False, False]
+    """
+    return re.search(r"[A-Za-z][\w+.-]+:/", text) is not None
 
 
 def short(value: object) -> str:

@@ -99,7 +99,7 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
         return f"The result will show the {name}: its width is not known beforehand."
     low, high = max(0.0, level - width.rank_width / 2.0), min(1.0, level + width.rank_width / 2.0)
     if width.width is None:
-        size = f"{width.rank_width:.2g} wide in rank"
+        size = f"{high - low:.2g} wide in rank"
     elif math.isinf(width.width):
         size = "as wide as the stated range"
     else:

@@ -15,6 +15,7 @@ from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
+from privatile.core.words import is_address
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
 from privatile.estimator.plan import LocalLevel
@@ -322,7 +323,7 @@ def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, d
     data = content.pop("data", None)
     if not isinstance(data, str) and (needs_data or data is not None):
         document.add(("data",), 'must name a file: data = "salaries.csv".')
-    elif data is not None and "://" in data:
+    elif data is not None and is_address(data):
         document.add(("data",), "must name a file; a database's address goes into a file: --database-url-file FILE.")
     hints = get_type_hints(Options)
     for key, given in content.items():

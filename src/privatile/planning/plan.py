@@ -187,6 +187,10 @@ def plan_run(
         raise InputError("a plan needs at least one client.")
     if width is not None and not 0.0 < width < math.inf:
         raise InputError(f"width must be a positive number; got {width!r}.")
+    if width is not None and width > 1.0 and guess is None:
+        raise InputError(
+            f"a width in rank is at most 1; got {width:g}: give --spread, --population or --like for a width in units."
+        )
     if wanted != "width" and width is None:
         raise InputError(f"a plan finds the {wanted} that a width takes: give the width.")
     total = math.fsum(client.weight for client in clients)

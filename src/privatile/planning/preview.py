@@ -109,7 +109,7 @@ class Preview:
         return {
             "dry_run": True,
             "levels": list(self.spec.levels),
-            "expected_width_in_rank": [finite(width) for width in self.rank_widths],
+            "expected_width_in_rank": [finite(_at_most_one(width)) for width in self.rank_widths],
             "expected_intervals": [[_interval_facts(one) for one in shown] for shown in self.widths],
             "rounds": list(self.rounds),
             "information": [row.value for row in self.information],
@@ -159,8 +159,13 @@ class Preview:
         budgets = {client.mechanism.epsilon for client in self.spec.clients}
         if len(budgets) > 1 or math.inf in budgets or self.spec.weighting != "size" or self.spec.survey is not None:
             return []
-        levels = "".join(f" -q {level:g}" for level in self.spec.levels) if self.spec.levels != (0.5,) else ""
-        command = f"privatile plan{levels} --records {self.asked} --epsilon {budgets.pop():.4g} --spread UNITS"
+        spec = self.spec
+        levels = "".join(f" -q {level:g}" for level in spec.levels) if spec.levels != (0.5,) else ""
+        rest = "" if spec.rounds is None else f" --rounds {spec.rounds}"
+        rest += "" if spec.confidence_level == 0.95 else f" --confidence-level {spec.confidence_level:g}"
+        rest += " --simultaneous" if spec.simultaneous else ""
+        rest += "" if spec.values == "any" else f" --values {spec.values}"
+        command = f"privatile plan{levels} --records {self.asked} --epsilon {budgets.pop():.4g}{rest} --spread UNITS"
         return [f"In units, where the middle half of the people lies within UNITS: {command}"]
 
     def warnings(self) -> list[tuple[str, str]]:
@@ -231,12 +236,17 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
     return (shown, smooth) if may_stand_beside(spec) else (shown,)
 
 
+def _at_most_one(rank_width: float) -> float:
+    """A width in rank as it is shown: no interval holds more than all quantiles. NaN stays NaN."""
+    return 1.0 if rank_width > 1.0 else rank_width
+
+
 def _interval_facts(one: ExpectedWidth) -> dict[str, Any]:
     width = None if one.width is None else finite(one.width)
     return {
         "method": one.method,
         "condition": one.condition,
-        "width_in_rank": finite(one.rank_width),
+        "width_in_rank": finite(_at_most_one(one.rank_width)),
         "width": width,
     }
 

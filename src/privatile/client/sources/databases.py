@@ -6,7 +6,6 @@ give the kind of a failure only, and the database library's own log is kept from
 
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,15 +22,6 @@ HOW_TO_ADDRESS = (
 )
 
 LONGEST_ADDRESS = 10_000
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is the address of a database rather than the name of a file.
-
-    >>> [is_address(text) for text in ("postgresql://me:secret@host/pay", "postgresql:/me:secret@host", "C:/pay.csv")]
-    [True, True, False]
-    """
-    return re.match(r"[A-Za-z][\w+.-]+:/", text) is not None
 
 
 def address_refused() -> InputError:

@@ -10,7 +10,6 @@ from privatile.client.sources.databases import (
     connect_sqlite,
     database_kind,
     duckdb_relation,
-    is_address,
 )
 from privatile.client.sources.files import FileSource, missing_file
 from privatile.client.sources.source import ONLY_CLIENT, Source
@@ -23,6 +22,7 @@ from privatile.client.sources.tables import (
     table_columns,
 )
 from privatile.client.sources.text_format import TextFormat
+from privatile.core.words import is_address
 from privatile.errors import InputError
 
 

@@ -60,12 +60,18 @@ def back_up(folder: Path, to: Path, *, keys: bool = False) -> Backup:
         to.chmod(0o700)
         copied = list(_copy_organizer(folder, to, keys) if organizer else _copy_site(folder, to, keys))
         state = _rounds(to) if organizer else _entries(to)
-        digests = {name: hashlib.sha256((to / name).read_bytes()).hexdigest() for name in sorted(copied)}
+        digests = {name: _digest(to / name) for name in sorted(copied)}
         made = {"version": __version__, "made": time.time(), "of": str(folder.absolute()), "state": state}
         write_json(to / MANIFEST, {**made, "files": digests})
     except OSError as error:
         raise unwritable(to, error) from None
     return Backup(to, tuple(sorted(copied)), state, keys)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file of any size, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _copy_organizer(folder: Path, to: Path, keys: bool) -> Iterator[str]:
