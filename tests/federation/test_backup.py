@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,12 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
                 for file in site.glob("ledger.db*"):
                     file.unlink()
                 shutil.copy(tmp_path / "site" / "ledger.db", site)
-                forget_marks()  # as if they were lost too: the coordinator can tell all the same
+                forget_marks()  # as if they were lost too: the copy says itself what it is
+                with pytest.raises(LedgerError, match=r"copy from a backup.*`privatile join --restored`"):
+                    federation.client("site1")
+                with closing(sqlite3.connect(site / "ledger.db")) as book:  # copied by hand: the coordinator can tell
+                    book.execute("DELETE FROM meta WHERE key = 'copy'")
+                    book.commit()
                 with pytest.raises(LedgerError, match=r"`privatile join … --restored`"):
                     await asyncio.wait_for(federation.client("site1").run(), PATIENCE)
                 before = again.coordinator.done

@@ -266,8 +266,8 @@ def status(directory: "Directory", as_json: bool) -> None:
 def backup(folder: Path, to: Path, keys: bool) -> None:
     """Copy a federation's folder, or a site's (its ledger), to the new folder NEW; safe while it is in use.
 
-    A site's folder is the one named with --site, else ~/.local/state/privatile. A ledger that is put back is declared:
-    `privatile join … --restored`.
+    A site's folder is the one named with --site, else ~/.local/state/privatile. A ledger that is put back
+    answers nobody until that is declared: `privatile join … --restored`, or `privatile ledger restored`.
     """
     from privatile.federation.run.backup import back_up
 

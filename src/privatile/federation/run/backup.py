@@ -3,7 +3,8 @@
 SQLite's own backup copies a database as it stands at one moment, without stopping those who write; small files are
 written in one piece by everybody, so a plain copy of them is whole. Keys are left out unless they are asked for: kept
 together with a ledger they tell a thief more. The files that show how far a ledger had come (`client.ledger.marks`)
-are never in a backup: an older copy of the ledger is found by them.
+are never in a backup, and on a new machine there are none. So the copy of a ledger says that it is one, and answers
+nobody until the restore is declared.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from pathlib import Path
 from privatile import __version__
 from privatile.client.ledger.key_files import default_person_key, key_folder
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.marks import MARK_COPY
 from privatile.core.words import printable
 from privatile.errors import InputError, StoreError
 from privatile.federation.setup.directory import Directory
@@ -88,7 +90,7 @@ def _copy_organizer(folder: Path, to: Path, keys: bool) -> Iterator[str]:
 
 
 def _copy_site(folder: Path, to: Path, keys: bool) -> Iterator[str]:
-    yield copy_database(folder / "ledger.db", to / "ledger.db")
+    yield copy_database(folder / "ledger.db", to / "ledger.db", change=MARK_COPY)
     for path in sorted([*folder.glob("policy.toml"), *folder.glob("*.enrolment.json")]):
         yield _copy(path, to, path.name)
     if not keys:
@@ -110,18 +112,24 @@ def _copy(path: Path, to: Path, name: str) -> str:
     return name
 
 
-def copy_database(path: Path, to: Path) -> str:
-    """Copy an SQLite file as it stands at one moment, while others write it, and check the copy."""
-    os.close(os.open(to, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+def copy_database(path: Path, to: Path, *, change: str = "") -> str:
+    """Copy an SQLite file as it stands at one moment, while others write it; `change` the copy, and check it.
+
+    It gets its name when it is whole: no copy without the change is ever there under that name.
+    """
+    draft = to.with_name(f"{to.name}.unfinished")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with closing(connect(path, read_only=True)) as source, closing(sqlite3.connect(to)) as target:
+        with closing(connect(path, read_only=True)) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode=DELETE")  # one file, complete in itself
+            target.executescript(change)
             (verdict,) = target.execute("PRAGMA quick_check").fetchone()
     except sqlite3.Error as error:
         raise StoreError(f"{path} could not be copied to {to} ({error}). Look at the disk, and try again.") from None
     if verdict != "ok":
         raise StoreError(f"{path} is damaged: the copy {to} does not hold together ({printable(verdict):.80}).")
+    draft.rename(to)
     return to.name
 
 
