@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -23,7 +24,8 @@ from privatile.server.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.marks import forget_marks
 
-ROUNDS = 200
+ROUNDS = 2000
+"""Four backups last as long as about ten of them: on a slow machine too the run is not over before. It is stopped."""
 
 
 @pytest.mark.network
@@ -31,7 +33,7 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
     federation = Federation(tmp_path, make_study(2, rounds=ROUNDS, length=3, deadline=60.0))
     folder, site = federation.directory.path, federation.sites["site1"].path
 
-    async def scene() -> int:
+    async def scene() -> None:
         run = federation.open_run()
         async with federation.running_broker():
             first, other = federation.coordinator(run), federation.client("site1")
@@ -41,7 +43,8 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
                 copies = [await asyncio.to_thread(back_up, folder, tmp_path / f"study{k}") for k in range(3)]
                 ledger = await asyncio.to_thread(back_up, site, tmp_path / "site")
                 assert run.coordinator.done < ROUNDS, "the run was over before the backup: make it longer"
-                await until(lambda: run.coordinator.done > 20)
+                backed_up = run.coordinator.done  # no backup holds more
+                await until(lambda: run.coordinator.done > backed_up + 5)
                 other.stop()
                 first.stop()
                 await asyncio.sleep(0.1)
@@ -50,7 +53,8 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
             assert "entries in the ledger" in ledger.state
             with RunStore.open(tmp_path / "study2" / "run.db", read_only=True) as store:
                 done = Coordinator(store).done  # replayed: every round of it is as it was written
-            assert 5 <= done < run.coordinator.done
+            lost = run.coordinator.done
+            assert 5 <= done <= backed_up < lost
             # The organizer's disk is lost: an older run continues, and the clients' ledgers give the same counts again.
             for file in folder.glob("run.db*"):
                 file.unlink()
@@ -60,7 +64,7 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
             async with tasks(coordinator.run(), federation.client("site0").run()):
                 other = federation.client("site1")
                 async with tasks(other.run()):
-                    await until(lambda: again.coordinator.done > 25)
+                    await until(lambda: again.coordinator.done > lost + 5)
                 # The site's disk is lost: it says so, or is refused.
                 for file in site.glob("ledger.db*"):
                     file.unlink()
@@ -76,9 +80,8 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
                 before = again.coordinator.done
                 async with tasks(federation.client("site1", restored=True).run()):
                     await until(lambda: again.coordinator.done > before + 2)
-            return again.coordinator.done
 
-    assert asyncio.run(scene()) > 27
+    asyncio.run(scene())
     with federation.ledger("site0") as ledger:
         ledger.verify()
 
@@ -101,7 +104,11 @@ def test_keys_are_left_out_unless_asked_for_and_nothing_is_overwritten(tmp_path:
         files = [path for path in (tmp_path / name).rglob("*") if path.is_file()]
         assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in files if path.name != "backup.json")
         manifest = json.loads((tmp_path / name / "backup.json").read_text())
-        assert set(manifest["files"]) == {str(path.relative_to(tmp_path / name)) for path in files} - {"backup.json"}
+        assert manifest["files"] == {
+            str(path.relative_to(tmp_path / name)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+            if path.name != "backup.json"
+        }
         contents = [path.read_bytes() for path in files]
         return len(files), sum(any(secret in content for content in contents) for secret in secrets)
 
