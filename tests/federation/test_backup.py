@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.client.ledger.key_files import key_folder
 from privatile.client.ledger.ledger import Ledger
-from privatile.errors import InputError, LedgerError
+from privatile.errors import InputError, LedgerError, StoreError
 from privatile.federation.run.backup import back_up
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
@@ -121,3 +121,17 @@ def test_keys_are_left_out_unless_asked_for_and_nothing_is_overwritten(tmp_path:
         back_up(folder, tmp_path / "one")
     with pytest.raises(InputError, match="neither a federation's folder"):
         back_up(tmp_path, tmp_path / "five")
+
+
+def test_a_backup_that_fails_halfway_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1), port=4222)
+    federation.open_run().store.close()
+    folder, to = federation.directory.path, tmp_path / "backup"
+    whole = (folder / "run.db").read_bytes()
+    (folder / "run.db").write_bytes(whole[:100] + bytes(len(whole) - 100))  # copied after the small files
+    with pytest.raises(StoreError, match=r"run\.db"):
+        back_up(folder, to, keys=True)
+    assert not any(to.iterdir())
+    (folder / "run.db").write_bytes(whole)
+    made = back_up(folder, to, keys=True)
+    assert {str(path.relative_to(to)) for path in to.rglob("*") if path.is_file()} == {*made.files, "backup.json"}

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from privatile import __version__
 from privatile.client.ledger.key_files import default_person_key, key_folder
@@ -60,11 +61,15 @@ def back_up(folder: Path, to: Path, *, keys: bool = False) -> Backup:
     try:
         to.mkdir(parents=True, exist_ok=True, mode=0o700)
         to.chmod(0o700)
-        copied = list(_copy_organizer(folder, to, keys) if organizer else _copy_site(folder, to, keys))
-        state = _rounds(to) if organizer else _entries(to)
-        digests = {name: _digest(to / name) for name in sorted(copied)}
-        made = {"version": __version__, "made": time.time(), "of": str(folder.absolute()), "state": state}
-        write_json(to / MANIFEST, {**made, "files": digests})
+        with TemporaryDirectory(prefix="unfinished-", dir=to, ignore_cleanup_errors=True) as name:
+            draft = Path(name)  # what fails halfway leaves nothing that is in the way of the next try
+            copied = list(_copy_organizer(folder, draft, keys) if organizer else _copy_site(folder, draft, keys))
+            state = _rounds(draft) if organizer else _entries(draft)
+            digests = {name: _digest(draft / name) for name in sorted(copied)}
+            made = {"version": __version__, "made": time.time(), "of": str(folder.absolute()), "state": state}
+            write_json(draft / MANIFEST, {**made, "files": digests})
+            for path in sorted(draft.iterdir(), key=lambda path: path.name == MANIFEST):  # the list comes last
+                path.rename(to / path.name)
     except OSError as error:
         raise unwritable(to, error) from None
     return Backup(to, tuple(sorted(copied)), state, keys)
