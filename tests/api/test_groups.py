@@ -15,7 +15,7 @@ from privatile.api.groups import GroupRuns, prepare_groups
 from privatile.api.local_run import prepare
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.statement import statement
-from privatile.errors import AlreadyAnswered, InputError
+from privatile.errors import AlreadyAnswered, InputError, StoreError
 from privatile.planning.options import Options
 from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
 from privatile.report.group_page import figure_of, page_of, report_groups
@@ -209,7 +209,7 @@ def test_a_folder_of_groups_is_read_again_and_compared(saved: Path, tmp_path: Pa
     index["groups"][1]["file"] = "../elsewhere.db"
     (tmp_path / "groups.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="lies in the same folder"):
-        GroupFolder.read(tmp_path)
+        GroupFolder.read(tmp_path / "groups.json")
 
 
 def test_page_and_figure_show_every_group_and_escape_names(saved: Path, both: GroupResults, tmp_path: Path) -> None:
@@ -280,6 +280,83 @@ def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch
         prepare(data, options(tmp_path, client="sex"))
 
 
+@pytest.mark.parametrize("saved_there", [True, False])
+def test_what_is_resumed_keeps_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_there: bool) -> None:
+    """Stopped in the overall run with half of everybody: with a tenth, 40% of the people would answer twice."""
+    save = {"save": tmp_path / "regions"} if saved_there else {}
+    data, chosen = table(), options(tmp_path, by="region", overall_share=0.5, spend_again=True, **save)
+    from privatile.server.coordinator import Coordinator
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "finish", killed)
+        with pytest.raises(Killed):
+            prepare_groups(data, chosen).complete()
+    for share, got in ((0.1, "overall_share=0.1"), (None, "no overall_share")):
+        for new_run in (False, True):
+            with pytest.raises(StoreError, match=f"began with overall_share=0.5; got {got}.*Give the same as then"):
+                prepare_groups(data, replace(chosen, overall_share=share, new_run=new_run))
+    results = prepare_groups(data, chosen).complete()
+    assert sum(result.records for _, result in results.results) == len(data)
+    if not saved_there:
+        assert not list((tmp_path / "runs").iterdir())
+        prepare_groups(data, replace(chosen, overall_share=0.1))  # nothing is left to be resumed
+
+
+def test_a_folder_keeps_what_its_statement_rests_on(tmp_path: Path) -> None:
+    """Another share, or none, would state something false about finished runs; the confidence may change, and says so.
+
+    The file is as private as the runs beside it: it has the groups' sizes.
+    """
+    folder = tmp_path / "regions"
+    begun = simulated(overall_share=0.3, save=folder)
+    before = (folder / "groups.json").read_bytes()
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    for more, words in (
+        ({"overall_share": 0.9}, "overall_share=0.3; got overall_share=0.9"),
+        ({"overall_share": None}, "overall_share=0.3; got no overall_share"),
+        ({"overall_share": None, "simultaneous": True}, "overall_share=0.3; got no overall_share"),
+        ({"overall_share": 0.3, "by": "sex"}, "by='region'; got by='sex'"),
+        ({"overall_share": 0.3, "range": (0, 200)}, r"range=\(0, 100\); got range=\(0, 200\)"),
+        ({"overall_share": 0.3, "only": {"sex": "f"}}, "value='pay'; got value='pay at f'"),
+    ):
+        with pytest.raises(StoreError, match=f"began with {words}.*another folder with save=FOLDER"):
+            simulated(save=folder, **more)
+        assert (folder / "groups.json").read_bytes() == before
+    rows = table()
+    rows["region"][rows["region"] == "south"] = "west"
+    with pytest.raises(StoreError, match="groups='north, south'; got groups='north, west'"):
+        simulated(rows, overall_share=0.3, save=folder)
+
+    again = simulated(overall_share=0.3, save=folder)
+    assert again.notes() == begun.notes() == read_groups(folder).notes()
+    assert "Chosen after" not in again.to_text()
+    together = simulated(overall_share=0.3, save=folder, simultaneous=True)
+    said = "Chosen after the answers had come: the groups were asked for intervals that hold each by itself with 95%"
+    assert said in together.notes()[1]
+    assert said in read_groups(folder, simultaneous=True).notes()[1]
+    assert (folder / "groups.json").read_bytes() == before
+    (folder / "groups.json").unlink()
+    with pytest.raises(StoreError, match=r"has the run over all groups, and no groups\.json"):
+        simulated(overall_share=0.9, save=folder)
+
+
+def test_a_group_named_overall_is_not_the_overall_value() -> None:
+    rows = table()
+    rows["region"][rows["region"] == "north"] = "overall"
+    found = json.loads(simulated(rows, overall_share=0.25).to_json())
+    VALIDATOR.validate(found)
+    assert [(one["group"], one["overall"]) for one in found["results"]] == [
+        ("overall", True),
+        ("overall", False),
+        ("south", False),
+    ]
+    del found["results"][0]["overall"]
+    assert not VALIDATOR.is_valid(found)
+
+
 def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
     prepare(table(), options(tmp_path, only={"region": "north"})).complete()
     results = prepare_groups(table(), options(tmp_path, by="region")).complete()
@@ -326,6 +403,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     again = here(tmp_path, *base, "--save", "regions")
     assert "2 of 2 runs are finished: their people are not asked again" in again.stderr
     assert "The median of pay by region" in again.stdout
+    other = here(tmp_path, *base, "--save", "regions", "--overall-share", 0.3)
+    assert other.returncode == 2
+    assert "began with no overall_share; got --overall-share 0.3." in other.stderr
     assert here(tmp_path, "report", "regions", "--text").stdout == again.stdout
     made = here(tmp_path, "report", "regions", "-o", "regions.html", "--simultaneous")
     assert made.returncode == 0, made.stderr

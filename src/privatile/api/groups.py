@@ -6,16 +6,17 @@ range and the reason; the others are not held up by it. Where a share of everybo
 that run comes first and takes the first records of every group's random order.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from privatile.api.division import Division
-from privatile.api.local_run import LocalRun, Progress, new_run, opened
+from privatile.api.local_run import LocalRun, Progress, make_private, new_run, opened
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
@@ -25,7 +26,7 @@ from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreE
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
-from privatile.report.group_files import OVERALL, GroupEntry, GroupFolder, each, file_names
+from privatile.report.group_files import INDEX, OVERALL, GroupEntry, GroupFolder, each, file_names
 from privatile.report.group_page import report_groups
 from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.result import QuantileResult
@@ -64,6 +65,7 @@ class GroupRuns:
     division: Division
     ledger: Ledger
     coins: Coins
+    _begun: GroupFolder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         by, division = self.options.by_columns, self.division
@@ -84,7 +86,11 @@ class GroupRuns:
             )
         holders = sorted({division.holder(columns[name]) for name, entry in entries.items() if None not in entry})
         self.options.check_clients(holders, ("epsilon", "weights"))
+        named_columns = [columns[name] for name, entry in entries.items() if None not in entry]
+        self._list = self._list_path(sorted(column.content.digest for column in named_columns))
         self._files = file_names([", ".join(entry) for entry in known])
+        self.groups = [Group(", ".join(entry), entry, 0) for entry in known]
+        self._begun = self._checked_list()
         self.groups = [self._prepared(entry) for entry in known]
         asked = [group for group in self.groups if group.run is not None]
         if not asked:
@@ -158,30 +164,60 @@ class GroupRuns:
     def _place(self, file: str) -> Path | None:
         return None if self.options.save is None else Path(self.options.save) / file
 
-    def _write_list(self) -> None:
-        """What the folder holds, before anybody is asked."""
-        if self.options.save is None:
-            return
-        folder = Path(self.options.save)
-        if folder.exists() and not folder.is_dir():
-            raise StoreError(f"{folder} is a file. With by, save names a folder: a file for every group goes there.")
-        folder.mkdir(parents=True, exist_ok=True)
-        entries = (
-            GroupEntry(group.name, "" if group.run is None else self._files[group.name], group.records, group.why)
-            for group in self.groups
-        )
+    def _list_path(self, contents: list[bytes]) -> Path | None:
+        """Where the list of groups lies: in the folder, or with the files of unfinished runs; none of simulations."""
         options = self.options
-        GroupFolder(
+        if options.save is not None:
+            return Path(options.save) / INDEX
+        if self.ledger.path is None:
+            return None
+        asked = (options.value_in_words, options.by, options.only, options.levels, options.epsilon, contents)
+        name = hashlib.sha256(repr(asked).encode()).hexdigest()[:24]
+        return self.ledger.path.parent / "runs" / f"{name}-{INDEX}"
+
+    def _checked_list(self) -> GroupFolder | None:
+        """What was begun here before, with the same groups and the same share; refused with others."""
+        path, save = self._list, self.options.save
+        if path is None:
+            return None
+        if not path.is_file():
+            if save is not None and path.with_name(OVERALL).exists():
+                raise StoreError(f"{save} has the run over all groups, and no {INDEX}. Name another one: save=FOLDER.")
+            return None
+        begun = GroupFolder.read(path)
+        elsewhere = "name another folder with save=FOLDER" + ("" if save is not None else ", which is another estimate")
+        begun.check_same(self._described(), path, elsewhere)
+        return begun
+
+    def _described(self) -> GroupFolder:
+        """The list, as far as it is known; how sure the intervals are to be is what was stated first."""
+        options, first = self.options, self.options if self._begun is None else self._begun
+        return GroupFolder(
             value=options.value_in_words,
             by=self.named,
             levels=options.levels,
             range=(options.working_scale.low, options.working_scale.high),
-            confidence_level=options.confidence_level,
-            simultaneous=options.simultaneous,
+            confidence_level=first.confidence_level,
+            simultaneous=first.simultaneous,
             overall_share=options.overall_share,
             ungrouped=self.ungrouped,
-            groups=tuple(entries),
-        ).write(folder)
+            groups=tuple(
+                GroupEntry(group.name, "" if group.run is None else self._files[group.name], group.records, group.why)
+                for group in self.groups
+            ),
+        )
+
+    def _write_list(self) -> None:
+        """What is asked here, before anybody is."""
+        if self._list is None:
+            return
+        folder = self._list.parent
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(f"{folder} is a file. With by, save names a folder: a file for every group goes there.")
+        if self.options.save is None:
+            make_private(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._described().write(self._list)
 
     @property
     def named(self) -> str:
@@ -234,6 +270,9 @@ class GroupRuns:
             overall=overall,
             overall_share=options.overall_share,
             ungrouped=self.ungrouped,
+            chosen_later=""
+            if self._begun is None
+            else self._begun.chosen_later(options.confidence_level, simultaneous=options.simultaneous),
             reporter=report_groups,
         )
 
@@ -241,6 +280,8 @@ class GroupRuns:
         """Remove the files of runs that are not to be saved."""
         for run in self.runs:
             run.discard()
+        if self.options.save is None and self._list is not None:
+            self._list.unlink(missing_ok=True)
 
 
 TOO_SMALL = "too small at this ε to say anything, so its people are not asked"

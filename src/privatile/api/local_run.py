@@ -296,12 +296,17 @@ def _prepare_folder(path: Path) -> None:
     """Make the folder of unfinished runs; refuse where a file of the same run has appeared meanwhile."""
     if path.exists():
         raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
+    make_private(path.parent)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder of unfinished runs, for its owner alone."""
     try:
-        for folder in (path.parent.parent, path.parent):  # the mode is the last folder's only
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (folder.parent, folder):  # the mode is the last folder's only
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreError(
-            f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you may "
+            f"{folder} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you may "
             "write to, or name the files with ledger=PATH and save=PATH."
         ) from None
 

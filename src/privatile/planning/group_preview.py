@@ -59,8 +59,14 @@ class GroupPreview:
             "by": self.by,
             "account": None if self.account is None else self.account.to_dict(),
             "groups": [
-                {"name": name, "records": records, "why": why, "preview": None if found is None else found.to_dict()}
-                for name, records, found, why in self._previews
+                {
+                    "name": name,
+                    "overall": place == 0 and self.overall is not None,
+                    "records": records,
+                    "why": why,
+                    "preview": None if found is None else found.to_dict(),
+                }
+                for place, (name, records, found, why) in enumerate(self._previews)
             ],
         }
 

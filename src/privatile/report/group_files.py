@@ -4,6 +4,7 @@ The list is written before anybody is asked. Killed at any moment, the same comm
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -53,16 +54,17 @@ class GroupFolder:
     groups: tuple[GroupEntry, ...]
     format: int = FORMAT
 
-    def write(self, folder: Path) -> None:
-        """Write it, whole or not at all."""
-        new = folder / f"{INDEX}.new"
-        new.write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        new.replace(folder / INDEX)
+    def write(self, path: Path) -> None:
+        """Write it, whole or not at all; for its owner alone, as the runs' files are: it has the groups' sizes."""
+        new = path.with_name(f"{path.name}.new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n")
+        new.replace(path)
 
     @classmethod
-    def read(cls, folder: Path) -> "GroupFolder":
+    def read(cls, path: Path) -> "GroupFolder":
         """Read it; every field is checked."""
-        path = folder / INDEX
         plain = parse_json(read_text(path), str(path))
         if not isinstance(plain, dict) or plain.get("format") != FORMAT:
             raise StoreError(
@@ -70,6 +72,48 @@ class GroupFolder:
             )
         document = Document(plain, str(path))
         return document.finish(document.decode(cls))
+
+    def check_same(self, now: "GroupFolder", path: Path, go_on: str) -> None:
+        """Refuse to continue what was begun with other groups or another share: who is asked what follows from them.
+
+        How sure the intervals are to be, each or all at once, is a matter of the report (`chosen_later`).
+        """
+        for name in ("overall_share", "by", "value", "levels", "range", "ungrouped"):
+            begun, wanted = getattr(self, name), getattr(now, name)
+            if begun != wanted:
+                break
+        else:
+            name = "groups"
+            begun, wanted = (", ".join(entry.name for entry in each.groups) for each in (self, now))
+            if begun == wanted:
+                return
+        raise StoreError(
+            f"{path} belongs to estimates that began with {_said(name, begun)}; got {_said(name, wanted)}. Who is "
+            f"asked about what was decided by it, so it cannot be changed. Give the same as then, or {go_on}."
+        )
+
+    def chosen_later(self, confidence_level: float, *, simultaneous: bool) -> str:
+        """That the confidence is not the one that was stated before the answers came; empty where it is."""
+        if (confidence_level, simultaneous) == (self.confidence_level, self.simultaneous):
+            return ""
+        return (
+            f"Chosen after the answers had come: the groups were asked for intervals that hold "
+            f"{'all at once' if self.simultaneous else 'each by itself'} with {100 * self.confidence_level:.4g}% "
+            "confidence. The confidence holds for a choice that does not follow from the answers."
+        )
+
+
+def _said(name: str, fact: object) -> str:
+    """A fact of a list in an error.
+
+    >>> _said("overall_share", None), _said("overall_share", 0.3), _said("range", (0.0, 100.0)), _said("by", "region")
+    ('no overall_share', 'overall_share=0.3', 'range=(0, 100)', "by='region'")
+    """
+    if fact is None:
+        return f"no {name}"
+    if isinstance(fact, tuple):
+        return f"{name}=({', '.join(f'{part:g}' for part in fact)})"
+    return f"{name}={fact:g}" if isinstance(fact, float) else f"{name}={fact!r:.80}"
 
 
 def is_group_folder(path: Path) -> bool:
@@ -106,7 +150,7 @@ def read_groups(
     folder: Path, *, simultaneous: bool | None = None, confidence_level: float | None = None, **report: Any
 ) -> GroupResults:
     """The results of a folder of groups, reported as asked for or as they were asked."""
-    index = GroupFolder.read(folder)
+    index = GroupFolder.read(folder / INDEX)
     level = index.confidence_level if confidence_level is None else confidence_level
     together = index.simultaneous if simultaneous is None else simultaneous
     members = len(index.groups) + (index.overall_share is not None)
@@ -134,6 +178,7 @@ def read_groups(
         overall=overall if len(overall) == len(index.levels) else (),
         overall_share=index.overall_share,
         ungrouped=index.ungrouped,
+        chosen_later=index.chosen_later(level, simultaneous=together),
     )
 
 

@@ -85,6 +85,8 @@ class GroupResults:
     overall_share: float | None = None
     ungrouped: int = 0
     """Records without a group, which were not asked."""
+    chosen_later: str = ""
+    """Where the confidence was chosen after the answers had come: what was stated before."""
     reporter: "Callable[[GroupResults, str | Path], Path] | None" = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> GroupOutcome:
@@ -140,7 +142,7 @@ class GroupResults:
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
-        found = [self._confidence_note()]
+        found = [self._confidence_note(), *([self.chosen_later] if self.chosen_later else [])]
         if self.overall:
             found.append(
                 f"The overall value comes from {100 * (self.overall_share or 0.0):.3g}% of each group's people, who "
@@ -225,8 +227,12 @@ class GroupResults:
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
+        entries = [
+            {"group": name, "overall": place < len(self.overall), **result.facts()}
+            for place, (name, result) in enumerate(self.results)
+        ]
         return {
-            **document([{"group": name, **result.facts()} for name, result in self.results]),
+            **document(entries),
             "kind": "privatile groups",
             "reliable": self.reliable,
             "column": self.value,
