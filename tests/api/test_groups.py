@@ -13,14 +13,18 @@ import pytest
 import privatile
 from privatile.api.groups import GroupRuns, prepare_groups
 from privatile.api.local_run import prepare
+from privatile.cli.by_group import _previewed as previewed
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.statement import statement
 from privatile.errors import AlreadyAnswered, InputError, StoreError
 from privatile.planning.options import Options
 from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
 from privatile.report.group_page import figure_of, page_of, report_groups
-from privatile.result.groups import GroupResults
+from privatile.result.compare import compare
+from privatile.result.document import frame
+from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.pairs import compare_all
+from privatile.result.result import Caveat
 from tests.api.test_only import options, table
 from tests.cli.test_estimate import here
 from tests.cli.test_result_json import VALIDATOR
@@ -141,6 +145,45 @@ def test_small_groups_give_their_range_and_hold_up_nobody() -> None:
         simulated(rows[:40], epsilon=0.5)
 
 
+def test_who_is_asked_is_decided_before_the_overall_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """East says something with all of its records and nothing with two thirds of them: nobody of it is asked at all.
+
+    What the preview counts is what is asked then, and the groups do not say that people of the same command are
+    passed over; of people of another command it is said, once.
+    """
+    rows = table()
+    size = 450
+    rows["region"][:size] = "east"
+    more: dict[str, Any] = {"epsilon": 1, "person": "who", "person_key": tmp_path / "people.key"}
+    assert prepare_groups(rows, options(tmp_path, by="region", **more)).groups[0].run is not None
+    chosen = options(tmp_path, by="region", overall_share=1 / 3, **more)
+    runs = prepare_groups(rows, chosen)
+    shown = previewed(runs)
+    assert runs.overall is not None
+    asked = {group.name: group.run for group in runs.groups}
+    assert asked["east"] is None
+    columns = {name: count for name, count, *_ in shown._previews}
+    assert asked["north"] is not None
+    assert columns["north"] == sum(client.records for client in asked["north"].spec.clients)
+    assert shown.asked == len(rows) - size
+    runs.overall.complete(keep=True)
+    runs.ledger.close()
+    runs = prepare_groups(rows, chosen)  # stopped there, the same command goes on with the same groups
+    assert [group.run is None for group in runs.groups] == [True, False, False]
+    assert {name: count for name, count, *_ in previewed(runs)._previews} == columns
+    results = runs.complete()
+    assert {name: result.records for name, result in results.results} == {
+        name: count for name, count in columns.items() if name != "east"
+    }
+    assert "too small" in results["east"].why
+    assert "It is not about east, where nobody was asked." in results.notes()
+    assert "passed over" not in caplog.text
+    other = replace(chosen, ledger=tmp_path / "other.db")
+    prepare(rows[-200:], replace(other, by=None, overall_share=None)).complete()
+    prepare_groups(rows, other).complete()
+    assert caplog.text.count("passed over") == 2  # by the run over all groups, which has two clients
+
+
 def test_what_cannot_be_grouped_is_refused() -> None:
     for more, words in (
         ({"by": "pay"}, "cannot form groups"),
@@ -197,7 +240,7 @@ def test_a_folder_of_groups_is_read_again_and_compared(saved: Path, tmp_path: Pa
     together = results_of([saved], simultaneous=True)
     assert together["north"].result.confidence_level == 0.95 ** (1 / 3)  # type: ignore[union-attr]
     side_by_side = read_runs([saved / "north.db", saved / "south.db"], simultaneous=True)
-    assert side_by_side["south"].result.confidence_level == 0.95**0.5  # type: ignore[union-attr]
+    assert side_by_side["south"].result.confidence_level == 0.975  # type: ignore[union-attr]
     assert "of pay in 2 runs" in side_by_side.title()
     (pair,) = compare_all(results, disjoint=False).pairs
     assert (pair.first, pair.second) == ("south", "north")
@@ -239,6 +282,40 @@ def test_many_differences_share_the_error() -> None:
         assert shared.p_value(other) == pytest.approx(min(1.0, 6 * alone.p_value(one)))
     VALIDATOR.validate(json.loads(shared.to_json()))
     assert max(map(len, shared.to_text().splitlines())) <= 80
+
+
+def test_a_difference_from_what_was_not_located_has_no_number(both: GroupResults) -> None:
+    """A reason stands for it; a small difference is not rounded to 0, and is the same however it is reported."""
+    north, south = (both[name].result for name in ("north", "south"))
+    assert north is not None
+    assert south is not None
+    lost = replace(south, estimate=90.0, caveats=(Caveat("not-located", "The answers say nothing."),))
+    near = replace(north, estimate=north.estimate + 2e-3, run="another")
+    three = replace(
+        both,
+        groups=(
+            GroupOutcome("north", (north,), 800),
+            GroupOutcome("near", (near,), 800),
+            GroupOutcome("west", (lost,), 800),
+        ),
+    )
+    alone, together = (compare_all(three, disjoint=True, simultaneous=each) for each in (False, True))
+    rows = {line.name: (line.estimate, line.why, line.is_located) for line in alone.lines()}
+    assert rows["near − north"][0] == "0.002" == together.lines()[0].estimate
+    assert rows["near − west"] == rows["north − west"] == ("–", "–", False)
+    assert "west: not located. Differences from it are not to be relied on." in alone.notes()
+    assert "0.002" in compare(near, north, disjoint=True).to_text()
+    (one,) = (compare_all(replace(three, groups=three.groups[:2]), disjoint=True, simultaneous=True),)
+    assert one.notes()[0] == "The interval holds with 95% confidence."
+    assert "not located" in page_of(alone)
+    assert figure_of(alone) is not None
+
+
+def test_a_table_of_no_results_has_its_columns() -> None:
+    made = frame([], "pyarrow", {"group": []})
+    assert made.num_rows == 0
+    assert made.column_names[:2] == ["group", "column"]
+    assert made.column_names[-1] == "caveats"
 
 
 class Killed(Exception):

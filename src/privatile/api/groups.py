@@ -8,7 +8,8 @@ that run comes first and takes the first records of every group's random order.
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 
 from privatile.api.division import Division
 from privatile.api.local_run import LocalRun, Progress, make_private, new_run, opened
+from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.column import ShuffledColumn
@@ -24,6 +26,7 @@ from privatile.client.order.shuffle import check_column
 from privatile.client.order.weight_classes import MOST_ROUNDS
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
 from privatile.estimator.schedule import SELF_TUNING
+from privatile.estimator.spec import RunSpec
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
 from privatile.report.group_files import INDEX, OVERALL, GroupEntry, GroupFolder, each, file_names
@@ -49,6 +52,8 @@ class Group(NamedTuple):
     run: LocalRun | None = None
     refused: PrivatileError | None = None
     why: str = ""
+    left_out: bool = False
+    """Whether its people are not asked about all groups together either."""
 
 
 def prepare_groups(data: object, options: Options, rng: np.random.Generator | None = None) -> "GroupRuns":
@@ -68,6 +73,7 @@ class GroupRuns:
     _begun: GroupFolder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self.overall: LocalRun | None = None
         by, division = self.options.by_columns, self.division
         named = ", ".join(map(repr, by))
         columns = division.only(self.options)
@@ -91,44 +97,87 @@ class GroupRuns:
         self._files = file_names([", ".join(entry) for entry in known])
         self.groups = [Group(", ".join(entry), entry, 0) for entry in known]
         self._begun = self._checked_list()
-        self.groups = [self._prepared(entry) for entry in known]
-        asked = [group for group in self.groups if group.run is not None]
-        if not asked:
+        self._prepare(known, self._taken)
+        if (share := self.options.overall_share) is None:
+            return
+        # Where the run over all groups has begun, the groups have what it left; otherwise they are to have that.
+        with suppress(InputError):  # it may be about groups that turn out to be too small
+            self.overall = self._overall()
+        if self.overall is None or self.overall.store is None:
+            self._prepare(known, share)
+            self.overall = self._overall()
+
+    @property
+    def _taken(self) -> float:
+        """Where all records may be asked again, those that answered about all groups still count as asked."""
+        return (self.options.overall_share or 0.0) if self.options.spend_again else 0.0
+
+    def _prepare(self, known: Sequence[tuple[str, ...]], taken: float) -> None:
+        self.groups = [self._prepared(entry, taken) for entry in known]
+        if all(group.run is None for group in self.groups):
             raise next(group.refused for group in self.groups if group.refused is not None)
-        self.overall = None if self.options.overall_share is None else self._overall()
 
     # -- one group -----------------------------------------------------------------------------------------------
 
     def _conditions(self, entries: tuple[str, ...]) -> dict[str, str]:
         return {**self.options.conditions, **dict(zip(self.options.by_columns, entries, strict=True))}
 
-    def _prepared(self, entries: tuple[str, ...]) -> Group:
-        """A group's run; what refuses this group alone refuses no other one."""
+    def _prepared(self, entries: tuple[str, ...], taken: float) -> Group:
+        """A group's run, over what is left when a share is `taken`; what refuses this group refuses no other one."""
         columns = self.division.matching(self._conditions(entries))
         group = Group(", ".join(entries), entries, sum(column.records for column in columns.values()))
         try:
             for column in columns.values():
                 check_column(column, self.options.missing)
-            # Where all records may be asked again, those that answered about all groups still count as asked.
-            rest = 1.0 - (self.options.overall_share or 0.0)
             run = self._run(
                 columns,
-                share=rest if self.options.spend_again else 1.0,
-                rounds=self._rounds(columns, rest),
+                taken=taken,
+                tell=self.options.overall_share is None,  # otherwise the run over all groups tells it
+                rounds=self._rounds(columns, 1.0 - (self.options.overall_share or 0.0)),
                 only=self._conditions(entries),
                 save=self._place(self._files[group.name]),
             )
+            small = run.store is None and preview(self._judged(run)).says_nothing
         except AlreadyAnswered as error:
-            return group._replace(refused=error, why="its records have answered before, so they are not asked again")
+            why = "its records have answered before, so they are not asked again"
+            return group._replace(refused=error, why=why, left_out=True)
         except InputError as error:  # wrong options refuse every group, and are then raised
             few = group.records < FEWEST * max(1, len(self.options.levels))
-            return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."))
-        if run.store is None and preview(run.spec).says_nothing:
+            return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."), left_out=True)
+        if small:
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
-            return group._replace(refused=refused, why=TOO_SMALL)
+            return group._replace(refused=refused, why=TOO_SMALL, left_out=True)
         return group._replace(run=run)
 
-    def _run(self, columns: Mapping[str, ShuffledColumn], *, share: float = 1.0, **more: Any) -> LocalRun:
+    def _judged(self, run: LocalRun) -> RunSpec:
+        """What decides whether a group is too small. Beside a run over all groups it is what the file alone says, so
+        that a command that goes on decides as it did before anybody was asked."""
+        share = self.options.overall_share
+        if share is None:
+            return run.spec
+        parts = parts_of(run.columns, run.holders)
+        left = [part._replace(records=part.records - math.floor(share * part.records)) for part in parts]
+        spec = specification(run.options, left, simulated=run.spec.simulated)
+        for level_index in range(len(spec.levels)):
+            spec.plan(level_index)  # refuses too few records
+        return spec
+
+    def _after_overall(self, group: Group) -> Group:
+        """The same group when the run over all groups has asked its share; it was decided before who is asked."""
+        if group.run is None:
+            return group
+        found = self._prepared(group.entries, self._taken)
+        return found if found.run is not None else found._replace(why=SPENT, left_out=False)
+
+    def _run(
+        self,
+        columns: Mapping[str, ShuffledColumn],
+        *,
+        share: float = 1.0,
+        taken: float = 0.0,
+        tell: bool = True,
+        **more: Any,
+    ) -> LocalRun:
         options = self.options
         members = len(self._files) + (options.overall_share is not None)
         level = each(options.confidence_level, members, simultaneous=options.simultaneous)
@@ -137,7 +186,9 @@ class GroupRuns:
             if isinstance(given := getattr(options, name), Mapping):
                 more[name] = {client: number for client, number in given.items() if client in holders}
         own = replace(options, by=None, overall_share=None, **level, **more)
-        return new_run(own, columns, self.division, self.ledger, self.coins, shared=True, share=share)
+        return new_run(
+            own, columns, self.division, self.ledger, self.coins, shared=True, share=share, taken=taken, tell=tell
+        )
 
     def _rounds(self, columns: Mapping[str, ShuffledColumn], share: float) -> int | None:
         """Of weighted records: no more rounds than a share of the smallest class has records for (`specification`)."""
@@ -202,7 +253,7 @@ class GroupRuns:
             overall_share=options.overall_share,
             ungrouped=self.ungrouped,
             groups=tuple(
-                GroupEntry(group.name, "" if group.run is None else self._files[group.name], group.records, group.why)
+                GroupEntry(group.name, "" if group.left_out else self._files[group.name], group.records, group.why)
                 for group in self.groups
             ),
         )
@@ -243,14 +294,14 @@ class GroupRuns:
         if self.overall is not None:
             overall = tuple(self.overall.complete(keep=True))
             # Whom it asked is known by now: the groups have the others.
-            self.groups = [self._prepared(group.entries) if group.run is not None else group for group in self.groups]
+            self.groups = [self._after_overall(group) for group in self.groups]
             self._write_list()
         outcomes = []
         for group in self.groups:
-            results: tuple[QuantileResult, ...] = ()
+            results: tuple[QuantileResult | None, ...] = () if group.left_out else (None,) * len(self.options.levels)
             if group.run is not None:
-                results = tuple(group.run.complete(keep=True))
-                group = group._replace(records=sum(result.records for result in results))
+                found = group.run.complete(keep=True)
+                results, group = tuple(found), group._replace(records=sum(result.records for result in found))
                 done += 1
                 if progress is not None:
                     progress(done, count)
@@ -285,6 +336,8 @@ class GroupRuns:
 
 
 TOO_SMALL = "too small at this ε to say anything, so its people are not asked"
+
+SPENT = "too few of its people are left after those who answered about the overall value"
 
 FEWEST = 20
 """Records per level below which the default design refuses a client, whatever was asked for."""

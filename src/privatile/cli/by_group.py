@@ -79,4 +79,4 @@ def _previewed(groups: "GroupRuns") -> "GroupPreview":
     )
     overall = None if groups.overall is None else groups.overall.spec
     account = account_of(groups.runs, groups.ledger)
-    return GroupPreview(groups.named, widths, overall, groups.options.overall_share or 0.0, account)
+    return GroupPreview(groups.named, widths, overall, account)

@@ -28,7 +28,6 @@ class GroupPreview:
     by: str
     groups: tuple[GroupWidth, ...]
     overall: RunSpec | None
-    overall_share: float
     account: Account | None = None
 
     @property
@@ -41,15 +40,14 @@ class GroupPreview:
         rows: list[tuple[str, int, Preview | None, str]] = [
             (
                 group.name,
-                round(group.records * (1.0 - self.overall_share)),
+                group.records if group.spec is None else _asked(group.spec),
                 None if group.spec is None else preview(group.spec),
                 group.why,
             )
             for group in self.groups
         ]
         if self.overall is not None:
-            asked = sum(client.records for client in self.overall.clients)
-            rows.insert(0, ("overall", asked, preview(self.overall), ""))
+            rows.insert(0, ("overall", _asked(self.overall), preview(self.overall), ""))
         return rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,3 +109,7 @@ class GroupPreview:
             else:
                 lines.append(f"{first}: {line}" + (f" So it is with {len(others)} others." if others else ""))
         return lines
+
+
+def _asked(spec: RunSpec) -> int:
+    return sum(client.records for client in spec.clients)

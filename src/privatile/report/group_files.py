@@ -160,7 +160,9 @@ def read_groups(
         if not entry.file:
             groups.append(GroupOutcome(entry.name, (), entry.records, entry.why))
         elif not (path := folder / entry.file).is_file():
-            groups.append(GroupOutcome(entry.name, (), entry.records, "not asked yet"))
+            groups.append(
+                GroupOutcome(entry.name, (None,) * len(index.levels), entry.records, entry.why or "not asked yet")
+            )
         else:
             groups.append(outcome(entry.name, path, report))
     overall: tuple[QuantileResult, ...] = ()
@@ -187,7 +189,9 @@ def read_runs(
 ) -> GroupResults:
     """The results of several runs' files side by side, each under its file's name."""
     names = labels(paths)
-    report = {**report, **each(confidence_level, len(paths), simultaneous=simultaneous)}
+    # Nothing says that they have no person in common, so their errors may depend on each other: Bonferroni.
+    level = 1.0 - (1.0 - confidence_level) / len(paths) if simultaneous else confidence_level
+    report = {**report, "confidence_level": level, "simultaneous": simultaneous}
     specs = []
     for path in paths:
         with RunStore.open(path, read_only=True) as store:

@@ -53,7 +53,7 @@ def pair_page(results: Comparisons) -> str:
     heads = ("difference of", "estimate", f"{100 * results.confidence_level:.4g}% interval", "p-value")
     ends = drawn_range(lines, results.range)
     table = _table(results.title, heads, lines, cells, (min(ends[0], 0.0), max(ends[1], 0.0)), 0.0)
-    counted = f"{len(lines):,} differences of {len(results.names):,} runs."
+    counted = f"{len(lines):,} difference{'s' if len(lines) > 1 else ''} of {len(results.names):,} runs."
     return _page(results, results.title, counted, [table], results.notes(), "The dashed line is no difference.")
 
 

@@ -16,6 +16,7 @@ confidence level. The runs must be independent: no person in both.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from privatile.errors import InputError
 from privatile.inference.inference import SMALLEST_P, p_value_of
 from privatile.result.document import SCHEMA_VERSION
 from privatile.result.layout import FIRST, REST
-from privatile.result.number_words import outward, significant
+from privatile.result.number_words import nearest_inside, outward, significant
 from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
 from privatile.result.severity import to_act_on_and_rest
 
@@ -53,6 +54,26 @@ class Comparison:
         """How the two intervals became one, in words."""
         return BY_ENDS if any_shape(self.first, self.second) else JOINED
 
+    @property
+    def difference_shown(self) -> str:
+        """The difference with the digits of the finer one of the two estimates, and one of its own; empty where one of
+        the quantiles is not to be relied on: a difference of such numbers is none either."""
+        if not self.reliable:
+            return ""
+        low, high = (one.high - one.low for one in (self.first.confidence_interval, self.second.confidence_interval))
+        width, size = min(low, high), abs(self.difference)
+        if not width > 0.0:
+            return significant(self.difference, 0.0)
+        if size > 1e-9 * width:  # smaller ones are rounding errors
+            width = min(width, 10.0 * size)
+        return nearest_inside(self.difference, self.ends_shown, width, (-math.inf, math.inf))
+
+    @property
+    def ends_shown(self) -> tuple[str, str]:
+        """Both ends, rounded outward."""
+        low, high = self.confidence_interval
+        return outward(low, high - low, up=False), outward(high, high - low, up=True)
+
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
         low, high = self.confidence_interval
@@ -77,19 +98,18 @@ class Comparison:
 
     def to_text(self) -> str:
         """Both results in a sentence each, then the difference."""
-        low, high = self.confidence_interval
-        width = high - low
+        low, high = self.ends_shown
         percent = f"{100 * self.confidence_level:g}%"
         p_value = "below 0.0001" if self.p_value < 1e-4 else f"{self.p_value:.4f}"
+        shown = self.difference_shown
         first, rest = self._caveats()
         # A difference of numbers that are not to be relied on is none either.
         said = (
-            f"Their difference is {significant(self.difference, width)}; the {percent} interval runs from "
-            f"{outward(low, width, up=False)} to {outward(high, width, up=True)}. The p-value of no difference is "
-            f"{p_value}."
-            if self.reliable
+            f"Their difference is {shown}; the {percent} interval runs from {low} to {high}. The p-value of no "
+            f"difference is {p_value}."
+            if shown
             else f"Their difference is not to be relied on, since one of the two quantiles is not; by the intervals it "
-            f"lies between {outward(low, width, up=False)} and {outward(high, width, up=True)} ({percent})."
+            f"lies between {low} and {high} ({percent})."
         )
         return "\n".join(
             [

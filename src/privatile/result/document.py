@@ -59,13 +59,11 @@ def frame(
     if library not in get_args(Library):
         raise InputError(f"a table is made with one of {', '.join(get_args(Library))}; got {library!r:.60}.")
     made = require(library, "tables")
-    rows = [
-        {name: _found(entry, keys) for name, keys in COLUMNS.items()}
-        | {"caveats": " ".join(one["code"] for one in entry["caveats"] if one["severity"] != "standing")}
-        for entry in entries
-    ]
     columns: dict[str, list[Any]] = {name: list(column) for name, column in (before or {}).items()}
-    columns |= {name: [row[name] for row in rows] for name in rows[0]}
+    columns |= {name: [_found(entry, keys) for entry in entries] for name, keys in COLUMNS.items()}
+    columns["caveats"] = [
+        " ".join(one["code"] for one in entry["caveats"] if one["severity"] != "standing") for entry in entries
+    ]
     return made.table(columns) if library == "pyarrow" else made.DataFrame(columns)
 
 

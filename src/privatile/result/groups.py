@@ -1,7 +1,8 @@
 """The results of many groups, or of many runs, side by side: one table for terminal, JSON, page and figure.
 
 Groups are different people, so their errors are independent: intervals that are to hold all at once are taken at the
-confidence of `level_each`, c^(1/m) for m intervals (Šidák), as for several levels of one run.
+confidence of `level_each`, c^(1/m) for m intervals (Šidák), as for several levels of one run. Of runs that were
+put side by side nothing says so: each is taken with the m-th part of the error (Bonferroni).
 """
 
 import html
@@ -31,7 +32,7 @@ LEVEL_NAMES = {0.25: "lower quartile", 0.5: "median", 0.75: "upper quartile"}
 
 
 class GroupOutcome(NamedTuple):
-    """One group: a result per level; or none, and why nobody was asked."""
+    """One group: a result per level, None where it is not there; or no entry, and why nobody was asked."""
 
     name: str
     results: tuple[QuantileResult | None, ...]
@@ -148,6 +149,8 @@ class GroupResults:
                 f"The overall value comes from {100 * (self.overall_share or 0.0):.3g}% of each group's people, who "
                 "answered about it instead of about their group."
             )
+            if missing := [group.name for group in self.groups if not group.results]:
+                found.append(f"It is not about {some(missing)}, where nobody was asked.")
         elif self.by:
             found.append(
                 "There is no overall value: it does not follow from the groups' quantiles. With --overall-share 0.2 a "

@@ -17,8 +17,8 @@ from privatile.result.compare import Comparison, compare
 from privatile.result.document import SCHEMA_VERSION
 from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, short
 from privatile.result.layout import WIDTH, fixed_columns, folded
-from privatile.result.number_words import outward, significant
 from privatile.result.result import QuantileResult
+from privatile.result.severity import to_act_on_and_rest
 
 MOST_RUNS = 30
 """Runs of which all pairs are compared: 435 differences. Nobody reads more."""
@@ -34,7 +34,8 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The differences of all pairs, the larger quantile first; the largest difference on top."""
+    """The differences of all pairs, the larger quantile first; the largest difference on top, and last those of
+    quantiles that are not to be relied on, which have no number."""
 
     names: tuple[str, ...]
     value: str
@@ -64,19 +65,18 @@ class Comparisons:
         lines = []
         for pair in self.pairs:
             one = pair.comparison
-            low, high = one.confidence_interval
-            width = high - low
+            shown = one.difference_shown
             p_value = self.p_value(pair)
+            p_shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.4f}" if p_value < 1.0 else "p = 1"
             lines.append(
                 Line(
                     f"{pair.first} − {pair.second}",
                     0,
-                    significant(one.difference, width),
-                    outward(low, width, up=False),
-                    outward(high, width, up=True),
-                    one.difference,
-                    (low, high),
-                    "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.4f}" if p_value < 1.0 else "p = 1",
+                    shown or "–",
+                    *one.ends_shown,
+                    one.difference if shown else math.nan,
+                    one.confidence_interval,
+                    p_shown if shown else "–",
                 )
             )
         return lines
@@ -84,7 +84,9 @@ class Comparisons:
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
         percent, count = f"{100 * self.confidence_level:.4g}%", len(self.pairs)
-        if self.simultaneous:
+        if count == 1:
+            first = f"The interval holds with {percent} confidence."
+        elif self.simultaneous:
             first = (
                 f"All {count} intervals hold together with {percent} confidence: each is taken with a part of 1 in "
                 f"{count} of the error, and p-values are multiplied by {count}."
@@ -100,7 +102,21 @@ class Comparisons:
             if self.groups_of_one_file
             else "That no person is in two runs is the user's statement; it was not checked."
         )
-        return [first, *rules, checked]
+        return [*self._not_relied_on(), first, *rules, checked]
+
+    def _not_relied_on(self) -> list[str]:
+        """Of every run that gives no difference, why; in few words where its quantile was not located."""
+        results = {
+            name: result
+            for pair in self.pairs
+            for name, result in ((pair.first, pair.comparison.first), (pair.second, pair.comparison.second))
+            if not result.reliable
+        }
+        reasons = {
+            name: to_act_on_and_rest(result.caveats)[0][0].text.rstrip(".") if result.located else result.headline
+            for name, result in results.items()
+        }
+        return [f"{name}: {why}. Differences from it are not to be relied on." for name, why in reasons.items()]
 
     def to_text(self) -> str:
         """The table and what it means."""
@@ -161,14 +177,14 @@ def compare_all(
         raise InputError(f"a comparison needs two results; {len(found)} of the {len(groups)} runs have one.")
     if len(found) > MOST_RUNS:
         raise InputError(f"all pairs of at most {MOST_RUNS} runs are compared; got {len(found)}. Name fewer.")
-    found.sort(key=lambda one: -one[1].estimate)
+    found.sort(key=lambda one: (not one[1].reliable, -one[1].estimate))
     count = math.comb(len(found), 2)
     each = 1.0 - (1.0 - confidence_level) / count if simultaneous else confidence_level
     pairs = [
         Pair(first, second, compare(one, other, disjoint=disjoint or bool(groups.by), confidence_level=each))
         for (first, one), (second, other) in combinations(found, 2)
     ]
-    pairs.sort(key=lambda pair: -pair.comparison.difference)
+    pairs.sort(key=lambda pair: (not pair.comparison.reliable, -pair.comparison.difference))
     return Comparisons(
         names=tuple(name for name, _ in found),
         value=groups.value,
