@@ -1,14 +1,23 @@
 """CSV files as people write them: delimiters, decimal commas, thousands, units; no guess where two readings fit."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from privatile.client.coins import SeededCoins
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.ledger.statement import statement
+from privatile.client.order.shuffle import shuffle
+from privatile.client.responder import Responder
 from privatile.client.sources.files import FileSource
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.text_format import TextFormat
-from privatile.errors import DataError, InputError
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Question
+from privatile.errors import AlreadyAnswered, DataError, InputError
 
 SECRET = "471147"
 
@@ -163,3 +172,74 @@ def test_formats_that_cannot_be(tmp_path: Path) -> None:
     # A delimiter that is given is the only one tried.
     with pytest.raises(DataError, match="no column 'pay'"):
         source_of(tmp_path, "site;pay\na;1\n", delimiter=",")
+
+
+# -- the same file, read another way ------------------------------------------------------------------------------
+
+COMMA, POINT = {"decimal": "comma"}, {"decimal": "point"}
+
+
+def asked(ledger: Ledger, path: Path, run: str, said: dict[str, str], by: tuple[str, ...] = (), **rules: Any) -> None:
+    """Ask every record of the file, read as said and divided by these columns."""
+    source = open_source(path, value="pay", groups=by, text_format=TextFormat(**said))
+    for one in shuffle(source, ledger).values():
+        mechanism, coins = RandomizedResponse.from_epsilon(1.0), SeededCoins(np.random.default_rng(0))
+        site = Responder(run, one, mechanism, ledger, coins, rules=SpendingRules(**rules))
+        site.answer(Question(run=run, round=1, level=0.5, query=5.0, length=one.records))
+
+
+def paid(path: Path, mark: str, first: int = 100) -> Path:
+    rows = [f"{'ns'[k % 2]};{'fmm'[k % 3]};{k % 9 + 1}{mark}{first + 37 * k}\n" for k in range(24)]
+    path.write_text("region;sex;pay\n" + "".join(rows) + "n;f;\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("mark", [",", "."])
+@pytest.mark.parametrize(
+    ("first", "by", "second", "then"),
+    [
+        (COMMA, ("region",), POINT, ("sex",)),
+        (POINT, ("region",), COMMA, ("sex",)),
+        (COMMA, (), POINT, ("region",)),
+        (POINT, ("region",), COMMA, ()),
+        (COMMA, ("region",), POINT, ("region",)),
+        (COMMA, (), POINT, ()),
+        ({"decimal": "comma", "thousands": "none"}, ("region",), {"thousands": "comma"}, ("sex",)),
+        (COMMA, ("region",), {"decimal": "comma", "unit": "€"}, ("sex",)),
+    ],
+)
+def test_one_file_read_and_divided_another_way_does_not_answer_again(
+    tmp_path: Path, mark: str, first: dict[str, str], by: tuple[str, ...], second: dict[str, str], then: tuple[str, ...]
+) -> None:
+    if mark == "." and first.get("thousands") == "none":
+        first, second = {"decimal": "point"}, {"thousands": "point"}
+    path, ledger = paid(tmp_path / "pay.csv", mark), Ledger.in_memory()
+    asked(ledger, path, "one", first, by, max_epsilon=1.0)
+    with pytest.raises(AlreadyAnswered, match="holds records that have answered before"):
+        asked(ledger, path, "two", second, then)
+    with pytest.raises(AlreadyAnswered, match="on top of 1 already spent"):
+        asked(ledger, path, "two", second, then, spend_again=True, max_epsilon=1.0)
+    asked(ledger, path, "two", second, then, spend_again=True)
+    assert {line.epsilon for line in statement(ledger).datasets} == {2.0}  # parts of a split are not added up
+
+
+def test_other_text_is_another_file(tmp_path: Path) -> None:
+    """The control: what is recognised is the text, and a file of other people is none of it."""
+    ledger = Ledger.in_memory()
+    asked(ledger, paid(tmp_path / "one.csv", ","), "one", COMMA, ("region",))
+    asked(ledger, paid(tmp_path / "two.csv", ",", first=101), "two", POINT, ("sex",))
+    assert {line.epsilon for line in statement(ledger).datasets} == {1.0}
+
+
+def test_a_text_is_known_however_it_comes_in_pieces(tmp_path: Path) -> None:
+    def texts(source: FileSource) -> tuple[list[int], bytes]:
+        found = [batch.texts for batch in source.batches() if batch.texts is not None]
+        return [int(one) for each in found for one in each.lengths], b"".join(each.written for each in found)
+
+    path = tmp_path / "data.csv"
+    path.write_text("pay\n" + "\n".join(f'"{entry}"' for entry in ["1,5", "NA", " 7 ", "22"]) + "\n", encoding="utf-8")
+    assert texts(FileSource(path, "pay")) == ([3, 2, 3, 2], b"1,5NA 7 22")
+    long = "site;pay\n" + "".join(f"a;{k},5\n" for k in range(300_000))
+    lengths, written = texts(source_of(tmp_path, long))
+    assert written == "".join(f"{k},5" for k in range(300_000)).encode()
+    assert len(lengths) == 300_000

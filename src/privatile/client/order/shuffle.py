@@ -112,6 +112,7 @@ class _Shuffle:
         self._choice = KeyStream(self.ledger.key("choice", self.source.column))
         self._whole = self._hash()
         self._source_values = self._hash()
+        self._texts: tuple[hashlib.blake2b, hashlib.blake2b] | None = None
         self._holders = self._hash()
         self._name_words = np.empty(0, dtype=np.uint64)
         self._rows = 0
@@ -123,7 +124,7 @@ class _Shuffle:
         return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
     def columns(self) -> dict[str, ShuffledColumn]:
-        for batch in _regrouped(self.source.batches(), BATCH_ROWS):
+        for batch in _regrouped(self._noted(self.source.batches()), BATCH_ROWS):
             self._scatter(batch)
         self._add_new_clients()
         names = self.source.clients
@@ -160,6 +161,15 @@ class _Shuffle:
                 content, missing, self._shelf.take(stratum.name), bucket_rows, stratum.weights
             )
         return columns
+
+    def _noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The same batches; what their values are read from goes into digests, wherever one batch ends."""
+        for batch in batches:
+            if batch.texts is not None:
+                self._texts = self._texts or (self._hash(b"lengths"), self._hash(b"texts"))
+                self._texts[0].update(batch.texts.lengths.astype("<u4").tobytes())
+                self._texts[1].update(batch.texts.written)
+            yield batch
 
     def _split_by_weight(self) -> list[StratumRows] | None:
         """The weight classes of every client in the place of the clients; None without a weight column."""
@@ -277,13 +287,19 @@ class _Shuffle:
         return self._whole.digest()
 
     def _splits(self, name: str, client: _ClientRows, structure: bytes) -> tuple[SplitId, ...]:
-        """This column as a part of the whole one, and as a whole by itself, divided by weight or not (`structure`)."""
+        """This column as a part of the whole one, and as a whole by itself, divided by weight or not (`structure`).
+
+        And as a part of the text it is read from: other numbers read from the same text are another split of it.
+        """
         people = structure + (b"people" if self.person_key is not None else b"records")
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
         itself = (client.values.digest(), alone)
-        if len(self._clients) == 1:
-            return (itself,)
-        return (self._source_values.digest(), self._hash(people + self._holders.digest()).digest()), itself
+        whole = (self._source_values.digest(), self._hash(people + self._holders.digest()).digest())
+        splits = (itself,) if len(self._clients) == 1 else (whole, itself)
+        if self._texts is None:
+            return splits
+        text = self._hash(b"".join(one.digest() for one in self._texts)).digest()
+        return *splits, (text, self._hash(b"read" + b"".join(splits[0])).digest())
 
 
 def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:

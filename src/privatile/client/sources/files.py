@@ -18,7 +18,7 @@ import numpy as np
 from privatile.client.sources.cells import cell_name, cell_of
 from privatile.client.sources.headers import names_in, read_header, refuse_headless
 from privatile.client.sources.numbers import from_arrow, not_numeric
-from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, unknown_column
+from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, Texts, unknown_column
 from privatile.client.sources.text_format import (
     DELIMITERS,
     NOTHING_FOUND,
@@ -177,15 +177,18 @@ class FileSource(Source):
         selected += [self._text(name) for name in self.keys]
         selected += [] if self.person is None else [self._identifier(self.person)]
         selected += [] if self.weight is None else self._number(self.weight)
+        selected += [self._columns[self.column][0]] if self._is_csv else []
         rows = 0
         for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
             self._refuse_bad(self.column, from_arrow(bad), rows)
+            texts = _texts(names.pop()) if self._is_csv else None
             weights = None
             if self.weight is not None:
                 self._refuse_bad(self.weight, from_arrow(names.pop()), rows)
                 weights = names.pop()
             rows += len(values)
             batch = self.batch(values, people=None if self.person is None else names.pop(), weights=weights)
+            batch = batch._replace(texts=texts)
             if self.keys:
                 batch = batch._replace(codes=self._codes_of(names))
                 if len(self.clients) > known:
@@ -334,6 +337,13 @@ def connect(path: Path | None = None) -> Any:
     with suppress(duckdb.Error):
         connection.execute("SET disable_parquet_prefetching = true")
     return connection
+
+
+def _texts(column: Any) -> Texts:
+    """A column of texts of Arrow; what is missing is empty."""
+    _, places, written = column.buffers()
+    ends = np.frombuffer(places, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    return Texts(np.diff(ends), b"" if written is None else bytes(memoryview(written)[ends[0] : ends[-1]]))
 
 
 def _quoted(name: str, mark: str = '"') -> str:

@@ -24,6 +24,13 @@ MOST_CLIENTS = 10_000
 """More distinct names than this are not holders of data: some other column was named."""
 
 
+class Texts(NamedTuple):
+    """The entries of a column as a file writes them: how many bytes each has, and all of them one after the other."""
+
+    lengths: NDArray[np.integer[Any]]
+    written: bytes
+
+
 class Batch(NamedTuple):
     """Rows of a source. `codes` index the source's clients; None means that there is one client."""
 
@@ -31,9 +38,11 @@ class Batch(NamedTuple):
     codes: NDArray[np.integer[Any]] | None = None
     people: Sequence[bytes] | None = None
     weights: Floats | None = None
+    texts: Texts | None = None
+    """The values before they are read as numbers, where they are texts: by these a file is known however it is read."""
 
     def piece(self, start: int, stop: int) -> "Batch":
-        """The rows from `start` up to `stop`."""
+        """The rows from `start` up to `stop`, without their texts."""
         return Batch(
             self.values[start:stop],
             None if self.codes is None else self.codes[start:stop],
