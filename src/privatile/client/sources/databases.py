@@ -1,13 +1,15 @@
 """Databases by the name of a file or by an address: opened to be read, row by row.
 
 An address holds a password. It comes from the environment or from a file, and no text of this program shows it: errors
-give the kind of a failure only, and the database library's own log is kept from writing statements and rows.
+give the kind of a failure only, warnings of the database library and its drivers are not shown, and its own log is kept
+from writing statements and rows.
 """
 
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -101,7 +103,8 @@ class DatabaseUrl:
             logging.getLogger(name).setLevel(logging.WARNING)  # more detailed, they write rows
         driver = ""
         try:
-            engine = sqlalchemy.create_engine(self._address, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
+            options = {"poolclass": sqlalchemy.pool.NullPool, "hide_parameters": True}
+            engine = _quietly(lambda: sqlalchemy.create_engine(self._address, **options))
         except ModuleNotFoundError as error:
             driver, problem = str(error.name), "driver"
         except sqlalchemy.exc.NoSuchModuleError:
@@ -109,13 +112,20 @@ class DatabaseUrl:
         except Exception:  # a library's text may quote the address
             problem = "form"
         else:
-            return _StreamedRows(safely(engine.connect))
+            return _StreamedRows(safely(_quietly, engine.connect))
         if problem == "driver":
             raise MissingExtra(
                 f"this database needs {driver}, which is not installed. Install it: pip install {driver}."
             )
         what = "names a kind of database that SQLAlchemy does not know" if problem == "kind" else "cannot be understood"
         raise InputError(f"the database's address {what}; it is not shown. {HOW_TO_ADDRESS}")
+
+
+def _quietly(call: Callable[[], Any]) -> Any:
+    """Call the database library without its warnings, which may quote the address."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
 
 
 class _StreamedRows:
@@ -127,7 +137,7 @@ class _StreamedRows:
 
     def execute(self, query: str) -> None:
         """Begin the query, as it is: no colon or percent sign of it means a parameter."""
-        self._result = self._connection.exec_driver_sql(query)
+        self._result = _quietly(lambda: self._connection.exec_driver_sql(query))
 
     @property
     def description(self) -> Sequence[tuple[str]]:
@@ -137,9 +147,9 @@ class _StreamedRows:
 
     def fetchmany(self, count: int) -> Sequence[Sequence[object]]:
         """The next rows."""
-        rows: Sequence[Sequence[object]] = self._result.fetchmany(count)
+        rows: Sequence[Sequence[object]] = _quietly(lambda: self._result.fetchmany(count))
         return rows
 
     def close(self) -> None:
         """Leave the database; nothing is committed."""
-        self._connection.close()
+        _quietly(self._connection.close)
