@@ -117,6 +117,7 @@ def test_an_overall_share_takes_its_people_from_the_groups(with_overall: GroupRe
         {"north": 1 / 3, "south": 2 / 3}
     )
     assert results.lines()[0].is_overall
+    assert "partly-asked" not in {caveat.code for caveat in results.overall[0].caveats}
     assert "25% of each group's people" in results.to_text()
     for share in (0.0, 1.0, -1):
         with pytest.raises(InputError, match="overall_share must be a share between 0 and 1"):
@@ -439,6 +440,20 @@ def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
     results = prepare_groups(table(), options(tmp_path, by="region")).complete()
     assert "have answered before" in results["north"].why
     assert results["south"].records == 1600
+
+
+def test_the_overall_value_says_which_groups_had_answered_in_part(tmp_path: Path) -> None:
+    """Half of north has answered: north counts with the other half, live and read again; whole groups say nothing."""
+    prepare(table(), options(tmp_path, only={"region": "north"}, person="who", person_key=tmp_path / "k")).complete()
+    rows = np.concatenate([table(), table()])
+    rows["who"][2400:] = [f"q{i}" for i in range(2400)]
+    with_people = {"person": "who", "person_key": tmp_path / "k", "by": "region", "overall_share": 0.25}
+    results = prepare_groups(rows, options(tmp_path, save=tmp_path / "f", **with_people)).complete()
+    for found in (results, read_groups(tmp_path / "f")):
+        (said,) = [one for one in found.overall[0].caveats if one.code == "partly-asked"]
+        assert said.text.startswith("Some people of north had answered before.")
+        assert f"overall: {said.text}" in found.to_act_on()
+        VALIDATOR.validate(json.loads(found.to_json()))
 
 
 def test_a_person_with_records_in_two_groups_answers_in_one_of_them(tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ from privatile.client.order.shuffle import check_column
 from privatile.client.order.weight_classes import MOST_ROUNDS
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
 from privatile.estimator.schedule import SELF_TUNING
-from privatile.estimator.spec import RunSpec
+from privatile.estimator.spec import FROM_RECORDS, RunSpec
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
 from privatile.report.group_files import INDEX, OVERALL, GroupEntry, GroupFolder, each, file_names
 from privatile.report.group_page import report_groups
-from privatile.result.groups import GroupOutcome, GroupResults
+from privatile.result.groups import GroupOutcome, GroupResults, with_partly_asked
 from privatile.result.result import QuantileResult
 
 MOST_GROUPS = 1_000
@@ -71,6 +71,7 @@ class GroupRuns:
     ledger: Ledger
     coins: Coins
     _begun: GroupFolder | None = field(default=None, init=False)
+    _partly: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self.overall: LocalRun | None = None
@@ -100,12 +101,16 @@ class GroupRuns:
         self._prepare(known, self._taken)
         if (share := self.options.overall_share) is None:
             return
+        begun = None if self.options.new_run else self._begun
+        partly = self._partly_left() if begun is None else begun.partly
         # Where the run over all groups has begun, the groups have what it left; otherwise they are to have that.
         with suppress(InputError):  # it may be about groups that turn out to be too small
             self.overall = self._overall()
         if self.overall is None or self.overall.store is None:
             self._prepare(known, share)
             self.overall = self._overall()
+        if self.overall.spec.weighting in FROM_RECORDS:
+            self._partly = tuple(group.name for group in self.groups if group.run is not None and group.name in partly)
 
     @property
     def _taken(self) -> float:
@@ -210,6 +215,12 @@ class GroupRuns:
         except InputError as error:
             raise InputError(f"with overall_share={share:g} the run over all groups cannot be: {error}") from None
 
+    def _partly_left(self) -> tuple[str, ...]:
+        """Groups some people of which have answered before, so that they count with less than their size."""
+        if self.options.spend_again or self.options.weight is not None:  # all may be asked; or sums of weights count
+            return ()
+        return tuple(group.name for group in self.groups if group.run is not None and not _is_whole(group.run))
+
     # -- files ---------------------------------------------------------------------------------------------------
 
     def _place(self, file: str) -> Path | None:
@@ -256,6 +267,7 @@ class GroupRuns:
                 GroupEntry(group.name, "" if group.left_out else self._files[group.name], group.records, group.why)
                 for group in self.groups
             ),
+            partly=self._partly,
         )
 
     def _write_list(self) -> None:
@@ -292,7 +304,7 @@ class GroupRuns:
         overall: tuple[QuantileResult, ...] = ()
         count, done = len(self.runs), int(self.overall is not None)
         if self.overall is not None:
-            overall = tuple(self.overall.complete(keep=True))
+            overall = with_partly_asked(self.overall.complete(keep=True), self._partly)
             # Whom it asked is known by now: the groups have the others.
             self.groups = [self._after_overall(group) for group in self.groups]
             self._write_list()
@@ -333,6 +345,14 @@ class GroupRuns:
             run.discard()
         if self.options.save is None and self._list is not None:
             self._list.unlink(missing_ok=True)
+
+
+def _is_whole(run: LocalRun) -> bool:
+    """Whether all records of a run's columns may be asked."""
+    columns = run.columns.values()
+    missing = sum(column.missing for column in columns) if run.spec.missing == "drop" else 0
+    left = sum(client.records for client in run.spec.clients)
+    return left == sum(column.records for column in columns) - missing
 
 
 TOO_SMALL = "too small at this ε to say anything, so its people are not asked"

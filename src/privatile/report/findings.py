@@ -99,6 +99,7 @@ CAVEAT_TITLES = {
     "file": "About this file only",
     "silent": "Silent clients",
     "much-silence": "Silent clients",
+    "partly-asked": "Groups that had answered in part",
     "unfinished": "Unfinished",
     "central": "Local privacy costs precision",
     "survey-weights": "Survey weights",

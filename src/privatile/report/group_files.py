@@ -15,7 +15,7 @@ from privatile.core.decoding import Document, parse_json, read_text
 from privatile.errors import InputError, StoreError
 from privatile.inference.inference import level_each
 from privatile.report.view import RunRecord
-from privatile.result.groups import GroupOutcome, GroupResults
+from privatile.result.groups import GroupOutcome, GroupResults, with_partly_asked
 from privatile.result.result import QuantileResult
 from privatile.server.run_file import RunStore
 
@@ -52,6 +52,8 @@ class GroupFolder:
     overall_share: float | None
     ungrouped: int
     groups: tuple[GroupEntry, ...]
+    partly: tuple[str, ...]
+    """Groups some people of which had answered before, where the overall value counts them with the others alone."""
     format: int = FORMAT
 
     def write(self, path: Path) -> None:
@@ -177,7 +179,7 @@ def read_groups(
         groups=tuple(groups),
         confidence_level=level,
         simultaneous=together,
-        overall=overall if len(overall) == len(index.levels) else (),
+        overall=with_partly_asked(overall, index.partly) if len(overall) == len(index.levels) else (),
         overall_share=index.overall_share,
         ungrouped=index.ungrouped,
         chosen_later=index.chosen_later(level, simultaneous=together),

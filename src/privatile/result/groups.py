@@ -9,15 +9,15 @@ import html
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from privatile.errors import InputError
 from privatile.result.document import Library, document, frame
 from privatile.result.layout import FIRST, WIDTH, fixed_columns, folded
-from privatile.result.result import QuantileResult
-from privatile.result.severity import LOST, to_act_on_and_rest
+from privatile.result.result import Caveat, QuantileResult
+from privatile.result.severity import LOST, most_important_first, to_act_on_and_rest
 
 LONGEST_ESTIMATE = 14
 """Letters of an estimate in a table: values of a declared grid are listed up to here."""
@@ -278,6 +278,18 @@ class GroupResults:
         if self.reporter is None:
             raise InputError("these results do not know how to be drawn: estimate them with privatile.estimate.")
         return self.reporter(self, path)
+
+
+def with_partly_asked(overall: Sequence[QuantileResult], partly: Sequence[str]) -> tuple[QuantileResult, ...]:
+    """The overall results, with a caveat where some people of the groups `partly` had answered before."""
+    if not partly:
+        return tuple(overall)
+    text = (
+        f"Some people of {some(partly)} had answered before. The overall value counts each group with the people who "
+        "were left, so these groups count with less than their size."
+    )
+    caveat = Caveat("partly-asked", text)
+    return tuple(replace(result, caveats=most_important_first(caveat, *result.caveats)) for result in overall)
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

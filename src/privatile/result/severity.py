@@ -29,6 +29,7 @@ SEVERITIES: dict[str, Severity] = {
     "chosen-later": "act",
     "out-of-reach": "act",
     "much-silence": "act",
+    "partly-asked": "act",
     "support": "note",
     "silent": "note",
     "one-sided": "note",
