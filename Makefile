@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 BUILDERS := $(PIP) -c constraints.txt 'pip>=25' hatchling editables setuptools
 # The arrays are small: a second thread of OpenBLAS would wait for the first, by turning in place.
 export OPENBLAS_NUM_THREADS := 1
-EXTRAS := tables,simulation,dask,report,dashboard,federation,broker,docs,test
+EXTRAS := all,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
   unit-commands unit-compute unit-docs unit-federation unit-pages unit-rest flower format clean
@@ -105,11 +105,12 @@ screenshots: $(VENV)/.test browser
 	$(RUN) docs/screenshots.py
 
 site: $(VENV)/.test
-	$(VENV)/bin/sphinx-build -W -q -b html docs docs/_build/html
+	$(VENV)/bin/sphinx-build -W -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 demo: $(VENV)/.base
-	$(RUN) examples/demo.py
+	$(VENV)/bin/privatile demo
+	@echo "privatile is installed in $(VENV). To type its name alone: . $(VENV)/bin/activate"
 
 # Flower pins packages that the rest does not, so its adapter has an environment of its own.
 $(FLOWER)/.test: pyproject.toml apps/flower/pyproject.toml constraints-flower.txt
@@ -127,7 +128,7 @@ format: $(VENV)/.test
 	$(VENV)/bin/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis salaries.csv waiting.csv
 
 constraints: $(VENV)/.test $(FLOWER)/.test
 	for each in "$(VENV) constraints.txt --all" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \

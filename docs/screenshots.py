@@ -43,6 +43,21 @@ def finished_report(folder: Path) -> Path:
     return result.report(folder / "report.html")
 
 
+def groups_report(folder: Path) -> Path:
+    """The page of the same people by site, and of a site that is too small."""
+    rng = np.random.default_rng(2026)
+    sizes = {**dict.fromkeys(SITES, 20_000), "abroad": 150}
+    people = np.empty(sum(sizes.values()), dtype=[("income", float), ("region", "U9")])
+    people["region"] = np.repeat(list(sizes), list(sizes.values()))
+    medians = np.array([SITES.get(region, 50_000) for region in people["region"]])
+    people["income"] = medians * np.exp(SPREAD * rng.standard_normal(len(people)))
+    groups = privatile.estimate(
+        people, value="income", by="region", epsilon=1, range=(1_000, 1_000_000), scale="log", overall_share=0.2,
+        simulate=True, rng=5,
+    )  # fmt: skip
+    return groups.report(folder / "groups.html")
+
+
 EXPERIMENT = """
 title = "Do cohorts of ten do as well as single records?"
 replications = 512
@@ -169,6 +184,8 @@ def main(target: Path) -> None:
         take(browser, report, target / "report-whole.png", height=None)
         take(browser, report, target / "report-dark.png", dark=True)
         take(browser, experiment_report(folder).as_uri(), target / "experiment.png", height=1000, shows="svg.panel")
+        groups = groups_report(folder).as_uri()
+        take(browser, groups, target / "groups.png", height=540, shows="table.groups")
         half_a_run(folder / "run.db")
         with run_dashboard(folder / "run.db") as dashboard:
             take(browser, dashboard.url, target / "dashboard.png")

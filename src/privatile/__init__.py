@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from privatile.core.messages import Answer, Question
     from privatile.laws.critical import critical_value
     from privatile.result.result import ConfidenceInterval, QuantileResult
+    from privatile.result.results import Results
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ _HOMES = {
     "QuantileResult": "result.result",
     "Question": "core.messages",
     "RandomizedResponse": "core.mechanism",
+    "Results": "result.results",
     "critical_value": "laws.critical",
     "estimate": "api.estimate",
 }
@@ -31,6 +33,7 @@ __all__ = [
     "QuantileResult",
     "Question",
     "RandomizedResponse",
+    "Results",
     "__version__",
     "critical_value",
     "estimate",

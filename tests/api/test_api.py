@@ -61,7 +61,7 @@ def test_a_database_query_is_data(tmp_path: Path) -> None:
     base.executemany("INSERT INTO people VALUES (?, ?)", [("a" if i % 2 else "b", float(i)) for i in range(400)])
     result = privatile.estimate(
         base,
-        query="SELECT * FROM people ORDER BY rowid",
+        sql="SELECT * FROM people ORDER BY rowid",
         value="pay",
         client="region",
         epsilon=1,
@@ -92,7 +92,7 @@ def test_not_private_must_be_named_and_is_marked(tmp_path: Path) -> None:
     data = {"a": RNG.normal(size=500)}
     result = privatile.estimate(data, not_private=True, range=(-5, 5), ledger=tmp_path / "ledger.db")
     assert "not-private" in {caveat.code for caveat in result.caveats}
-    assert result.to_dict()["epsilon"] is None
+    assert result.facts()["epsilon"] is None
     with pytest.raises(InputError, match="there is no default"):
         privatile.estimate(data, range=(-5, 5))
 

@@ -95,7 +95,7 @@ def test_a_planted_bad_row_is_refused_without_being_shown(
 # The command, with little memory, killed when the column is shuffled; all that it had on the disk by then is kept.
 CRASH = r"""
 import os, shutil, signal, sys
-from privatile.api import local_run as api
+from privatile.api import division as api
 from privatile.cli import main
 from privatile.client.order import spill
 shuffle = api.shuffle
@@ -148,7 +148,7 @@ def test_a_planted_value_is_nowhere_on_the_disk_after_a_crash_while_spilling(
     check_nothing_leaked(everything_written(tmp_path, data))
     resumed = spilling(tmp_path, data, *person, "--json")
     assert resumed.returncode == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["records"] == 400
+    assert json.loads(resumed.stdout)["results"][0]["records"] == 400
     written = everything_written(tmp_path, data)
     check_nothing_leaked({**written, "stdout": resumed.stdout.encode(), "stderr": resumed.stderr.encode()})
 

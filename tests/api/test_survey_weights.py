@@ -177,8 +177,8 @@ def test_a_client_is_one_line_and_its_classes_are_there_for_programs(tmp_path: P
         assert client.records == sum(one.records for one in result.classes if one.name.startswith(site))
         low, high = client.local_rank_interval
         assert low < client.local_rank < high
-    assert "weight 1" not in result.to_text().partition("Beware")[0].replace("(weighted by w)", "")
-    facts = json.loads(result.to_json())
+    assert "weight 1" not in result.to_text().partition("Also:")[0].replace("(weighted by w)", "")
+    (facts,) = json.loads(result.to_json())["results"]
     assert len(facts["classes"]) == len(result.classes)
     (survey_caveat,) = (caveat.text for caveat in result.caveats if caveat.code == "survey-weights")
     assert "3,000 records" in survey_caveat

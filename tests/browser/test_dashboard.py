@@ -49,17 +49,22 @@ def test_it_updates_live_and_survives_a_reload_and_a_restart(watched: Callable[.
         assert page.locator("figure.chart").get_attribute("data-from") == "1"  # the whole history is back
         assert seen.complaints == []
     page.locator("#status[data-status='lost']").wait_for(timeout=PATIENCE)
+    notice = page.locator("#notice")
+    assert "the command that showed this page has ended" in notice.inner_text()
+    assert notice.locator("code").inner_text() == f"privatile dashboard {tmp_path / 'run.db'}"
     run.go(40)
     with run_dashboard(tmp_path / "run.db", DashboardAddress(port=port)):
         shows_round(page, 200)  # the page came back by itself
+        assert not notice.is_visible()
         assert page.locator("#status").inner_text() == "running"
         run.go(200)
         run.coordinator.finish()
         page.locator("#status[data-status='finished']").wait_for(timeout=PATIENCE)
         assert page.locator("#rounds").inner_text() == "400 of 400"
-        told = [caveat.text for caveat in run.coordinator.result().caveats]
-        assert page.locator("#caveats p").all_inner_texts() == told  # the end state carries what the result carries
-        assert any("central differential privacy" in text for text in told)
+        # The end state carries what the result tells people.
+        told = [caveat.text for caveat in run.coordinator.result().caveats if caveat.severity != "standing"]
+        assert page.locator("#caveats p").all_inner_texts() == told
+        assert told
         assert page.locator("td[data-state='alive']").all_inner_texts() == ["answered"] * 3
     # The page of a run that is over stays as it is: no alarm, and nobody is asked again.
     page.get_by_text("the run is over: this is its result").wait_for(timeout=PATIENCE)
@@ -88,9 +93,36 @@ def test_a_silent_client_and_an_alarm_show(watched: Callable[..., Any], tmp_path
         shows_round(page, 53)
         assert page.locator("tr", has_text="south").locator("td.state").inner_text() == "silent for 3 rounds"
         assert page.locator("#alive").inner_text() == "1 of 2"
-        run.sql("INSERT INTO events VALUES (?, 'paused', 'south', 54, 'client south is silent')", (time.time(),))
+        run.sql(
+            "INSERT INTO events VALUES (?, 'paused', 'south', 54, 'client south is silent: `join`')", (time.time(),)
+        )
         page.locator("#alarms", has_text="client south is silent").wait_for(timeout=PATIENCE)
         assert page.locator("#status").inner_text() == "paused"
+        assert page.locator("#alarms code").inner_text() == "join"  # a command looks like one
+        # What is wrong stands above the estimate, what happened at the end of the page.
+        places = [page.locator(part).bounding_box()["y"] for part in ("#status", "#alarms", "#estimate", "#events")]
+        assert places == sorted(places)
+
+
+def test_the_empty_state_says_what_it_waits_for(watched: Callable[..., Any], tmp_path: Path) -> None:
+    """Neither empty tiles nor an empty chart; the run appears by itself, its chart with the second round."""
+    (tmp_path / "study.toml").touch()
+    with run_dashboard(tmp_path / "run.db") as dashboard:
+        page = watched().page
+        page.goto(dashboard.url)
+        page.locator("#status[data-status='waiting']").wait_for(timeout=PATIENCE)
+        assert page.locator("#empty code").inner_text() == f"privatile serve {tmp_path}"
+        assert not page.locator(".tiles, figure, table").first.is_visible()
+        run = SlowRun(tmp_path / "run.db", rounds=200)
+        run.go(1)
+        shows_round(page, 1)
+        assert not page.locator("#empty").is_visible()
+        assert page.locator("#no-chart").is_visible()
+        assert page.locator(".tiles").is_visible()
+        assert not page.locator("figure").is_visible()
+        run.go(1)
+        page.locator("figure[data-ready]").wait_for(timeout=PATIENCE)
+        assert not page.locator("#no-chart").is_visible()
 
 
 def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: Path) -> None:
@@ -143,6 +175,8 @@ def test_contrast_labels_and_phones(
         page.locator("figure[data-ready]").wait_for()
         check_axe(page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+        inside = "all => all.every(n => n.getBoundingClientRect().right <= innerWidth)"
+        assert page.locator("#clients td").evaluate_all(inside)
 
 
 def test_everything_is_reached_by_keyboard(watched: Callable[..., Any], tmp_path: Path) -> None:

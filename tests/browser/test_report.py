@@ -57,12 +57,24 @@ def test_the_report_opens_from_disk_and_its_chart_reacts_to_zoom(watched: Callab
     assert seen.requests == [report.as_uri()]
 
 
+DRAWN = """
+const text = CanvasRenderingContext2D.prototype.fillText, rect = CanvasRenderingContext2D.prototype.fillRect;
+window.drawn = [];
+window.boxes = [];
+CanvasRenderingContext2D.prototype.fillText = function (...given) { drawn.push(given[0]); text.apply(this, given); };
+CanvasRenderingContext2D.prototype.fillRect = function (...given) { boxes.push(given[3]); rect.apply(this, given); };
+"""
+"""Keeps what is written on a canvas, and the heights of its boxes."""
+
+
 def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., Any], tmp_path: Path) -> None:
     """Values between whole numbers keep their decimals in the line under the chart."""
     view = read_view(long_run(tmp_path / "run.db", rounds=20_000, design="paper-c1"))
     page = watched(offline=True).page
+    page.add_init_script(DRAWN)
     page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
     page.locator("figure canvas").wait_for()
+    assert [text for text in page.evaluate("drawn") if "." in text]  # too narrow for whole numbers
     estimate = page.locator(".big").inner_text()
     assert "." in estimate
     low, _, high = page.locator(".interval b").inner_text().partition(" … ")
@@ -75,8 +87,16 @@ def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: P
     assert level.result is not None
     assert level.result.other is not None
     seen = watched(offline=True)
+    seen.page.add_init_script(DRAWN)
     seen.page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
     seen.page.locator("figure canvas").wait_for()
+    # Both axes have names, whole numbers beside them, and the search is a strip.
+    drawn = seen.page.evaluate("drawn")
+    assert {"income", "rounds"} <= {*drawn}
+    assert len(drawn) > 8
+    assert not [text for text in drawn if "." in text]
+    assert {*seen.page.evaluate("boxes")} == {16}
+    assert seen.page.locator("[data-key=search]").is_visible()
     low, high = level.result.ends_shown(level.result.confidence_interval)
     readout = seen.page.locator(".readout").inner_text()
     assert f", interval {low} … {high}, beside it " in readout
@@ -177,6 +197,16 @@ def test_several_levels_pass_too(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     assert page.locator("h1").count() == 1
     assert page.locator(".answers tbody tr").count() == page.locator("figure canvas").count() == 3
+    # Every number is in sight with its name, and so are the dots: nothing of a table lies to the side.
+    inside = "all => all.every(n => (r => r.width > 0 && r.right <= innerWidth)(n.getBoundingClientRect()))"
+    for part in (".clients .forest svg", ".clients td[data-label]", ".facts td", ".answers td"):
+        found = page.locator(part)
+        assert found.count() >= 3
+        assert found.evaluate_all(inside), part
+    names = page.locator(".facts td[data-label]").first.evaluate("n => getComputedStyle(n, '::before').content")
+    assert names == '"level 0.25"'
+    page.evaluate("document.querySelector('.clients').classList.remove('stack')")
+    assert not page.locator(".clients td[data-label]").evaluate_all(inside)  # as a table it would not fit
 
 
 def test_without_scripts_the_answer_is_shown(watched: Callable[..., Any], report: Path) -> None:

@@ -139,6 +139,7 @@ def test_watch_shows_alarms_and_disarms_names(tmp_path: Path) -> None:
     assert "\x07" not in text
 
 
+@pytest.mark.process  # it asks nats-server for its version
 def test_doctor_finds_this_machine_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -160,6 +161,7 @@ def test_doctor_sees_what_is_wrong(tmp_path: Path) -> None:
     assert _disk("state folder", tmp_path / "file").verdict == "wrong"
 
 
+@pytest.mark.process
 def test_doctor_ends_with_1_when_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", lambda size: b"\x55" * size)
     assert CliRunner().invoke(main, ["doctor"]).exit_code == 1

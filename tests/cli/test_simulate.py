@@ -53,7 +53,8 @@ def test_show_prints_every_cell(store: Path) -> None:
     result = call("simulate", "show", store)
     assert result.exit_code == 0
     assert "Small (12 of 12 cells, 140 replications, independent data, 95% intervals)" in result.output
-    assert result.output.count("cohort") == 4
+    assert result.output.count("cohort") == 4 * result.output.count("population")
+    assert max(map(len, result.output.splitlines())) <= 80
     assert "error / bound" in result.output
 
 

@@ -55,3 +55,24 @@ def test_a_shared_folder_does_without_the_log(
 def test_where_no_mounts_can_be_read_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_systems, "MOUNTS", tmp_path / "none")
     assert file_systems.journal_for(tmp_path / "ledger.db") == "WAL"
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("overlay", False), ("tmpfs", False), ("ext4", True), ("xfs", True)])
+def test_in_the_container_a_ledger_lies_on_a_mounted_volume_or_nothing_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, kept: bool
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    mount(monkeypatch, folder, kind)
+    monkeypatch.setenv("PRIVATILE_REQUIRE_VOLUME", "1")
+    if kept:
+        Ledger.open(folder / "ledger.db").close()
+    else:
+        with pytest.raises(LedgerError, match=r"gone with it.*Mount a volume there"):
+            Ledger.open(folder / "ledger.db")
+    # Beside the volume, in the container's own layer, whatever its kind.
+    with pytest.raises(LedgerError, match=r"lie in the container itself \(/, ext4\)"):
+        Ledger.open(tmp_path / "elsewhere" / "ledger.db")
+    # Negative control: outside the image nothing is refused.
+    monkeypatch.delenv("PRIVATILE_REQUIRE_VOLUME")
+    Ledger.open(tmp_path / "elsewhere" / "ledger.db").close()

@@ -76,7 +76,9 @@ def test_without_clients_there_is_one(file: Path) -> None:
 
 
 def test_an_unknown_column_lists_the_names(file: Path) -> None:
-    for columns in ({"value": "salary"}, {"value": "wage", "client": "salary"}, {"value": "wage", "person": "salary"}):
+    roles: tuple[dict[str, Any], ...] = ({}, {"client": "salary"}, {"person": "salary"})
+    for role in roles:
+        columns = {"value": "wage" if role else "salary", **role}
         with pytest.raises(DataError, match=r"no column 'salary'\. The columns are: 'wage', 'region', 'who'") as caught:
             open_source(file, **columns)
         assert SECRET not in str(caught.value)

@@ -67,7 +67,7 @@ def from_sql(people: list[object]) -> Source:
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t (x REAL, who)")
     connection.executemany("INSERT INTO t VALUES (?, ?)", [(9.0 + k, who) for k, who in enumerate(people)])
-    return open_source(connection, query="SELECT x, who FROM t ORDER BY x", value="x", person="who")
+    return open_source(connection, sql="SELECT x, who FROM t ORDER BY x", value="x", person="who")
 
 
 def in_memory(people: Any) -> Source:

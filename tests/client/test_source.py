@@ -161,18 +161,18 @@ def database(tmp_path: Path) -> sqlite3.Connection:
 
 def test_a_query(database: sqlite3.Connection) -> None:
     sql = "SELECT * FROM pay ORDER BY id"
-    found = values_of(open_source(database, query=sql, value="wage", client="region"))
+    found = values_of(open_source(database, sql=sql, value="wage", client="region"))
     assert sorted(found) == ["n", "s"]
     assert found["s"][:3] == [0.0, 1.0, 2.0]
     assert np.isnan(found["n"][0])
     assert sum(map(len, found.values())) == 2 * FETCH + 5
-    source = open_source(database, query=sql, value="wage", person="id")
+    source = open_source(database, sql=sql, value="wage", person="id")
     assert next(batch.people[:2] for batch in source.batches() if batch.people) == [b"0", b"1"]
 
 
 def test_a_query_over_duckdb() -> None:
     with duckdb.connect() as connection:
-        source = open_source(connection, query="SELECT range::DECIMAL(9,1) AS x FROM range(3)", value="x")
+        source = open_source(connection, sql="SELECT range::DECIMAL(9,1) AS x FROM range(3)", value="x")
         assert values_of(source) == {"all": [0.0, 1.0, 2.0]}
 
 
@@ -187,7 +187,7 @@ def test_a_query_over_duckdb() -> None:
 )
 def test_queries_that_fail(database: sqlite3.Connection, sql: str, words: str) -> None:
     with pytest.raises(DataError, match=words) as caught:
-        values_of(open_source(database, query=sql, value="wage"))
+        values_of(open_source(database, sql=sql, value="wage"))
     assert str(SECRET) not in str(caught.value)
     assert caught.value.__context__ is None
 
@@ -200,13 +200,13 @@ def test_a_driver_that_quotes_rows(database: sqlite3.Connection) -> None:
 
     database.create_function("fails", 1, fails)
     with pytest.raises(DataError, match="broke off") as caught:
-        values_of(open_source(database, query="SELECT fails(wage) AS wage FROM pay", value="wage"))
+        values_of(open_source(database, sql="SELECT fails(wage) AS wage FROM pay", value="wage"))
     assert str(SECRET) not in str(caught.value)
 
 
 def test_not_a_connection() -> None:
     with pytest.raises(InputError, match="DB-API connection; got dict"):
-        open_source({}, query="SELECT 1", value="x")
+        open_source({}, sql="SELECT 1", value="x")
 
 
 def test_rows_of_unequal_lengths_are_refused_without_their_values() -> None:
@@ -224,7 +224,7 @@ def test_rows_of_unequal_lengths_are_refused_without_their_values() -> None:
         cursor = Cursor
 
     with pytest.raises(DataError, match="names 2 columns") as caught:
-        values_of(open_source(Connection(), query="SELECT wage, region FROM pay", value="wage"))
+        values_of(open_source(Connection(), sql="SELECT wage, region FROM pay", value="wage"))
     assert str(SECRET) not in str(caught.value)
 
 

@@ -206,7 +206,7 @@ def test_files_tables_and_databases_give_the_same_classes(tmp_path: Path) -> Non
         (tmp_path / "data.parquet", {}),
         (tmp_path / "data.json", {}),
         (arrow, {}),
-        (database, {"query": "SELECT x, w, site FROM t ORDER BY rowid"}),
+        (database, {"sql": "SELECT x, w, site FROM t ORDER BY rowid"}),
     ]
     for data, options in sources:
         found = shuffled(data, client="site", **options)
@@ -239,7 +239,8 @@ def test_words_in_the_place_of_weights_are_refused_without_being_shown(tmp_path:
 
 
 def test_the_column_that_is_asked_about_is_no_weight() -> None:
-    for named in ({"weight": "x"}, {"weight": "site", "client": "site"}):
+    cases: tuple[dict[str, Any], ...] = ({"weight": "x"}, {"weight": "site", "client": "site"})
+    for named in cases:
         with pytest.raises(InputError, match="a column of its own"):
             open_source(survey(30), value="x", **named)
     with pytest.raises(InputError, match="no named columns"):

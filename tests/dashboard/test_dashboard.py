@@ -18,7 +18,9 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from click.testing import CliRunner
 
+from privatile.cli import main
 from privatile.dashboard.app import make_app
 from privatile.dashboard.live import LiveRun
 from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
@@ -40,11 +42,13 @@ def served(app: Any) -> Iterator[httpx.Client]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE) as client:
-        yield client
-    server.should_exit = True
-    thread.join()
-    bound.close()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()
 
 
 def state_of(client: httpx.Client, **headers: str) -> Any:
@@ -151,9 +155,64 @@ def test_pages_and_headers(finished: Path) -> None:
         assert state["done"] == 300
 
 
+def test_several_runs_have_a_list_a_page_each_and_one_health(finished: Path, tmp_path: Path) -> None:
+    slow = SlowRun(tmp_path / "slow.db", rounds=80)
+    slow.go(10)
+    with served(make_app(finished, tmp_path / "slow.db", tmp_path / "none.db", interval=0.05)) as client:
+        state = until(lambda: (found := client.get("/runs/2/state.json").json()).get("done") and found)
+        assert (state["run"], state["done"]) == ("run-slow", 10)
+        assert client.get("/runs/1/").text == client.get("/runs/2/").text  # the page is the same, its states are not
+        assert until(lambda: client.get("/runs/1/state.json").json().get("done")) == 300
+        listed = client.get("/").text
+        assert all(word in listed for word in ("run-slow", "10 of 80", "finished", 'href="runs/2/"', "none.db"))
+        # What is wrong comes first, what is over last.
+        assert listed.index("none.db") < listed.index("run-slow") < listed.index("finished")
+        slow.go(1, silent={1})
+        told = until(lambda: "silent: client 1" in (page := client.get("/").text) and page)
+        assert told.index("run-slow") < told.index("client 1 has missed the last round") < told.index("none.db")
+        assert client.get("/runs/4/").status_code == 404
+        sick = client.get("/health")
+        assert sick.status_code == 503  # one of them has not begun
+        assert [one["status"] for one in sick.json()["runs"]] == ["finished", "running", None]
+        with client.stream("GET", "/runs/2/events") as stream:
+            assert b'"run":"run-slow"' in next(stream.iter_bytes())
+
+
+def test_health_is_bad_while_something_is_wrong(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=80)
+    run.go(10)
+    with served(make_app(tmp_path / "run.db", interval=0.05)) as client:
+        assert until(lambda: client.get("/health").status_code == 200)
+        run.go(1, silent={1})
+        assert until(lambda: client.get("/health").status_code == 503)
+        told = client.get("/health").json()
+        assert told["badge"] == "silent: client 1"
+        assert [alarm["kind"] for alarm in told["alarms"]] == ["silent"]
+        run.go(1)
+        assert until(lambda: client.get("/health").status_code == 200)
+
+
+def test_the_page_says_that_the_command_behind_it_has_ended(tmp_path: Path) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=80)
+    run.go(10)
+    with run_dashboard(tmp_path / "run.db") as page:
+        until(lambda: answers(page.url))
+        with httpx.stream("GET", page.url + "events", timeout=PATIENCE) as stream:
+            told = stream.iter_text()
+            assert '"badge":{"kind":"running"' in next(told)
+            assert page.process.stdin is not None
+            page.process.stdin.close()  # as when the process that started it ends
+            last = ""
+            with contextlib.suppress(httpx.HTTPError):
+                for chunk in told:
+                    last += chunk
+    assert '"over":"the command that showed this page has ended"' in last
+    assert '"badge":{"kind":"stopped"' in last
+
+
 def test_nothing_can_be_changed(finished: Path) -> None:
     with served(make_app(finished)) as client:
-        for path in ("/", "/events", "/state.json", "/static/chart.js"):
+        for path in ("/", "/events", "/state.json", "/health", "/static/chart.js"):
             for method in ("POST", "PUT", "DELETE", "PATCH"):
                 assert client.request(method, path, headers=LOCAL).status_code == 405
 
@@ -172,7 +231,7 @@ def test_more_streams_than_viewers_allowed_are_refused_and_room_comes_back(
         assert client.get("/state.json").status_code == 200
         stack.close()
         until = time.monotonic() + PATIENCE
-        while app.state.feed.viewers and time.monotonic() < until:
+        while app.state.feeds[0].viewers and time.monotonic() < until:
             time.sleep(0.01)
         with client.stream("GET", "/events") as again:
             assert again.status_code == 200
@@ -189,7 +248,7 @@ def test_requests_for_another_host_name_are_refused(finished: Path) -> None:
 def test_only_the_token_gives_access(finished: Path) -> None:
     token = "a-token-of-our-own"
     with served(make_app(finished, token=token)) as client:
-        for path in ("/", "/events", "/state.json", "/static/chart.js"):
+        for path in ("/", "/events", "/state.json", "/health", "/static/chart.js"):
             assert client.get(path, headers=LOCAL).status_code == 401
         assert client.get("/?token=wrong", headers=LOCAL).status_code == 401
         assert client.get(f"/?token=wrong&token={token}", headers=LOCAL).status_code == 401
@@ -339,3 +398,46 @@ def test_other_machines_need_tls_and_a_token(finished: Path, tmp_path: Path, mon
         assert token not in Path(f"/proc/{page.process.pid}/cmdline").read_text()
         with pytest.raises(httpx.HTTPError):
             httpx.get(url.replace("https", "http"))
+
+
+def test_with_keep_the_page_of_serve_outlives_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    happened: list[str] = []
+
+    @contextlib.contextmanager
+    def page(path: Path, address: DashboardAddress) -> Iterator[Any]:
+        happened.append("opened")
+        yield type("Page", (), {"url": "http://127.0.0.1:1/"})
+        happened.append("closed")
+
+    def wait(event: threading.Event, timeout: float | None = None) -> bool:
+        happened.append("waited")
+        raise KeyboardInterrupt
+
+    def run(*arguments: Any) -> str:
+        happened.append("ran")
+        return "stopped"
+
+    monkeypatch.setattr("privatile.dashboard.serving.run_dashboard", page)
+    monkeypatch.setattr("privatile.federation.run.serve.serve_run", run)
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    kept = CliRunner().invoke(main, ["serve", str(tmp_path), "--dashboard", "--keep"])
+    assert (kept.exit_code, happened) == (0, ["opened", "ran", "waited", "closed"])
+    assert "stays open until you press Ctrl-C" in kept.output
+    happened.clear()
+    assert CliRunner().invoke(main, ["serve", str(tmp_path), "--dashboard"]).exit_code == 0
+    assert happened == ["opened", "ran", "closed"]  # the control
+
+
+def test_the_command_shows_files_and_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shown: list[Any] = []
+
+    def serve(paths: Any, bound: Any, *arguments: Any) -> None:
+        shown.extend(paths)
+        bound.close()
+
+    monkeypatch.setattr("privatile.dashboard.serving.run_server", serve)
+    done = CliRunner().invoke(main, ["dashboard", str(tmp_path), str(tmp_path / "one.db")])
+    assert done.exit_code == 0, done.output
+    assert shown == [tmp_path / "run.db", tmp_path / "one.db"]
+    assert "dashboard: http://127.0.0.1:" in done.output
+    assert CliRunner().invoke(main, ["dashboard", "one.db", "--at", "0.0.0.0:8080"]).exit_code == 2  # needs TLS

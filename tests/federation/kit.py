@@ -51,6 +51,7 @@ def make_study(
         "range": (0.0, 100.0),
         "rounds": rounds,
         "deadline": 30.0,
+        "patience": 20,
         "design": "rounds",
         "clients": clients,
     }

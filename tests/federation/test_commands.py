@@ -23,9 +23,9 @@ from click.testing import CliRunner, Result
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, operations_page
-from privatile.federation.run.join import systemd_unit
 from privatile.federation.run.serve import OpenRun, ServeOptions, open_run, serve_run
 from privatile.federation.run.status import Status
+from privatile.federation.run.units import HARDENING, RESTARTS, systemd_unit
 from privatile.federation.setup.broker import free_port, running_broker
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 
@@ -154,9 +154,25 @@ def test_systemd_unit(tmp_path: Path) -> None:
     assert "RestartPreventExitStatus=2 5" in text
     assert f"User={pwd.getpwuid(os.getuid()).pw_name}\n" in text
     assert "100%%.csv" in text
+    told = call(
+        "serve", str(federation.directory.path), "--ops-port", "9464", "--install-unit", str(tmp_path / "units")
+    )
+    assert told.exit_code == 0, told.output
+    other = tmp_path / "units" / f"privatile-{federation.study.identity}.service"
+    assert '"--ops-port" "9464"' in other.read_text()
+    assert f'ReadWritePaths="-{federation.directory.path}"' in other.read_text()
+    deploy = Path(__file__).parents[2] / "deploy"
+    units = [unit, other, deploy / "privatile-coordinator.service", deploy / "privatile-site@.service"]
+    for each in units:
+        for line in HARDENING.splitlines():
+            home = line.replace("read-only", "yes") if each.parent == deploy else line
+            assert f"\n{home}\n" in each.read_text(), (each, line)
+        assert RESTARTS in each.read_text()
+        assert re.search(r"^User=\w", each.read_text(), re.MULTILINE)
     if shutil.which("systemd-analyze"):
-        checked = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-        assert "privatile-site0" not in checked.stderr.replace(str(unit), ""), checked.stderr
+        checked = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+        complaints = [line for line in checked.stderr.splitlines() if "not executable" not in line]  # /opt/privatile
+        assert not [line for line in complaints if "privatile" in line], checked.stderr
     assert systemd_unit("a", ['say "hi" $HOME']).count('"say \\"hi\\" $$HOME"') == 1
 
 

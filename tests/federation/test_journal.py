@@ -11,7 +11,8 @@ import pytest
 from privatile.core.messages import Answer
 from privatile.federation.coordinator.answer_intake import MOST_OFFENCES
 from privatile.federation.coordinator.journal import Uncounted
-from privatile.federation.coordinator.service import ROWS_PER_CLIENT, CoordinatorService
+from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
+from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.serve import OpenRun
 from privatile.federation.wire.messages import AnswerMessage, Hello, Link, question_digest
 from tests.federation.kit import Federation, make_study
@@ -64,7 +65,7 @@ def test_bad_and_repeated_answers_in_turn_do_not_grow_the_journal(table: Table) 
     rows = 0
     for _ in range(200):
         service._intake.readmit("site1")
-        rows += service._worth_a_row("rejected", "site1")
+        rows += service._notes.worth_a_row("rejected", "site1")
     assert rows <= ROWS_PER_CLIENT + 10
 
 

@@ -134,7 +134,7 @@ def as_of_old(record: dict[str, Any], software: str) -> dict[str, Any]:
     del old["body"]["program"]
     old["body"]["software"] = software
     result = old["body"]["results"][0]
-    result["caveats"] = [one for one in result["caveats"] if one["code"] not in ("central", "survey-weights")]
+    result["caveats"] = [one for one in result["caveats"] if one["code"] not in ("central", "unweighted")]
     result["estimand"] = "The middle of x"
     return old
 

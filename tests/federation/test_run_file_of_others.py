@@ -49,7 +49,7 @@ def made_up(path: Path, run: str, spec: Any) -> list[dict[str, Any]]:
                 counts.append(row)
             coordinator.accept(counts)
         coordinator.finish()
-        results: list[dict[str, Any]] = json.loads(canonical([one.to_dict() for one in coordinator.results()]))
+        results: list[dict[str, Any]] = json.loads(canonical([one.facts() for one in coordinator.results()]))
         return results
 
 

@@ -316,7 +316,7 @@ def test_a_refused_message_writes_nothing_of_its_own_into_the_reason(text: str) 
             read_signed(json.dumps(body))
         assert str(caught.value).isprintable()
         assert not any(word in str(caught.value) for word in ("well", "finished", "x`"))
-    with pytest.raises(ProtocolError, match=r"^ledger\.sequence: expected `int` >= 0\.$"):
+    with pytest.raises(ProtocolError, match=r"^ledger\.sequence: expected `int` >= 0\. It is signed by the right key"):
         read_signed(json.dumps({**hello, "ledger": {**link, "sequence": -1}}))
 
 

@@ -298,7 +298,7 @@ KINDS = (
 @pytest.fixture(scope="module")
 def samples() -> Iterator[Samples]:
     """duckdb is opened once, and a result is computed once for the same counts: both take most of the time."""
-    connect, results = lru_cache(files._connect), Coordinator.results
+    connect, results = lru_cache(files.connect), Coordinator.results
     known: dict[str, Any] = {}
 
     def remembered(coordinator: Coordinator) -> Any:
@@ -308,7 +308,7 @@ def samples() -> Iterator[Samples]:
         return known[counts]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_connect", connect)
+        patch.setattr(files, "connect", connect)
         patch.setattr(Coordinator, "results", remembered)
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
             yield Samples(Path(folder))

@@ -105,13 +105,14 @@ def run_file(path: Path) -> dict[str, object]:
 
 
 def told(result: QuantileResult) -> dict[str, object]:
-    """A result as --json prints it, without the run's name."""
-    return without_names(json.loads(result.to_json()))
+    """A result as --json prints it, without the run's name and date."""
+    (facts,) = json.loads(result.to_json())["results"]
+    return without_names(facts)
 
 
 def without_names(facts: dict[str, Any]) -> dict[str, Any]:
-    """Facts of a result without the run's name."""
-    return {key: value for key, value in facts.items() if key != "run"}
+    """Facts of a result without the run's name and date."""
+    return {key: value for key, value in facts.items() if key not in ("run", "date")}
 
 
 def runs(folder: Path) -> dict[str, object]:
@@ -144,7 +145,7 @@ def runs(folder: Path) -> dict[str, object]:
         "results": {**{name: told(one) for name, one in results.items()}, "levels": [told(one) for one in levels]},
         "text": first.to_text().replace(first.run, RUN).splitlines(),
         # The first result stands under "results" already.
-        "comparison": {key: value for key, value in compared.items() if key not in ("first", "second")},
+        "comparison": {key: value for key, value in compared.items() if key not in ("first", "second", "privatile")},
         "compared with": without_names(compared["second"]),
         "comparison text": said("compare", auto, other, "--disjoint").splitlines(),
     }
@@ -168,7 +169,7 @@ def released(folder: Path) -> dict[str, object]:
         for name, epsilon in (("east", 1.0), ("north", 0.5), ("south", 2.0))
     }
     clients["south"] = replace(clients["south"], weight=0.5)
-    study = make_study(clients, 40, levels=(0.5, 0.75), identity="0123456789ab", quorum=2)
+    study = make_study(clients, 40, levels=(0.5, 0.75), identity="0123456789ab", quorum=2, patience=5)
     federation = Federation(folder, study, port=4222)
     keys = {name: site.key() for name, site in federation.sites.items()}
     run = federation.open_run()
@@ -209,6 +210,7 @@ def released(folder: Path) -> dict[str, object]:
         for key, value in record["body"].items()
         if key not in ("program", "software", "coordinator", "clients", "transcript")
     }
+    body["results"] = [{key: value for key, value in one.items() if key != "date"} for one in body["results"]]
     return {
         "body": body,
         "rounds": record["body"]["transcript"]["rounds"],
@@ -272,7 +274,7 @@ def paper_rows(folder: Path) -> dict[str, object]:
 
 def plans() -> dict[str, object]:
     """What `privatile plan` prints."""
-    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--half-width", 0.01)
+    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--width", 0.02)
     checked = ("plan", "--clients", 4, "--records", 5000, "--epsilon", 1, "--population", "normal:50,10", "--runs", 20)
     return {
         "named": json.loads(said(*named, "--json")),

@@ -78,7 +78,7 @@ def test_a_bracket_narrows_where_the_answers_are_clear() -> None:
 def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:
     ages = {"all": np.floor(np.clip(np.random.default_rng(1).normal(43.3, 15, 200_000), 0, 99))}
     result = estimate(ages, q=0.5, epsilon=2, range=(0, 120), values="continuous", simulate=True, rng=1)
-    assert "contradiction" in {caveat.code for caveat in result.caveats}
+    assert "declaration" in {caveat.code for caveat in result.caveats}
     assert "the answers do not follow a smooth curve" in result.contradiction
     assert result.method == "any-shape"
     assert result.other is None

@@ -1,4 +1,4 @@
-"""Wherever a result is shown, it carries the same caveats."""
+"""Wherever a result is shown, it carries the same caveats; standing remarks are in its JSON and the documentation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,20 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main
+from privatile.core.scale import Linear, Log
 from privatile.dashboard.live import LiveRun
-from privatile.report.findings import CAVEAT_TITLES, WORRIES
+from privatile.report.findings import CAVEAT_TITLES
+from privatile.report.run_page import run_page
 from privatile.report.view import read_view
 from privatile.result.compare import compare
-from privatile.result.result import QuantileResult
+from privatile.result.diagnostics import no_log
+from privatile.result.result import Caveat, QuantileResult
+from privatile.result.severity import SEVERITIES
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 
 SOURCE = Path(privatile.__file__).parent
-STANDING = {"central", "survey-weights"}
+STANDING = {"central", "missing", "unweighted"}
 
 
 def made(path: Path, **options: Any) -> QuantileResult:
@@ -41,7 +46,8 @@ def made(path: Path, **options: Any) -> QuantileResult:
 def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: dict[str, Any]) -> None:
     path = tmp_path / "run.db"
     result = made(path, **options)
-    texts = [caveat.text for caveat in result.caveats]
+    texts = [caveat.text for caveat in result.caveats if caveat.severity != "standing"]
+    standing = [caveat.text for caveat in result.caveats if caveat.severity == "standing"]
     assert {caveat.code for caveat in result.caveats} >= STANDING
     store = RunStore.open(path, read_only=True)
     assert Coordinator(store).results()[0].caveats == result.caveats  # what `serve` and `release` show
@@ -66,9 +72,11 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
         assert text in watched
         for page in pages:
             assert text in html.unescape(page)
+    for text in standing:  # in no view that people read, and in the data of every page
+        assert text not in result.to_text() + result.to_html() + watched
     for page in pages:
         facts = json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
-        assert [caveat["text"] for caveat in facts["results"][0]["caveats"]] == texts
+        assert [caveat["text"] for caveat in facts["results"][0]["caveats"]] == [*texts, *standing]
 
 
 @pytest.mark.slow
@@ -86,14 +94,12 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
     assert seen is not None
     codes = [caveat.code for caveat in seen.caveats]
     assert codes.count("person") == 1
-    assert codes[-2:] == ["central", "survey-weights"]
+    assert codes[-2:] == ["central", "unweighted"]
 
 
 def test_a_comparison_carries_those_of_both(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", values="continuous")
     text = compare(first, second, disjoint=True).to_text()
-    shared = next(caveat.text for caveat in first.caveats if caveat.code == "central")
-    assert text.count(shared) == 1
     only = next(caveat.text for caveat in second.caveats if caveat.code == "file")
     assert f"- second: {only}" in text
 
@@ -111,5 +117,53 @@ def codes_in_source() -> set[str]:
 
 @pytest.mark.slow
 def test_every_caveat_has_a_title_and_every_title_a_caveat() -> None:
-    assert codes_in_source() == set(CAVEAT_TITLES)
-    assert set(CAVEAT_TITLES) >= WORRIES
+    assert codes_in_source() == set(CAVEAT_TITLES) == set(SEVERITIES)
+
+
+def test_a_page_contradicts_neither_itself_nor_the_text(tmp_path: Path) -> None:
+    """Where nothing was located no number stands large, nothing has settled and no clients agree."""
+    rng = np.random.default_rng(1)
+    few = {"north": rng.normal(50, 10, 12), "south": rng.normal(60, 10, 12)}
+    for data, located in ((few, False), ({name: np.tile(values, 300) for name, values in few.items()}, True)):
+        common: dict[str, Any] = {"range": (1, 100), "simulate": True, "rng": 2, "design": "rounds", "rounds": 12}
+        result = privatile.estimate(data, epsilon=4 if located else 1, **common)
+        page = html.unescape(result.report(tmp_path / "page.html").read_text(encoding="utf-8"))
+        hero = page[page.index('<header class="hero">') : page.index("</header>")]
+        assert result.located == located, result.sentence
+        assert ("not located" in hero) != located
+        assert (">Settled<" in page or ">Still moving<" in page) == located
+        assert (">The clients agree<" in page or ">The clients differ<" in page) == located
+        assert ("estimate  not located" in result.to_text()) != located
+        assert hero.index(result.headline) < hero.index(result.sentence)
+
+
+def test_at_most_three_things_to_act_on_come_first(tmp_path: Path) -> None:
+    result = made(tmp_path / "run.db")
+    codes = ("central", "dominance", "weak", "slope", "misfit", "curvature", "file")
+    many = replace(result, caveats=tuple(Caveat(code, f"About {code}.") for code in codes))
+    text = many.to_text()
+    first, rest = (text[text.index(head) :].splitlines()[1:] for head in ("Before you use it:", "Also:"))
+    assert first[:4] == ["- About misfit.", "- About slope.", "- About curvature.", ""]
+    assert rest == ["- About weak.", "- About dominance.", "- About file."]
+    assert "About central." not in text
+    view = read_view(tmp_path / "run.db")
+    page = run_page(replace(view, levels=(replace(view.levels[0], result=many),)))
+    hero = page[page.index('<header class="hero">') : page.index("</header>")]
+    assert hero.count("! look here") == 3
+    assert page.count("About weak.") == 2  # below, once, and in the page's data
+    calm = replace(result, caveats=())
+    assert "Before you use it" not in calm.to_text()
+    assert calm.reliable
+    assert not many.reliable
+
+
+def test_no_advice_is_what_was_done_or_cannot_be_done() -> None:
+    assert no_log(Log(1.0, 9.0))
+    assert no_log(Linear(0.0, 9.0))
+    assert not no_log(Linear(1.0, 9.0))
+    people = np.random.default_rng(1).normal(50, 10, 30)
+    given: list[tuple[dict[str, Any], bool]] = [({"not_private": True}, False), ({"epsilon": 0.5}, True)]
+    for options, advised in given:
+        told: QuantileResult = privatile.estimate(people[:20], range=(0, 1e6), simulate=True, rng=1, **options)
+        assert not told.located
+        assert ("larger ε" in " ".join(caveat.text for caveat in told.caveats)) == advised

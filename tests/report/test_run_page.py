@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from markupsafe import escape
 import privatile
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
+from privatile.report.charts import trajectory_chart
 from privatile.report.run_page import run_page
 from privatile.report.view import RunView, ThinPath, read_view
 from privatile.result.result import Caveat, QuantileResult
@@ -88,7 +90,7 @@ def page(result: QuantileResult, tmp_path_factory: pytest.TempPathFactory) -> st
 @pytest.mark.slow
 def test_the_page_says_what_the_result_says(result: QuantileResult, page: str) -> None:
     facts = Reader(page).facts
-    assert facts["results"][0] == json.loads(result.to_json())
+    assert facts["results"][0] == json.loads(result.to_json())["results"][0]
     path = facts["trajectories"][0]
     low, high = result.confidence_interval
     # The drawn end of the band is the interval, to the four digits of its width that a page keeps.
@@ -135,14 +137,14 @@ def test_the_page_asks_no_one_for_anything(page: str) -> None:
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     result = privatile.estimate(
         people({HOSTILE: 50.0, "south": 60.0}),
-        epsilon=1,
+        epsilon=2,
         range=(0, 100),
         value=HOSTILE,
         simulate=True,
         rng=4,
         rounds=50,
     )
-    honest = privatile.estimate(people(), epsilon=1, range=(0, 100), simulate=True, rng=4, rounds=50)
+    honest = privatile.estimate(people(), epsilon=2, range=(0, 100), simulate=True, rng=4, rounds=50)
     # How many ticks a drawing has depends on its numbers, and they on the order of the clients' names.
     drawn = {"polyline", "text"}
     tags = [
@@ -221,7 +223,7 @@ def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
 
 
 def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> None:
-    """However long nothing was known, the drawing is at most six times as high as the last interval and its margins."""
+    """However long nothing was known, the drawing is at most three times as high as the last interval with margins."""
     count, known = 100, 60
     low, high = np.full(count, 0.0), np.full(count, 1e6)
     low[known:], high[known:] = 48.0, 52.0
@@ -230,10 +232,70 @@ def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> No
     path = ThinPath(rounds, rounds, estimate, estimate, none, estimate, low, high, low, high, none, none, (0.0, 1e6))
     bottom, top = path.heights
     assert bottom < 48.0 < 52.0 < top
-    assert top - bottom < 1.3 * 6 * (52.0 - 48.0)
+    assert top - bottom < 1.3 * 3 * (52.0 - 48.0)
     # Nor does an end that the answers do not bound: it stands at the end of the stated range.
     bottom, top = replace(path, low=np.zeros(count)).heights
     assert 40.0 < bottom < 48.0 < 52.0 < top < 60.0
+    # Nor does a last interval that is far wider than the questions lie apart; one that is not is seen whole.
+    early = replace(path, question_low=estimate - 0.1, question_high=estimate + 0.1)
+    bottom, top = replace(early, low=estimate - 20.0, high=estimate + 30.0).heights
+    assert 48.5 < bottom < 49.9 < 50.1 < top < 51.5
+    bottom, top = replace(path, question_low=estimate - 1.0, question_high=estimate + 1.0).heights
+    assert bottom < 48.0 < 52.0 < top
+
+
+def test_the_search_is_a_strip_beside_what_matters(straddled: RunView) -> None:
+    """Its questions go everywhere; no line of the chart does. They are kept in the data."""
+    (level,) = straddled.levels
+    path, search = level.path(2000), level.history.burn_in
+    chart = trajectory_chart(path, "age")
+    assert chart is not None
+    shapes = {
+        shape.kind: [tuple(map(float, point.split(","))) for point in shape.points.split()] for shape in chart.shapes
+    }
+    assert max(y for _, y in shapes["strip"]) - min(y for _, y in shapes["strip"]) <= 14
+    end = max(x for x, _ in shapes["strip"])
+    assert min(x for x, _ in shapes["walk"]) > end - 1
+    assert len(shapes["searched"]) == search == path.to_dict()["search"]
+    # Without a search to tell apart, all questions are drawn: the check can see them.
+    other = trajectory_chart(replace(path, search=0), "age")
+    assert other is not None
+    (walk,) = [shape for shape in other.shapes if shape.kind == "walk"]
+    assert min(float(point.split(",")[0]) for point in walk.points.split()) < end - 1
+    assert not [shape for shape in other.shapes if shape.kind == "strip"]
+
+
+def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
+    """Whole numbers where values are declared whole, or where the stated range is whole and wide enough."""
+    path = straddled.levels[0].path(2000)
+
+    def labels(path: ThinPath) -> list[str]:
+        chart = trajectory_chart(path, "age")
+        assert chart is not None
+        return [label.text for label in chart.labels]
+
+    assert path.whole
+    texts = labels(path)
+    assert {"age", "rounds"} <= {*texts}
+    assert not [text for text in texts if "." in text]
+    assert path.heights[1] - path.heights[0] >= 3.0
+    narrow = replace(path, whole=False, low=path.low * 0 + 54.8, high=path.high * 0 + 55.1, estimate=path.low * 0 + 55)
+    assert [text for text in labels(narrow) if "." in text]  # declared nothing, and closer than whole numbers
+
+
+def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
+    view = read_view(long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", values="whole"))
+    page = run_page(view)
+    options = Reader(page).facts["options"]
+    assert options["date"].startswith(time.strftime("%Y-%m-%d", time.gmtime(view.created)))
+    assert options["data"] == "1,500 records: client 0 (500), client 1 (500), client 2 (500)"
+    assert options["stated range"] == "0 to 100, linear scale"
+    assert (options["column"], options["values declared"], options["level"]) == ("income", "whole", "0.5")
+    for label, text in options.items():
+        assert f'<tr><th scope="row">{label}</th><td>{escape(text)}</td></tr>' in page
+    tiles = page[page.index('<ul class="tiles">') : page.index("</ul>", page.index('<ul class="tiles">'))]
+    assert options["date"][:10] in tiles
+    assert not re.search(r"<b>[\d.]+ (s|min|h)</b>", tiles)  # how long it took is no headline
 
 
 @pytest.mark.slow
@@ -312,8 +374,9 @@ def test_what_the_answers_contradict_is_said_first(straddled: RunView, declared:
     result = replace(level.result, other=None, contradiction=why, caveats=caveats)
     page = run_page(replace(straddled, levels=(replace(level, result=result),)))
     hero = page[page.index('<header class="hero">') : page.index("</header>")]
-    assert "No smooth interval: the answers do not follow a smooth curve." in hero
-    assert ("! look here" in hero) == declared
+    # Said once: by the caveat where there is one.
+    assert ("No smooth interval: the answers do not follow a smooth curve." in hero) != declared
+    assert ("! look here" in hero) == ("Declared continuous, but not so." in hero) == declared
     assert "if smooth" not in page
     assert "other_low" not in Reader(page).facts["trajectories"][0]  # no dashed lines that nothing explains
 
@@ -345,8 +408,15 @@ def test_no_drawn_interval_is_narrower_than_the_result(straddled: RunView) -> No
     assert level.result is not None
     drawn = level.path(2000).to_dict()
     low, high = level.result.confidence_interval
-    assert drawn["low"][-1] <= low < high <= drawn["high"][-1]  # type: ignore[operator]
-    assert drawn["low"][-1] == pytest.approx(low, abs=2e-3 * (high - low))
+
+    def last(name: str) -> float:
+        numbers = drawn[name]
+        assert isinstance(numbers, list)
+        assert numbers[-1] is not None
+        return numbers[-1]
+
+    assert last("low") <= low < high <= last("high")
+    assert last("low") == pytest.approx(low, abs=2e-3 * (high - low))
     assert "anytime_low" not in drawn  # the same as the interval itself: not sent twice
 
 
@@ -408,7 +478,7 @@ def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch
 def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult) -> None:
     from dataclasses import replace
 
-    with pytest.raises(InputError, match="--save"):
+    with pytest.raises(InputError, match=r"save='run\.db'"):
         replace(result, reporter=None).report()
     with pytest.raises(InputError, match=r"\.html"):
         result.report("report.txt")

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +20,7 @@ from privatile.inference.choice import Evidence
 from privatile.inference.readings import Readings, any_shape_inference
 from privatile.result.both_readings import both_readings
 from privatile.result.number_words import outward, significant
-from privatile.result.rearrangement import rearranged
-from privatile.result.result import ConfidenceInterval, QuantileResult, interval_in_units
+from privatile.result.result import QuantileResult, interval_in_units
 from privatile.server.run_file import RunStore
 
 SEED = np.random.default_rng(20261116)
@@ -55,7 +53,7 @@ def test_a_declared_grid_leaves_a_few_values_and_the_interval_beside_them(ages: 
     assert (
         f"{words} (95%, if every value is a whole number); whatever the distribution it lies between" in ages.sentence
     )
-    facts = json.loads(ages.to_json())
+    (facts,) = json.loads(ages.to_json())["results"]
     assert facts["grid_values"] == list(ages.grid_values)
     assert facts["confidence_interval"] == {"low": low, "high": high}
     assert facts["values"] == "whole"
@@ -96,13 +94,16 @@ def test_a_straddled_run_may_be_reported_as_continuous_unless_the_answers_contra
     heaped = run(np.round(SEED.normal(50.0, 10.0, 20_000), -1), "continuous", design="straddle")
     assert heaped.method == "any-shape"
     assert heaped.contradiction.startswith("no smooth interval: ")
-    assert "contradiction" in codes(heaped)
+    assert "declaration" in codes(heaped)
+    assert heaped.reliable  # the interval that is shown needs no declaration
     assert heaped.other is None
     assert heaped.confidence_interval.low <= 50.0 <= heaped.confidence_interval.high
     # By name the smooth interval is still to be had, with the warning.
     named = run(np.round(SEED.normal(50.0, 10.0, 20_000), -1), design="straddle", interval="smooth")
     assert named.method == "smooth"
     assert "contradiction" in codes(named)
+    assert not named.reliable
+    assert named.sentence.endswith("is not to be relied on.")
 
 
 def test_with_little_information_the_declaration_gives_no_smooth_headline() -> None:
@@ -160,16 +161,6 @@ def test_the_smooth_interval_does_not_stand_beside_a_declared_grid() -> None:
     asked_for = run(values, "step=0.001", interval="smooth")
     assert asked_for.other is not None
     assert asked_for.other.method == "any-shape"
-
-
-def test_levels_that_crossed_are_put_in_order_with_their_grid_and_their_other_interval(ages: QuantileResult) -> None:
-    low = replace(ages, level=0.4, estimate=46.0, confidence_interval=ConfidenceInterval(44.5, 47.2))
-    high = replace(ages, level=0.6, estimate=45.0, confidence_interval=ConfidenceInterval(43.6, 46.4))
-    first, second = rearranged([low, high])
-    assert first.confidence_interval == (43.6, 46.4)
-    assert first.grid_values == (44.0, 45.0, 46.0)
-    assert second.confidence_interval == (44.5, 47.2)
-    assert second.grid_values == (45.0, 46.0, 47.0)
 
 
 def test_reporting_may_declare_a_grid_but_not_move_where_a_run_stopped(tmp_path: Path) -> None:

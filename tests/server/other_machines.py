@@ -177,8 +177,12 @@ def read(folder: Path) -> dict[str, Any]:
         except PrivatileError as error:
             found["runs"][path.stem] = str(error)
             continue
+        # Without the sentence: it rounds numbers that are there, and the last bit may decide how.
         found["runs"][path.stem] = [
-            (result.to_dict(), result.inference.error_scale * result.scale.slope(result.inference.center))
+            (
+                {key: value for key, value in result.facts().items() if key != "sentence"},
+                result.inference.error_scale * result.scale.slope(result.inference.center),
+            )
             for result in results
         ]
         for number, accepted in forge(coordinator.spec, rounds, results[0].inference.error_scale, int(path.stem)):

@@ -3,15 +3,34 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Literal, overload
 
 import numpy as np
 
+from privatile.api.groups import prepare_groups
 from privatile.api.local_run import Progress, prepare
+from privatile.client.sources.tables import is_stream
+from privatile.core.suggestions import meant
 from privatile.errors import InputError
 from privatile.planning.options import Options
+from privatile.result.groups import GroupResults
 from privatile.result.result import QuantileResult
+from privatile.result.results import Results
+
+
+@overload
+def estimate(
+    data: object,
+    *,
+    by: str | Sequence[str],
+    q: float | Sequence[float] | Literal["curve"] = ...,
+    epsilon: float | Mapping[str, float] | None = ...,
+    range: tuple[float, float],
+    simulate: bool = ...,
+    rng: np.random.Generator | int | None = ...,
+    progress: Progress | None = ...,
+    **options: Any,
+) -> GroupResults: ...
 
 
 @overload
@@ -39,25 +58,27 @@ def estimate(
     rng: np.random.Generator | int | None = ...,
     progress: Progress | None = ...,
     **options: Any,
-) -> tuple[QuantileResult, ...]: ...
+) -> Results: ...
 
 
 def estimate(
     data: object,
     *,
+    by: str | Sequence[str] | None = None,
     q: float | Sequence[float] | Mapping[str, float] | Literal["curve"] = 0.5,
     epsilon: float | Mapping[str, float] | None = None,
-    range: tuple[float, float],
+    range: tuple[float, float] | None = None,
     simulate: bool = False,
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> QuantileResult | tuple[QuantileResult, ...]:
+) -> QuantileResult | Results | GroupResults:
     """A quantile with its confidence interval under ε-local differential privacy; one result for each level in `q`.
 
-    `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, or a
-    DB-API connection with `query=`. `range` is where the quantile can lie, in units; `scale` is linear, log, logit
-    or identity. Every further keyword is a field of `privatile.planning.options.Options`.
+    `data` is a mapping of client name to column, a table with a client column (`client=`), one column, a path, a
+    relation of duckdb or another stream of Arrow, or a DB-API connection with `sql=`. `range` is where the quantile can
+    lie, in units; `scale` is linear, log, logit or identity. With `by`, a column or several of them, every group has a
+    result of its own (`GroupResults`). Every further keyword is a field of `privatile.planning.options.Options`.
 
     Real data takes randomness from the operating system only, and a ledger remembers who has answered. For made-up
     data `simulate=True, rng=…` seeds everything, and the result says so.
@@ -75,18 +96,22 @@ def estimate(
         )
     if simulate and rng is None:
         raise InputError("a simulation needs its randomness: give rng, a numpy Generator or a seed.")
-    if simulate and (isinstance(data, str | os.PathLike) or options.get("query") is not None):
+    if simulate and (isinstance(data, str | os.PathLike) or options.get("sql") is not None or is_stream(data)):
         raise InputError(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "
             "real. Leave out simulate and rng."
         )
-    known = [field.name for field in fields(Options)]
+    known = [*(field.name for field in fields(Options)), "rng", "simulate", "progress"]
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            near = meant(name, known)
+            hint = f"Did you mean {near!r}?" if near else f"Known: {', '.join(known)}."
             raise TypeError(f"estimate() got an unexpected keyword argument {name!r}. {hint}")
     levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q
-    chosen = Options(q=levels, epsilon=epsilon, range=range, **options)
-    results = prepare(data, chosen, np.random.default_rng(rng) if simulate else None).complete(progress)
+    groups = by if by is None or isinstance(by, str) else tuple(by)
+    chosen = Options(q=levels, epsilon=epsilon, range=range, by=groups, **options)
+    generator = np.random.default_rng(rng) if simulate else None
+    if chosen.by is not None:
+        return prepare_groups(data, chosen, generator).complete(progress)
+    results = prepare(data, chosen, generator).complete(progress)
     return results if isinstance(q, Sequence) else results[0]

@@ -3,6 +3,7 @@
 The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from privatile.api.division import Division
 from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
@@ -21,16 +23,14 @@ from privatile.client.ledger.past import check_begun, check_link, check_past
 from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.shuffle import shuffle
-from privatile.client.order.weight_classes import ClassRule
+from privatile.client.order.shuffle import check_column
 from privatile.client.responder import Responder, answer_all
-from privatile.client.sources.opening import open_source
 from privatile.errors import InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
-from privatile.result.result import QuantileResult
+from privatile.result.results import Results
 from privatile.server.coordinator import Coordinator, new_run_name, stored_questions
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import LEDGER
@@ -42,6 +42,34 @@ Progress = Callable[[int, int], None]
 
 def prepare(data: object, options: Options, rng: np.random.Generator | None = None) -> "LocalRun":
     """Read the data and work out the run. With `rng` everything is a simulation: seeded coins, no ledger file."""
+    ledger, coins, division = opened(data, options, rng)
+    columns = division.only(options)
+    if options.groups or options.leave_out:
+        for column in columns.values():
+            check_column(column, options.missing)
+    return new_run(options, columns, division, ledger, coins)
+
+
+def new_run(
+    options: Options,
+    columns: Mapping[str, ShuffledColumn],
+    division: Division,
+    ledger: Ledger,
+    coins: Coins,
+    *,
+    shared: bool = False,
+    share: float = 1.0,
+    taken: float = 0.0,
+    tell: bool = True,
+) -> "LocalRun":
+    """A run over some columns of a file that was read."""
+    holders = division.holders()
+    spec = specification(options, parts_of(columns, holders), simulated=isinstance(coins, SeededCoins))
+    return LocalRun(spec, options, columns, ledger, coins, holders, shared, share, division.how_read, taken, tell)
+
+
+def opened(data: object, options: Options, rng: np.random.Generator | None) -> tuple[Ledger, Coins, Division]:
+    """The ledger, the coins and the records, each read once for all runs over them."""
     coins: Coins
     if rng is None:
         ledger = Ledger.open(options.ledger or ledger_path())
@@ -52,18 +80,7 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     key = None
     if options.person is not None:
         key = PersonKey.open(options.person_key or person_key_path())
-    source = open_source(
-        data,
-        value=options.value,
-        client=options.client,
-        person=options.person,
-        query=options.query,
-        weight=options.weight,
-    )
-    rule = ClassRule(levels=max(1, len(options.levels)), rounds=options.rounds)
-    columns = shuffle(source, ledger, missing=options.missing, person_key=key, classes=rule)
-    spec = specification(options, parts_of(columns, options.only), simulated=rng is not None)
-    return LocalRun(spec, options, columns, ledger, coins)
+    return ledger, coins, Division.read(data, options, ledger, key)
 
 
 @dataclass(eq=False, repr=False)
@@ -78,6 +95,18 @@ class LocalRun:
     columns: Mapping[str, ShuffledColumn]
     ledger: Ledger
     coins: Coins
+    holders: Mapping[str, str]
+    """Of cells, whose records they are (`Division`)."""
+    shared: bool = False
+    """Whether further runs use the ledger: whoever opened it closes it."""
+    share: float = 1.0
+    """Of every client, the share of its records that this run may ask; the first ones of the random order."""
+    how_read: str = ""
+    """What the holder should know about how the data is read (`Source.how_read`)."""
+    taken: float = 0.0
+    """Of every client, the share of its records that a run of the same command asks first, and this one does not."""
+    tell: bool = True
+    """Whether the holder is told that people who have answered before are passed over."""
 
     def __post_init__(self) -> None:
         spec = self.spec
@@ -89,7 +118,7 @@ class LocalRun:
         _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
-        parts = parts_of(self.columns, self.options.only)
+        parts = parts_of(self.columns, self.holders)
         left = [part._replace(records=count) for part, count in zip(parts, counts, strict=True)]
         self.spec = specification(self.options, left, simulated=spec.simulated)
         self.spec = replace(self.spec, clients=tuple(self._asked(client) for client in self.spec.clients))
@@ -97,6 +126,8 @@ class LocalRun:
 
     def _asked(self, client: ClientSpec) -> ClientSpec:
         """A client some records of which are asked; its file's size is told only where they are all of it."""
+        left = client.records - math.floor(self.taken * client.records)
+        client = replace(client, records=math.floor(self.share * left))
         column = self.columns[client.name]
         usable = column.records - (column.missing if self.spec.missing == "drop" else 0)
         is_whole = client.records == usable and (column.weights is None or column.weights.records == usable)
@@ -134,7 +165,10 @@ class LocalRun:
         if self.spec.simulated:
             return None
         folder = self.ledger.path.parent if self.ledger.path else state_folder()
-        return folder / "runs" / f"{self.spec.questions.digest[:24]}.db"
+        # A run over a share of the records is another one than that over all of them.
+        asked = self.share * (1.0 - self.taken)
+        share = "" if asked == 1.0 else f"-{asked:g}"
+        return folder / "runs" / f"{self.spec.questions.digest[:24]}{share}.db"
 
     def _find_store(self) -> RunStore | None:
         """The file of this run, finished or not; files that are in the way of a new run are removed or refused."""
@@ -157,7 +191,7 @@ class LocalRun:
             )
         if store.finished is None:
             self._check_past(store)
-        elif options.spend_again:
+        elif options.spend_again and not self.shared:  # of several runs the others may not be over
             if options.save is not None:
                 raise StoreError(f"{path} holds a finished run. Name another file for the second one with save=PATH.")
             store.close()
@@ -197,7 +231,7 @@ class LocalRun:
 
     # -- the run itself ------------------------------------------------------------------------------------------
 
-    def complete(self, progress: Progress | None = None, *, keep: bool = False) -> tuple[QuantileResult, ...]:
+    def complete(self, progress: Progress | None = None, *, keep: bool = False) -> Results:
         """Ask until the run is over, or continue an unfinished one; one result per level.
 
         Without a place to save it, the run's file only serves to resume and is then removed; `keep` leaves that to
@@ -210,7 +244,7 @@ class LocalRun:
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
                     if not responder.is_unproven:  # then it repeats what was asked, and refuses what is new
-                        responder.reserve(client.records)
+                        responder.reserve(client.records, tell=self.tell)
             # A run belongs to the ledger it began with: written before anybody is asked.
             store.execute(_link_statements(self.ledger))
             ask_rounds(coordinator, self._responders, progress, self.ledger)
@@ -218,10 +252,11 @@ class LocalRun:
         results = coordinator.results()
         reporter = RunReporter(store.to_bytes(), results)
         store.close()
-        self.ledger.close()
+        if not self.shared:
+            self.ledger.close()
         if not keep:
             self.discard()
-        return tuple(replace(result, reporter=reporter) for result in results)
+        return Results(replace(result, reporter=reporter) for result in results)
 
     def discard(self) -> None:
         """Remove the run's file unless it is to be saved: what remains of the run is the ledger's account."""
@@ -269,12 +304,17 @@ def _prepare_folder(path: Path) -> None:
     """Make the folder of unfinished runs; refuse where a file of the same run has appeared meanwhile."""
     if path.exists():
         raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
+    make_private(path.parent)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder of unfinished runs, for its owner alone."""
     try:
-        for folder in (path.parent.parent, path.parent):  # the mode is the last folder's only
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (folder.parent, folder):  # the mode is the last folder's only
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreError(
-            f"{path.parent} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you may "
+            f"{folder} cannot be made ({os.strerror(error.errno or 0)}). Set XDG_STATE_HOME to a folder you may "
             "write to, or name the files with ledger=PATH and save=PATH."
         ) from None
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.weight_classes import MOST_ROUNDS, WIDEST
-from privatile.errors import InputError
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.survey import Survey
 from privatile.planning.options import Options
@@ -30,17 +29,17 @@ class Part(NamedTuple):
         return float(self.records) if self.column.weights is None else self.column.weights.total
 
 
-def parts_of(columns: Mapping[str, ShuffledColumn], only: str | None) -> list[Part]:
-    """The columns that a run asks, by client, the classes of a client from the lightest on."""
-    parts = [Part(name, column.content.holder, column, column.records) for name, column in columns.items()]
+def parts_of(columns: Mapping[str, ShuffledColumn], holders: Mapping[str, str] | None = None) -> list[Part]:
+    """The columns that a run asks, by client, the classes of a client from the lightest on.
+
+    `holders` gives the clients of cells (`client.sources.cells`), by the cells' names; otherwise they are the clients.
+    """
+    parts = [
+        Part(name, (holders or {}).get(column.content.holder, column.content.holder), column, column.records)
+        for name, column in columns.items()
+    ]
     parts.sort(key=lambda part: (part.holder, 0.0 if part.column.weights is None else part.column.weights.low))
-    if only is None:
-        return parts
-    own = [part for part in parts if part.holder == only]
-    if not own:
-        holders = list(dict.fromkeys(part.holder for part in parts))
-        raise InputError(f"only names {only!r}, which is no client. The clients: {', '.join(holders[:8])}.")
-    return own
+    return parts
 
 
 def specification(options: Options, parts: list[Part], *, simulated: bool) -> RunSpec:
@@ -56,7 +55,7 @@ def specification(options: Options, parts: list[Part], *, simulated: bool) -> Ru
     scale, levels = options.working_scale, options.levels
     survey = _survey(options, parts, weights)
     return RunSpec(
-        value=(options.value or "the value") + (f" at {options.only}" if options.only is not None else ""),
+        value=options.value_in_words,
         levels=levels if own is None else (sum(weight * own[name] for name, weight in weights.items()),),
         clients=tuple(
             ClientSpec(

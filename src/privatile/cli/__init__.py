@@ -9,16 +9,19 @@ import click
 from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
 from privatile.cli.printing import drop_what_cannot_be_written, in_options, said_by_the_system, show_any_text
+from privatile.core.suggestions import meant
 from privatile.errors import PrivatileError
 
 __all__ = ["main"]
 
 COMMANDS = {
+    "demo": "A first result from made-up salaries, beside the truth.",
     "estimate": "A quantile with its interval from a file or several.",
     "report": "A page about a run: the answer, the way there, what it cost.",
     "watch": "Where a run stands, in the terminal.",
+    "dashboard": "Runs in a browser, one or several.",
     "plan": "How narrow an interval would be, and what it takes.",
-    "compare": "The difference of two quantiles of different people.",
+    "compare": "The difference of quantiles of different people.",
     "ledger": "What has been spent, by whom.",
     "simulate": "Monte Carlo experiments from a design.",
     "paper": "The paper's tables and figures, reproduced.",
@@ -66,6 +69,17 @@ class LazyGroup(click.Group):
         show_any_text()
         return super().main(*arguments, **options)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named; of an unknown one, which was meant."""
+        name = args[0] if args else ""
+        if args and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = meant(name, COMMANDS)
+            hint = f"Did you mean {near!r}?" if near else f"Commands: {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Read the words of the command line."""
         try:
@@ -84,6 +98,8 @@ class LazyGroup(click.Group):
                 text = str(error) if command is None else in_options(str(error), command)
                 click.echo(f"privatile: {text}", err=True)
                 ctx.exit(error.exit_code)
+            except click.NoSuchOption as error:
+                raise _with_suggestion(error) from None
             except BrokenPipeError:
                 raise  # the reader closed the pipe: click ends quietly
             except OSError as error:
@@ -98,6 +114,15 @@ class LazyGroup(click.Group):
                 ctx.exit(INTERRUPTED)
 
 
+def _with_suggestion(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The error with the one option that was probably meant, instead of all that look alike."""
+    options = [option for one in (error.ctx.command.params if error.ctx else ()) for option in one.opts]
+    known = {option.lstrip("-").replace("-", "_"): option for option in options if option.startswith("--")}
+    near = meant(error.option_name.lstrip("-"), known)
+    hint = f" Did you mean {known[near]!r}?" if near else ""
+    return click.NoSuchOption(error.option_name, f"No such option {error.option_name!r}.{hint}", ctx=error.ctx)
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="privatile")
 def main() -> None:
@@ -107,7 +132,7 @@ def main() -> None:
 
     \b
     Start here:
-      privatile estimate salaries.csv --value salary --client region --q 0.5 --epsilon 1 --range 1000 1000000 --log
+      privatile demo
     """
 
 

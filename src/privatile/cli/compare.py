@@ -1,7 +1,7 @@
-"""`privatile compare`: the difference of two quantiles of different people."""
+"""`privatile compare`: the difference of two quantiles of different people, or of all pairs of many."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,36 +14,75 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("first", type=click.Path(path_type=Path))
-@click.argument("second", type=click.Path(path_type=Path))
-@click.option("--disjoint", is_flag=True, help="You state that no person is in both runs.")
+@click.argument("runs", metavar="RUN…|FOLDER", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--disjoint", is_flag=True, help="You state that no person is in two of the runs.")
 @click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
-@text("--values", "KIND", "Report both runs as if they had been asked with these: any, continuous, whole, step=NUMBER.")
+@click.option("--simultaneous", is_flag=True, help="The intervals of all differences hold at once.")
+@text("--values", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A page with all differences (.html).")
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Draw them for print, .svg, .pdf or .png.",
+)
 @json_flag("The comparison")
 def compare(
-    first: Path,
-    second: Path,
+    runs: tuple[Path, ...],
     disjoint: bool,
     level: float | None,
     confidence_level: float,
+    simultaneous: bool,
     values: str | None,
+    output: Path | None,
+    figure: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """FIRST minus SECOND: two runs kept with --save, of people who are not in both.
+    """The first run minus the second, kept with --save, of people who are not in both; or all pairs of many.
 
-    Two groups of one file are two runs: estimate each with --client GROUP_COLUMN --only GROUP --save ….db.
+    FOLDER is what `privatile estimate --by COLUMN --save FOLDER` keeps: no record is in two of its groups.
 
     \b
-    privatile estimate pay.csv --value pay --client sex --only f --epsilon 1 --range 0 200000 --save f.db
-    privatile estimate pay.csv --value pay --client sex --only m --epsilon 1 --range 0 200000 --save m.db
-    privatile compare f.db m.db --disjoint
+    privatile estimate pay.csv --value pay --by sex --epsilon 1 --range 0 200000 --save sexes
+    privatile compare sexes
+    privatile compare 2024.db 2025.db 2026.db --disjoint --simultaneous -o years.html --figure years.pdf
     """
-    from privatile.result.compare import compare as compared
-
     reported = {} if values is None else {"values": values}
-    results = (_result(path, level, reported) for path in (first, second))
-    echo_facts(compared(*results, disjoint=disjoint, confidence_level=confidence_level), as_json)
+    facts: Any
+    if len(runs) == 2 and not (simultaneous or output or figure):
+        from privatile.result.compare import compare as compared
+
+        first, second = (_result(path, level, reported) for path in runs)
+        facts = compared(first, second, disjoint=disjoint, confidence_level=confidence_level)
+    else:
+        from privatile.report.group_files import is_group_folder, results_of
+        from privatile.report.group_page import report_groups
+        from privatile.result.pairs import compare_all
+
+        if len(runs) == 1 and not is_group_folder(runs[0]):
+            raise InputError(f"compare takes two runs or more, or the folder of one --by; got only {runs[0]}.")
+        groups = results_of(runs, **reported)
+        facts = compare_all(
+            groups,
+            disjoint=disjoint,
+            level_index=_place(level, groups.levels, runs[0]),
+            confidence_level=confidence_level,
+            simultaneous=simultaneous,
+        )
+        for target in (*(() if output is None else (output,)), *figure):
+            click.echo(report_groups(facts, target), err=True)
+    echo_facts(facts, as_json)
+
+
+def _place(level: float | None, levels: tuple[float, ...], path: Path) -> int:
+    if level is None and len(levels) > 1:
+        raise InputError(f"{path} holds {len(levels)} levels; say which with --q.")
+    for place, asked in enumerate(levels):
+        if level is None or abs(asked - level) < 1e-12:
+            return place
+    raise InputError(f"{path} holds no level {level:g}.")
 
 
 def _result(path: Path, level: float | None, reported: dict[str, str]) -> "QuantileResult":
@@ -52,11 +91,7 @@ def _result(path: Path, level: float | None, reported: dict[str, str]) -> "Quant
 
     with RunStore.open(path, read_only=True) as store:
         results = RunRecord(store, store.spec.with_report(**reported)).results()
-    if level is None and len(results) > 1:
-        raise InputError(f"{path} holds {len(results)} levels; say which with --q.")
-    for result, asked in zip(results, store.spec.levels, strict=True):
-        if level is None or abs(asked - level) < 1e-12:
-            if result is None:
-                raise InputError(f"{path} has no interval yet: the run is still searching for the quantile.")
-            return result
-    raise InputError(f"{path} holds no level {level:g}.")
+    result = results[_place(level, store.spec.levels, path)]
+    if result is None:
+        raise InputError(f"{path} has no interval yet: the run is still searching for the quantile.")
+    return result

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from privatile.errors import InputError
+
+if TYPE_CHECKING:
+    from privatile.dashboard.serving import DashboardAddress
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,14 @@ class DashboardOptions:
     flag: bool
     at: str | None
     tls: tuple[Path, Path] | None
+    keep: bool = False
+    prefix: str = "dashboard-"
+    """What the names of --dashboard-at and --dashboard-tls begin with, at this command."""
 
     @property
     def wanted(self) -> bool:
         """Whether there is to be a dashboard at all."""
-        return self.flag or self.at is not None
+        return self.flag or self.at is not None or self.keep
 
     @contextlib.contextmanager
     def running(self, path: str | Path) -> Iterator[None]:
@@ -33,38 +39,44 @@ class DashboardOptions:
         if not self.wanted:
             yield
             return
-        from privatile.dashboard.serving import DashboardAddress, run_dashboard
+        from privatile.dashboard.serving import run_dashboard
+
+        with run_dashboard(Path(path), self.address()) as page:
+            click.echo(f"dashboard: {page.url}", err=True)
+            yield
+
+    def address(self) -> "DashboardAddress":
+        """Where it listens."""
+        from privatile.dashboard.serving import DashboardAddress
 
         host, port = self._address()
         certificate, key = self.tls or (None, None)
-        with run_dashboard(Path(path), DashboardAddress(host, port, certificate, key)) as page:
-            click.echo(f"dashboard: {page.url}", err=True)
-            yield
+        return DashboardAddress(host, port, certificate, key)
 
     def __post_init__(self) -> None:
         self._address()  # a wrong one is refused before anyone is asked
         for path in self.tls or ():
             if not path.is_file():
-                raise InputError(f"--dashboard-tls takes the files of a certificate and its key; {path} is none.")
+                raise InputError(f"--{self.prefix}tls takes the files of a certificate and its key; {path} is none.")
 
     def _address(self) -> tuple[str, int]:
         if self.at is None:
             return "127.0.0.1", 0
         host, _, port = self.at.rpartition(":")
         if not host or not (port.isdecimal() and int(port) < 1 << 16):
-            raise InputError(f"--dashboard-at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
+            raise InputError(f"--{self.prefix}at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
         return host.removeprefix("[").removesuffix("]"), int(port)
 
-    def linger(self) -> None:
-        """Keep the page open for the person at the terminal, until Ctrl-C."""
-        if self.wanted and sys.stdin.isatty():
+    def linger(self, *, at_a_terminal: bool = True) -> None:
+        """Keep the page open until Ctrl-C: with --keep, or for the person at the terminal."""
+        if self.keep or (at_a_terminal and self.wanted and sys.stdin.isatty()):
             click.echo("the dashboard stays open until you press Ctrl-C.", err=True)
             with contextlib.suppress(KeyboardInterrupt):
                 threading.Event().wait()
 
 
 def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--dashboard, --dashboard-at and --dashboard-tls; the command gets one argument, `dashboard`."""
+    """--dashboard, --dashboard-at, --dashboard-tls and --keep; the command gets one argument, `dashboard`."""
 
     @click.option(
         "--dashboard", is_flag=True, help="Watch the run in a browser while it runs; the page changes nothing."
@@ -77,10 +89,16 @@ def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="CERT KEY",
         help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
     )
+    @click.option("--keep", is_flag=True, help="Keep the dashboard open when the run has ended, until Ctrl-C.")
     @wraps(command)
     def with_options(
-        *args: Any, dashboard: bool, dashboard_at: str | None, dashboard_tls: tuple[Path, Path] | None, **values: Any
+        *args: Any,
+        dashboard: bool,
+        dashboard_at: str | None,
+        dashboard_tls: tuple[Path, Path] | None,
+        keep: bool,
+        **values: Any,
     ) -> Any:
-        return command(*args, dashboard=DashboardOptions(dashboard, dashboard_at, dashboard_tls), **values)
+        return command(*args, dashboard=DashboardOptions(dashboard, dashboard_at, dashboard_tls, keep), **values)
 
     return with_options

@@ -18,7 +18,7 @@ import click
 from privatile import __version__
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_json
-from privatile.errors import how_to_install
+from privatile.errors import InputError, how_to_install
 
 Verdict = Literal["fine", "absent", "wrong"]
 
@@ -65,14 +65,22 @@ def examine() -> Iterator[Check]:
 
     yield Check("privatile", "fine", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
     yield from _packages()
-    beside = Path(sys.executable).parent / "nats-server"
-    broker = str(beside) if beside.exists() else shutil.which("nats-server")
-    absent = f"not found; the broker of a federation: {how_to_install('broker')}"
-    yield Check("nats-server", "fine" if broker else "absent", broker or absent)
+    yield _broker()
     yield _randomness(os.urandom)
     yield _clock(time.time)
     for what, folder in (("state folder", state_folder()), ("key folder", person_key_path().parent)):
         yield _disk(what, folder)
+
+
+def _broker() -> Check:
+    from privatile.federation.setup.broker_binary import find_binary
+
+    try:
+        binary = find_binary()
+    except InputError as error:
+        return Check("nats-server", "absent", f"the broker of a federation: {error}")
+    beside = f"; {'; '.join(binary.passed_over)}" if binary.passed_over else ""
+    return Check("nats-server", "fine", f"{binary.path} ({binary.version}){beside}")
 
 
 def _packages() -> Iterator[Check]:
@@ -87,7 +95,7 @@ def _packages() -> Iterator[Check]:
         marker = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
         wanted.setdefault(marker.group(1) if marker else "", []).append(name)
     for extra, names in wanted.items():
-        if extra in ("test", "docs"):
+        if extra in ("test", "docs", "all"):
             continue
         found = {name: _version(name) for name in names}
         missing = [name for name, version in found.items() if version is None]

@@ -1,20 +1,32 @@
 """`privatile estimate`: a quantile with its interval from a column."""
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.asking import confirm, previewed, say_spent
 from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
-from privatile.cli.options import choice, file, flag, json_flag, number, numbers_by_client, one_for_all, text
+from privatile.cli.options import (
+    choice,
+    conditions,
+    file,
+    flag,
+    json_flag,
+    number,
+    numbers_by_client,
+    one_for_all,
+    text,
+)
 from privatile.cli.printing import echo_facts, echo_json
+from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from privatile.api.local_run import LocalRun
-    from privatile.result.result import QuantileResult
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
@@ -22,10 +34,32 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 
 
 @click.command()
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path), required=False)
 @text("--value", "COLUMN", "Column with the numbers.")
 @text("--client", "COLUMN", "Column that says who holds a record. Without it: one client, 'all'.")
-@text("--only", "CLIENT", "This client's own quantile: only its records are asked.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CLIENT|COLUMN=VALUE",
+    help="Ask only this client's records, or only those with this entry in a column. Repeated: both must hold.",
+)
+@click.option(
+    "--leave-out",
+    multiple=True,
+    metavar="CLIENT",
+    help="Do not ask this client; the quantile is then that of the others. As often as needed.",
+)
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help="An estimate for every group: each entry of this column is one. Repeated: every combination.",
+)
+@number(
+    "--overall-share",
+    "SHARE",
+    "With --by: this share of every group's records answers about the quantile of all groups together instead.",
+)
 @text(
     "--person",
     "COLUMN",
@@ -33,6 +67,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "reduced to one at random.",
 )
 @click.option(
+    "-q",
     "--q",
     multiple=True,
     metavar=BY_CLIENT,
@@ -101,9 +136,11 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "value for this run's relaxations, or paper: with the asymptotic one.",
 )
 @number(
-    "--until-width", "WIDTH", "Stop when the anytime interval is this narrow, and leave the remaining records unasked."
+    "--until-width",
+    "WIDTH",
+    "Stop when the anytime interval, from end to end, is this narrow, and leave the remaining records unasked.",
 )
-@flag("--simultaneous", "Intervals of several levels hold all at once, not each by itself.")
+@flag("--simultaneous", "Intervals of several levels, and of groups, hold all at once, not each by itself.")
 @flag("--one-distribution", "You know that all clients share one distribution: allows --weights precision.")
 @choice("--normalizer", ["l2", "l1", "sup"], "Of the self-normalised interval (l2).")
 @choice(
@@ -129,7 +166,8 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @file(
     "--save",
     "RUN.DB",
-    "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once.",
+    "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once. With "
+    "--by it is a folder with a file for every group.",
 )
 @flag("--spend-again", "Let records that have answered answer again; the ledger adds up what they spend.")
 @flag("--new-run", "Give up an unfinished run of the same command and begin again with the records it has not asked.")
@@ -146,30 +184,38 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 )
 @flag("--allow-weak", "Accept an epsilon above 10.")
 @flag("--not-private", "No privacy at all: every record tells the truth.")
+@reading_options
 @dashboard_options
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Who would pay what, how wide the interval would be, and whether it is validated for such a run. Asks no one.",
+    help="Who would pay what, how wide the interval would be, and what the result would warn of. Asks no one.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask before a new run; where there is no terminal nothing is asked.")
 @click.option("--explain", is_flag=True, help="Add why the run asked what it asked.")
 @json_flag("The result")
 @click.option("--seed", hidden=True, type=int)
 def estimate(
-    data: Path,
+    data: Path | None,
     q: tuple[str, ...],
     epsilon: tuple[str, ...],
     range_: tuple[float, float] | None,
     log_: bool,
     weights: str | None,
+    only: tuple[str, ...],
+    leave_out: tuple[str, ...],
+    by: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
     explain: bool,
     as_json: bool,
     seed: int | None,
     dashboard: DashboardOptions,
+    reading: ReadingOptions,
     **rest: Any,
 ) -> None:
-    """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), or a TOML file with options.
+    """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), an SQLite or DuckDB file
+    with --sql, or a TOML file with options.
 
     Every record answers one question once, with a randomized bit; a ledger ensures the "once". Run it again after a
     crash and it continues where it stopped.
@@ -179,6 +225,7 @@ def estimate(
               --save run.db
     privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
               --range 1000 1000000 --log --q 0.25 --weights equal --save quartile.db
+    privatile estimate salaries.csv --value salary --by region --epsilon 1 --range 1000 1000000 --log --save regions
     privatile estimate options.toml --json --save run.db
     """
     if seed is not None:
@@ -187,27 +234,42 @@ def estimate(
             "for real people and takes its randomness from the operating system only."
         )
     from privatile.api.local_run import prepare
+    from privatile.core.words import is_address
     from privatile.planning.options import Options, read_options, read_weights
 
     given: dict[str, Any] = {}
-    if data.suffix == ".toml":
-        data, given = read_options(data)
+    if data is not None and data.suffix == ".toml" and not is_address(str(data)):
+        data, given = read_options(data, needs_data=not reading.is_by_address)
+    source = reading.data(data, "DATA", given.get("sql"))
     if log_:
         if rest["scale"] not in (None, "log"):
             raise InputError(f"--log and --scale {rest['scale']} exclude each other.")
         rest["scale"] = "log"
+    rest |= reading.text_format
     rest |= {
+        "sql": reading.sql,
         "q": _levels(q),
         "epsilon": _budgets(epsilon),
+        "only": conditions(only),
+        "leave_out": leave_out or None,
+        "by": by or None,
         "range": range_,
         "weights": None if weights is None else read_weights(weights),
     }
     options = Options(**given | {key: value for key, value in rest.items() if value is not None})
-    run = prepare(data, options)
+    if options.by is not None:
+        from privatile.cli.by_group import estimate_groups
+
+        shown = {"dashboard": dashboard.wanted, "explain": explain}
+        estimate_groups(source, options, dry_run=dry_run, yes=yes, as_json=as_json, **shown)
+        return
+    run = prepare(source, options)
+    if run.how_read:
+        click.echo(run.how_read, err=True)
     if dry_run:
         _preview(run, as_json)
     else:
-        _estimate(run, explain, as_json, dashboard)
+        _estimate(run, explain, as_json, dashboard, yes)
 
 
 def _levels(given: tuple[str, ...]) -> Any:
@@ -230,35 +292,35 @@ def _all_or_each(option: str, given: tuple[str, ...]) -> tuple[tuple[float, ...]
 
 
 def _preview(run: "LocalRun", as_json: bool) -> None:
-    from privatile.planning.preview import preview
-
     if run.store is not None:
         done = "finished" if run.store.finished else "unfinished"
         click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
-    _say_look_alikes(run)
-    echo_facts(preview(run.spec), as_json)
+    say_look_alikes(run.holders)
+    echo_facts(previewed(run), as_json)
 
 
-def _say_look_alikes(run: "LocalRun") -> None:
+def say_look_alikes(clients: "Iterable[str]") -> None:
     """Before anyone is asked: names that may be one client, and count as several."""
     from privatile.core.client_names import look_alikes
 
-    for names in look_alikes(dict.fromkeys(column.content.holder for column in run.columns.values())):
+    for names in look_alikes(clients):
         listed = " and ".join(repr(name) for name in names)
         click.echo(
-            f"{listed} count as {len(names)} clients, each with its own weight: their names differ only in capital "
-            "letters or in the form of their characters. If they are one client, stop (Ctrl-C) and give it one name.",
+            f"{listed} count as {len(names)} clients or groups, each for itself: their names differ only in capital "
+            "letters or in the form of their characters. If they are one, stop (Ctrl-C) and give it one name.",
             err=True,
         )
 
 
-def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
+def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions, yes: bool) -> None:
     from privatile.cli.progress import rounds_bar
 
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
         click.echo(f"run {run.store.run} {state}.", err=True)
-    _say_look_alikes(run)
+    say_look_alikes(run.holders)
+    if run.store is None:
+        confirm(lambda: previewed(run), yes=yes)
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):
@@ -266,42 +328,14 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         with rounds_bar(f"asking {len(holders)} client(s)") as progress:
             results = run.complete(progress, keep=True)
         if as_json:
-            facts = [result.to_dict() for result in results]
-            echo_json(facts[0] if len(facts) == 1 else facts)
+            echo_json(results.to_dict())
         else:
-            click.echo("\n\n".join(_text(result, explain) for result in results))
+            click.echo(results.to_text(explain=explain))
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
         run.discard()
         if run.options.spend_again:
-            _say_spent(run)
+            say_spent([run])
         if run.options.save is None:
             click.echo(NOT_SAVED, err=True)
         dashboard.linger()
-
-
-def _say_spent(run: "LocalRun") -> None:
-    """What the result does not hold and the ledger knows: what all runs together have cost. On the terminal only."""
-    from privatile.client.ledger.ledger import Ledger
-    from privatile.client.ledger.statement import statement
-
-    if run.ledger.path is None:
-        return
-    with Ledger.open(run.ledger.path, read_only=True) as book:
-        facts = statement(book)
-    names, column = {client.name for client in run.spec.clients}, run.options.value
-    spent = [line.epsilon for line in facts.datasets if line.client in names and line.column == column]
-    whose = "record of this column"
-    if run.options.person is not None:
-        whose, spent = "person", [facts.person_epsilon]
-    most = max(spent, default=0.0)
-    words = f"ε = {most:.4g}" if math.isfinite(most) else "without a limit, or nobody knows how much"
-    click.echo(f"All runs together, by the ledger, the most that one {whose} has spent: {words}.", err=True)
-
-
-def _text(result: "QuantileResult", explain: bool) -> str:
-    text = result.to_text()
-    if explain:
-        why = result.explanation or ("This design follows fixed tables: nothing was chosen along the way.",)
-        text += "\n\nWhy it asked what it asked:\n" + "\n".join(f"- {line}" for line in why)
-    return text

@@ -1,5 +1,6 @@
 """`privatile federation`: set up a federation, admit clients, look after a run."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ import click
 
 from privatile.cli.options import json_flag, numbers_by_client, one_for_all
 from privatile.cli.printing import echo_facts
-from privatile.errors import InputError
+from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
     from privatile.federation.setup.directory import Directory
@@ -106,7 +107,7 @@ def federation() -> None:
 @click.option("--confidence-level", type=float, default=0.95, show_default=True)
 @click.option("--deadline", type=float, default=60.0, show_default=True, help="Seconds a round waits.")
 @click.option("--quorum", type=int, default=0, help="Answers that close a round at once; all unless given.")
-@click.option("--patience", type=int, default=20, show_default=True, help="Silent rounds before the run pauses.")
+@click.option("--patience", type=int, default=5, show_default=True, help="Silent rounds before the run pauses.")
 @click.option("--allow-weak", is_flag=True, help="Accept an epsilon above 10.")
 @click.option("--title", default="A quantile", show_default=True)
 @click.option("--asked-by", default="not stated", show_default=True, help="Who asks, in words.")
@@ -224,7 +225,11 @@ def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, list
 @federation.command()
 @DIRECTORY
 def check(directory: "Directory") -> None:
-    """Look at everything in DIR and report everything that is wrong, at once."""
+    """Look at everything in DIR and report everything that is wrong, at once.
+
+    Ends with 1 while a client is missing: not admitted, never heard, silent or in quarantine.
+    """
+    from privatile.federation.run.status import read_status
     from privatile.federation.setup.check import check as check_directory
 
     findings = check_directory(directory)
@@ -232,6 +237,14 @@ def check(directory: "Directory") -> None:
         click.echo(f"note   {text}")
     if findings.errors:
         raise InputError("\n".join(["this federation is not ready:", *findings.errors]))
+    # That no coordinator runs is no fault of the folder: it is looked at before one is started.
+    found = [alarm for alarm in read_status(directory).alarms if alarm.kind != "stopped"]
+    alarms = [f"{alarm.title}: {alarm.text}" for alarm in found]
+    for text in (*findings.missing, *alarms):
+        click.echo(f"ALARM  {text}")
+    if findings.missing or alarms:
+        click.echo("The folder is as it should be, but not everybody is there: see the alarms.")
+        sys.exit(1)
     todo = "Nothing is wrong; the notes above say what is still to do or to know."
     click.echo(todo if findings.remarks else "Everything is in order.")
 
@@ -244,6 +257,21 @@ def status(directory: "Directory", as_json: bool) -> None:
     from privatile.federation.run.status import read_status
 
     echo_facts(read_status(directory), as_json)
+
+
+@federation.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("to", metavar="NEW", type=click.Path(path_type=Path))
+@click.option("--keys", is_flag=True, help="The secret keys too: once, to a safe place that other backups are not in.")
+def backup(folder: Path, to: Path, keys: bool) -> None:
+    """Copy a federation's folder, or a site's (its ledger), to the new folder NEW; safe while it is in use.
+
+    A site's folder is the one named with --site, else ~/.local/state/privatile. A ledger that is put back
+    answers nobody until that is declared: `privatile join … --restored`, or `privatile ledger restored`.
+    """
+    from privatile.federation.run.backup import back_up
+
+    click.echo(back_up(folder, to, keys=keys).to_text())
 
 
 @federation.command()
@@ -304,3 +332,31 @@ def resume(directory: "Directory", clients: tuple[str, ...]) -> None:
 
     for client in clients:
         click.echo(readmit(directory, client))
+
+
+@federation.command()
+@click.option("--sites", type=click.IntRange(1, 5), default=3, show_default=True, help="How many sites.")
+@click.option("--once", is_flag=True, help="End when the run has ended, without a dashboard.")
+def demo(sites: int, once: bool) -> None:
+    """Three sites, broker, coordinator and dashboard on this machine, with made-up data, until Ctrl-C.
+
+    End a site (`kill` and the process number that is shown) and look at the dashboard. Everything lies in a temporary
+    folder and is removed at the end.
+    """
+    for module in ("nats", "starlette"):  # before anything of the federation is imported
+        require(module, "federation,broker,dashboard")
+    from privatile.cli.dashboard_options import DashboardOptions
+    from privatile.federation.run.demo import running_demo
+
+    page = DashboardOptions(not once, None, None, keep=not once)
+    rounds = 200 if once else 1000  # half a minute, to have something to look at
+    try:
+        with running_demo(lambda line: click.echo(line, err=True), sites=sites, rounds=rounds) as running:
+            directory = running.directory
+            with page.running(directory.store_file):
+                click.echo(f"look        privatile federation status {directory.path}", err=True)
+                click.echo(running.wait())
+                click.echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
+                page.linger()
+    except KeyboardInterrupt:
+        click.echo("\nThe demo was ended; its processes and its folder are gone.", err=True)

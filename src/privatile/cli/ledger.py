@@ -41,17 +41,29 @@ def show(ledger: Path | None, as_json: bool) -> None:
         echo_json({"ledger": str(book.path), **rest})
         return
     click.echo(f"{book.path}: {facts.entries} entries")
-    rows: list[tuple[str, ...]] = [
-        ("no.", "client", "column", "records", "answers", "reserved", "unasked", "runs", "first run", "largest ε spent")
+    sets = facts.datasets
+    # Of data sets of one name the first run tells which is which.
+    several = len({(one.client, one.column) for one in sets}) < len(sets)
+    columns = [
+        ("no.", ">", [str(one.number) for one in sets]),
+        ("client", "<", [one.client for one in sets]),
+        ("column", "<", [one.column for one in sets]),
+        ("records", ">", [f"{one.records:,}" for one in sets]),
+        ("answers", ">", [f"{one.reports:,}" for one in sets]),
+        # Of a run that is over nothing is reserved.
+        ("reserved", ">", [f"{one.reserved:,}" for one in sets if any(each.reserved for each in sets)]),
+        ("unasked", ">", [f"{one.unasked:,}" for one in sets if any(each.unasked for each in sets)]),
+        ("runs", ">", [f"{one.runs:,}" for one in sets]),
+        ("first run", "<", [one.first_run for one in sets if several]),
+        ("most ε spent", ">", [_spent(one.epsilon, one.restored) for one in sets]),
     ]
-    for line in facts.datasets:
-        counts = (f"{count:,}" for count in (line.records, line.reports, line.reserved, line.unasked, line.runs))
-        spent = _spent(line.epsilon, line.restored)
-        rows.append((str(line.number), line.client, line.column, *counts, line.first_run, spent))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(row, "><<>>>>><>", widths, strict=True)
-        click.echo("  ".join(f"{cell:{side}{width}}" for cell, side, width in cells))
+    shown = [(head, side, cells) for head, side, cells in columns if cells or not sets]
+    widths = [max(map(len, (head, *cells))) for head, _, cells in shown]
+    for row in range(-1, len(sets)):
+        texts = zip(shown, widths, strict=True)
+        click.echo(
+            "  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts)
+        )
     if facts.people:
         spent = _spent(facts.person_epsilon, facts.restored)
         click.echo(f"{facts.people:,} people are known; the most that one has spent for life: ε = {spent}.")

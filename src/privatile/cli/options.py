@@ -72,3 +72,25 @@ def one_for_all(option: str, numbers: tuple[float, ...]) -> float | None:
     if len(numbers) > 1:
         raise InputError(f"--{option} was given {len(numbers)} times. One for all, or CLIENT=NUMBER for each.")
     return numbers[0] if numbers else None
+
+
+def conditions(given: Sequence[str]) -> str | dict[str, str] | None:
+    """What `--only` says: one client by its name, or entries by their column, all of which must hold.
+
+    >>> conditions(["north"]), conditions(["region=north", "sex=f"])
+    ('north', {'region': 'north', 'sex': 'f'})
+    """
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    found: dict[str, str] = {}
+    for text in given:
+        column, equals, entry = text.partition("=")
+        if not equals:
+            raise InputError(f"--only {text} beside another --only: write each of them as COLUMN=VALUE.")
+        if column in found:
+            raise InputError(
+                f"--only names column {column!r} more than once, and a record has one entry in it. For several groups "
+                f"take --by {column}."
+            )
+        found[column] = entry
+    return found or None

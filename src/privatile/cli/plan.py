@@ -1,27 +1,57 @@
-"""`privatile plan`: how narrow the interval would be, and what it takes to make it so."""
+"""`privatile plan`: how wide the interval would be, and how many people or what ε a width takes."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import json_flag
+from privatile.cli.options import json_flag, number
 from privatile.cli.printing import echo_json
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
     from privatile.estimator.clients import Client
+    from privatile.planning.guess import Guess
+    from privatile.planning.plan import RunPlan, Wanted
 
 CLIENTS = click.IntRange(1, 100_000)
 RECORDS = click.IntRange(1, LARGEST_LENGTH)
 
+PROPORTION = 1_000_000
+"""Records of each client where their number is to be found: all that counts is that they are alike."""
+
+BUDGET = 1.0
+"""ε of each client where it is to be found, likewise."""
+
+
+class _Width(click.ParamType[float]):
+    """The width of a whole interval, or half of it after ±."""
+
+    name = "width"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        half = text.removeprefix("±").removeprefix("+-")
+        with suppress(ValueError):
+            return float(half.replace(",", "")) * (1.0 if half == text else 2.0)
+        self.fail(f"{value!r} is no width: give that of the whole interval, such as 2000, or half of it, ±1000.")
+
 
 @click.command()
-@click.option("--q", "level", type=float, default=0.5, show_default=True, metavar="LEVEL", help="0.5 is the median.")
+@click.option(
+    "-q",
+    "--q",
+    "levels",
+    type=float,
+    multiple=True,
+    metavar="LEVEL",
+    help="0.5 is the median (the default). Several share the people.",
+)
 @click.option("--clients", type=CLIENTS, default=1, show_default=True, metavar="K", help="Number of equal clients.")
-@click.option("--records", type=RECORDS, metavar="N", help="Records of each of them.")
-@click.option("--epsilon", type=float, metavar="EPSILON", help="Budget of one record at each of them.")
+@click.option("--records", type=RECORDS, metavar="N", help="People of each of them; left out, their number is found.")
+@click.option("--epsilon", type=float, metavar="EPSILON", help="Budget of one person; left out, it is found.")
 @click.option(
     "--client",
     "named",
@@ -31,16 +61,30 @@ RECORDS = click.IntRange(1, LARGEST_LENGTH)
     "weights are given.",
 )
 @click.option("--rounds", type=RECORDS, metavar="N", help="Rounds you can afford (200).")
-@click.option("--half-width", type=float, metavar="H", help="Half-width wanted: in units with a density, else in rank.")
-@click.option("--density", type=float, metavar="F", help="Density at the quantile, in 1/units.")
+@click.option(
+    "--width",
+    type=_Width(),
+    metavar="WIDTH",
+    help="Wanted, of the whole interval: 2000, or ±1000 for half of it. In units with one of the next four, else in "
+    "rank.",
+)
 @click.option(
     "--population",
-    metavar="FAMILY[:LOCATION,SCALE]",
-    help="normal, lognormal, laplace, cauchy, uniform:LOW,HIGH, …: gives the density, and the plan is checked by "
-    "simulation.",
+    metavar="FAMILY:NAME=NUMBER,…",
+    help="Of the values: lognormal:median=48000,sigma=0.6, normal:mean=50,sd=10, uniform:low=0,high=100, laplace, "
+    "cauchy, student-t. The plan is then checked by simulation.",
 )
-@click.option("--runs", type=click.IntRange(2), default=400, show_default=True, help="Simulated runs of that check.")
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path),
+    metavar="RUN.DB",
+    help="An earlier run of the same quantity: its density at the quantile is taken.",
+)
+@number("--spread", "UNITS", "A rough guess: the middle half of the people lies within so many units.")
+@number("--density", "F", "Density at the quantile, in 1/units.")
+@click.option("--runs", type=click.IntRange(2), default=200, show_default=True, help="Simulated runs of the check.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
+@click.option("--simultaneous", is_flag=True, help="The intervals of several levels hold all at once.")
 @click.option(
     "--values",
     default="any",
@@ -50,47 +94,134 @@ RECORDS = click.IntRange(1, LARGEST_LENGTH)
 )
 @json_flag("The plan")
 def plan(
-    level: float,
+    levels: tuple[float, ...],
     clients: int,
     records: int | None,
     epsilon: float | None,
     named: tuple[str, ...],
     population: str | None,
+    like: Path | None,
+    spread: float | None,
+    density: float | None,
     runs: int,
     as_json: bool,
     **goals: Any,
 ) -> None:
-    """Expected half-width from records and budgets, or the records or budgets that a half-width takes. Asks no one.
+    """How wide the interval would be; or how many people, or what ε, a width takes. Asks no one.
+
+    Of people, ε and width give two, and the third is found. A width is that of the whole interval: ±1000 is 2000.
 
     \b
-    privatile plan --clients 10 --records 5000 --epsilon 1
-    privatile plan --q 0.8 --client north=20000,1 --client south=5000,2 --half-width 0.01
-    privatile plan --clients 10 --records 5000 --epsilon 1 --population normal:50,10 --half-width 0.2
+    privatile plan --epsilon 1 --width 2000 --population lognormal:median=48000,sigma=0.6
+    privatile plan --records 50000 --width 2000 --spread 30000
+    privatile plan --records 5000 --clients 10 --epsilon 1 --like run.db
+    privatile plan -q 0.25 -q 0.5 --client north=20000,1 --client south=5000,2 --width 0.06
     """
     from privatile.planning.plan import plan_run
 
-    members = _clients(level, clients, records, epsilon, named)
+    levels = levels or (0.5,)
     law = None
+    if len([given for given in (population, like, spread, density) if given is not None]) > 1:
+        raise InputError("--population, --like, --spread and --density say the same: give one of them.")
     if population is not None:
-        from privatile.simulation.plan_check import check_plan, parse_population
+        from privatile.simulation.plan_check import parse_population
 
         law = parse_population(population)
-        goals["density"] = float(law.density(law.quantile(level)))
-    made = plan_run(level, members, **goals)
-    check = None if law is None else check_plan(made, law, runs)
+    wanted = _wanted(records, epsilon, goals["width"], bool(named))
+    members = _clients(levels[0], clients, records, epsilon, named)
+    guess = _guess(levels, population, law, like, spread, density)
+    made = plan_run(levels, members, wanted=wanted, guess=guess, **goals)
+    check = None
+    if law is not None:
+        from privatile.simulation.plan_check import check_plan
+
+        check = check_plan(made, law, runs)
     if as_json:
         echo_json(made.to_dict() | ({} if check is None else {"simulated": check}))
         return
     click.echo(made.to_text())
-    if check is not None:
-        target = "at least " if made.headline.method == "any-shape" else ""
-        width = "no interval was bounded"
-        if check["half_width"] is not None:
-            width = f"median half-width {check['half_width']:.4g} (predicted {made.half_width:.4g})"
-        click.echo(
-            f"Simulated, {check['runs']} runs: coverage {check['coverage']:.3f} ± {check['coverage_error']:.3f} "
-            f"(predicted {target}{goals['confidence_level']:g}), {width}."
+    for index, found in enumerate(check or ()):
+        click.echo(_checked(made, index, found))
+
+
+def _wanted(records: int | None, epsilon: float | None, width: float | None, named: bool) -> "Wanted":
+    """What is to be found: whichever of people, ε and width was not given."""
+    if named:
+        if records is not None or epsilon is not None:
+            raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
+        return "width"
+    if sum(given is not None for given in (records, epsilon, width)) < 2:
+        raise InputError(
+            "a plan takes two of three, and finds the third: the people (--records N, and --clients K), the budget "
+            "(--epsilon E), the width of the interval (--width W). Or --client NAME=RECORDS,EPSILON for each client."
         )
+    if records is None:
+        return "people"
+    return "epsilon" if epsilon is None else "width"
+
+
+def _guess(
+    levels: tuple[float, ...],
+    population: str | None,
+    law: Any,
+    like: Path | None,
+    spread: float | None,
+    density: float | None,
+) -> "Guess | None":
+    """Where units come from."""
+    from privatile.planning.guess import from_densities, from_spread
+
+    if population is not None:
+        from privatile.simulation.plan_check import guess_of
+
+        return guess_of(population, law)
+    if spread is not None:
+        return from_spread(spread)
+    if density is not None:
+        return from_densities(dict.fromkeys(levels, density), f"a density of {density:g} per unit")
+    return None if like is None else _like(like, levels)
+
+
+def _like(path: Path, levels: tuple[float, ...]) -> "Guess":
+    """The densities that an earlier run found at its quantiles."""
+    from privatile.planning.guess import from_densities
+    from privatile.report.view import RunRecord
+    from privatile.server.run_file import RunStore
+
+    with RunStore.open(path, read_only=True) as store:
+        results = RunRecord(store, store.spec).results()
+        known = store.spec.levels
+    found: dict[float, float] = {}
+    errors = []
+    for level in levels:
+        if level not in known:
+            has = ", ".join(f"{one:g}" for one in known)
+            raise InputError(f"--like {path}: that run is about level {has}, and the plan about {level:g}.")
+        result = results[known.index(level)]
+        facts = None if result is None else result.facts().get("density")
+        if facts is None or not facts["estimate"] > 0.0:
+            raise InputError(
+                f"--like {path}: its answers do not tell the density at level {level:g}. Give a rough guess instead: "
+                "--spread UNITS, within which the middle half of the people lies."
+            )
+        found[level] = facts["estimate"]
+        errors.append(facts["relative_error"])
+    words = f"the density that {path.name} found, within a standard error of {100 * max(errors):.0f}%"
+    return from_densities(found, words)
+
+
+def _checked(made: "RunPlan", index: int, found: dict[str, Any]) -> str:
+    """Simulated beside predicted."""
+    first = made.preview.widths[index][0]
+    least = "at least " if first.method == "any-shape" else ""
+    width = "no interval was bounded"
+    if found["width"] is not None:
+        width = f"median width {found['width']:.4g} (predicted {first.width:.4g})"
+    spec = made.preview.spec
+    return (
+        f"Simulated at level {found['level']:g}, {found['runs']} runs: coverage {found['coverage']:.3f} ± "
+        f"{found['coverage_error']:.3f} (predicted {least}{spec.confidence_level:g}), {width}."
+    )
 
 
 def _clients(
@@ -100,15 +231,9 @@ def _clients(
     from privatile.estimator.clients import Client
 
     if not named:
-        if records is None or epsilon is None:
-            raise InputError(
-                "a plan needs the clients' records and budgets: --records N --epsilon E (and --clients K), or --client "
-                "NAME=RECORDS,EPSILON for each."
-            )
-        coin = RandomizedResponse.from_epsilon(epsilon)
-        return [Client(f"client {k + 1}", coin, 1.0 / count, level, records) for k in range(count)]
-    if records is not None or epsilon is not None:
-        raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
+        coin = RandomizedResponse.from_epsilon(BUDGET if epsilon is None else epsilon)
+        size = PROPORTION if records is None else records
+        return [Client(f"client {k + 1}", coin, 1.0 / count, level, size) for k in range(count)]
     clients: dict[str, Client] = {}
     parsed = [_parse_client(text) for text in named]
     given = [weight is not None for *_, weight in parsed]

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -59,6 +60,9 @@ def in_options(text: str, command: click.Command) -> str:
     >>> command = click.Command("run", params=[click.Option(["--spend-again"]), click.Option(["--person"])])
     >>> in_options("Give person='id', or accept that with spend_again=True.", command)
     'Give --person id, or accept that with --spend-again.'
+    >>> command = click.Command("run", params=[click.Option(["--epsilon"]), click.Option(["--range"])])
+    >>> in_options("State range=(LOW, HIGH) and epsilon={'north': 1, 'south': 0.5}.", command)
+    'State --range LOW HIGH and --epsilon north=1 --epsilon south=0.5.'
     """
     for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
         text = in_options(text, subcommand)
@@ -66,8 +70,17 @@ def in_options(text: str, command: click.Command) -> str:
         for option in parameter.opts:
             name = option.removeprefix("--").replace("-", "_")
             text = re.sub(rf"\b{name}=True\b", option, text)
+            text = re.sub(rf"\b{name}=\((\S+), (\S+)\)", rf"{option} \1 \2", text)
+            text = re.sub(rf"\b{name}={{([^}}]*)}}", partial(_for_each, option), text)
             text = re.sub(rf"\b{name}=(?:'([^']*)'|([A-Z]+\b|[\d.]*\d))", rf"{option} \1\2", text)
+            if option == "--log":
+                text = text.replace("--scale log", option).replace("scale='log'", option)
     return text
+
+
+def _for_each(option: str, found: re.Match[str]) -> str:
+    """A mapping as Python writes it, as a repeated option."""
+    return " ".join(f"{option} {key}={value}" for key, value in re.findall(r"'([^']*)': '?([^',]*)'?", found[1]))
 
 
 def echo_json(facts: object) -> None:

@@ -21,7 +21,7 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
     for result in record["body"]["results"]:
         for caveat in result["caveats"]:
             if caveat["code"] == "unfinished":
-                click.echo(f"Beware: {caveat['text']}", err=True)
+                click.echo(f"Before you use it: {caveat['text']}", err=True)
     click.echo(
         f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation (and the --site DIR "
         f"that it joined with, if any), given this file and the run's: privatile verify {shlex.quote(str(output))} "

@@ -1,5 +1,6 @@
 """`privatile serve`: run a federation's coordinator."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,45 @@ from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 )
 @dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
+@click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
 @click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
 @click.option("--verbose", is_flag=True, help="Log every round.")
-def serve(folder: Path, json_logs: bool, verbose: bool, dashboard: DashboardOptions, **options: Any) -> None:
+def serve(
+    folder: Path,
+    json_logs: bool,
+    verbose: bool,
+    dashboard: DashboardOptions,
+    install_unit: Path | None,
+    **options: Any,
+) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop and start it at any time."""
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.serve import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
 
-    start_logging(as_json=json_logs, verbose=verbose)
     directory = Directory(folder)
+    if install_unit is not None:
+        from privatile.federation.run.units import systemd_unit
+
+        path = install_unit / f"privatile-{directory.study().identity}.service"
+        install_unit.mkdir(parents=True, exist_ok=True)
+        arguments = ["serve", str(folder.absolute()), "--json-logs", "--replicas", str(options["replicas"])]
+        arguments += [text for url in options["brokers"] for text in ("--broker", url)]
+        if options["ops_port"] is not None:
+            arguments += ["--ops-port", str(options["ops_port"]), "--ops-host", options["ops_host"]]
+            arguments += [text for name in options["ops_names"] for text in ("--ops-name", name)]
+        path.write_text(systemd_unit(f"coordinator of {folder.name}", arguments, [folder]), encoding="utf-8")
+        click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
+        return
+    start_logging(as_json=json_logs, verbose=verbose)
     with dashboard.running(directory.store_file):
         end = serve_run(directory, ServeOptions(**options), lambda line: click.echo(line, err=True))
-    if end == "finished":
-        from privatile.federation.run.status import run_results
+        if end == "finished":
+            from privatile.federation.run.status import run_results
 
-        click.echo("\n\n".join(str(result) for result in run_results(directory)))
-    else:
-        click.echo(f"The run is {end}." + (" `privatile serve` continues it." if end == "stopped" else ""), err=True)
+            click.echo("\n\n".join(str(result) for result in run_results(directory)))
+        else:
+            more = " `privatile serve` continues it." if end == "stopped" else ""
+            click.echo(f"The run is {end}.{more}", err=True)
+        sys.stdout.flush()
+        dashboard.linger(at_a_terminal=False)

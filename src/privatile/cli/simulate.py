@@ -1,6 +1,5 @@
 """`privatile simulate`: Monte Carlo experiments from a design."""
 
-import math
 from pathlib import Path
 
 import click
@@ -69,10 +68,8 @@ def run(
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows instead, .csv or .parquet.")
 def show(store: Path, out: Path | None) -> None:
     """Show a store's finished cells; safe while it is being written."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from privatile.simulation.output import plain, write_rows
+    from privatile.result.layout import WIDTH, folded
+    from privatile.simulation.output import table_lines, write_rows
     from privatile.simulation.store import ExperimentStore
 
     with ExperimentStore.open_existing(store) as kept:
@@ -84,31 +81,4 @@ def show(store: Path, out: Path | None) -> None:
     if out is not None:
         write_rows(rows, out)
         return
-    labels = [name for name in rows[0] if isinstance(rows[0][name], str)] if rows else []
-    table = Table(title=title, title_justify="left")
-    for name in labels:
-        table.add_column(name)
-    forms = {
-        "coverage": ("coverage", ".3f"),
-        "coverage_error": ("± MC", ".3f"),
-        "mae": ("MAE", ".5f"),
-        "mae_error": ("± MC", ".5f"),
-        "bias": ("bias", "+.5f"),
-        "width": ("width", ".4f"),
-    }
-    others = [row.get("other_coverage", math.nan) for row in rows]  # a store of an earlier version has none
-    if not all(map(math.isnan, others)):
-        forms |= {
-            "bounded": ("bounded", ".3f"),
-            "other_coverage": ("other covers", ".3f"),
-            "other_width": ("other width", ".4f"),
-            "values_left": ("values left", ".0f"),
-        }
-    for title_of, _ in (*forms.values(), ("error / bound", "")):
-        table.add_column(title_of, justify="right")
-    for row in rows:
-        numbers = [plain(row[name], form) for name, (_, form) in forms.items()]
-        table.add_row(*(row[name] for name in labels), *numbers, plain(row["rmse"] / row["bound"], ".3f"))
-    # A table in a pipe keeps its full width: nothing is cut.
-    console = Console() if Console().is_terminal else Console(width=200)
-    console.print(table)
+    click.echo("\n".join([*folded(title, WIDTH), "", *table_lines(rows)]))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.options import json_flag
+from privatile.cli.printing import echo_facts
 from privatile.core.words import duration, printable
 from privatile.errors import InputError
 
@@ -17,6 +19,7 @@ SHOWN_EVENTS = 5
 WIDE = 50
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}
+COLOURS |= dict.fromkeys(("quarantined", "two holders", "no broker", "silent"), "bold red")
 AT_REST = {
     "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
     "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
@@ -28,7 +31,8 @@ AT_REST = {
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="Show the run as it is now and end.")
 @click.option("--every", type=float, default=1.0, metavar="SECONDS", help="Between two reads of the file (1).")
-def watch(run: Path, once: bool, every: float) -> None:
+@json_flag("With --once: the results so far")
+def watch(run: Path, once: bool, every: float, as_json: bool) -> None:
     """Where a run is: estimate, interval, rounds, clients, alarms. Reads the run's file; changes nothing.
 
     RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Ends with the run, or with Ctrl-C.
@@ -44,6 +48,8 @@ def watch(run: Path, once: bool, every: float) -> None:
     from privatile.server.run_file import RunStore
     from privatile.server.run_tables import missing_run
 
+    if as_json and not once:
+        raise InputError("--json goes with --once: one document, for the run as it is now.")
     if not 0.01 <= every <= 3600.0:
         raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")
     live = LiveRun(find_run(run))
@@ -53,6 +59,11 @@ def watch(run: Path, once: bool, every: float) -> None:
             if (path := find_run(run)).is_file():
                 RunStore.open(path, read_only=True).close()  # says what is wrong with a file that is no run's
             raise missing_run(path)
+        if as_json:
+            from privatile.report.view import read_results
+
+            echo_facts(read_results(find_run(run)), as_json)
+            return
         Console(highlight=False).print(picture(live.state))
         return
     with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:
@@ -69,11 +80,12 @@ def picture(state: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     if state["waiting"]:
-        return Text("waiting for the run to begin …", style="yellow")
-    colour = COLOURS.get(state["status"], "yellow")
+        return Text(f"waiting for {printable(state['waits_for'])} …", style="yellow")
+    colour = COLOURS.get(state["badge"]["kind"], "yellow")
     parts: list[RenderableType] = [
-        Text.assemble((f" {state['status']} ", f"reverse {colour}"), f"  {printable(state['run'])}")
+        Text.assemble((f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}")
     ]
+    parts += [Text(f"! {printable(alarm['text'])}", "bold red") for alarm in state["alarms"][:SHOWN_EVENTS]]
     if state["status"] in AT_REST:
         parts.append(Text(AT_REST[state["status"]], "yellow"))
     for level in state["levels"]:
@@ -90,8 +102,10 @@ def picture(state: dict[str, Any]) -> "RenderableType":
     parts.append(Text(f"{done:,} of {planned:,} rounds{rate}; {state['records']:,} records have answered"))
     parts += _clients(state, going=state["status"] in ("running", "paused"))
     if state["status"] == "finished":
-        caveats = dict.fromkeys(caveat["text"] for level in state["levels"] for caveat in level["caveats"])
-        parts += [Text(f"Beware: {printable(text)}", "dim") for text in caveats]
+        said = [caveat for level in state["levels"] for caveat in level["caveats"]]
+        for head, status, style in (("Before you use it", "worry", "yellow"), ("Also", "note", "dim")):
+            texts = dict.fromkeys(caveat["text"] for caveat in said if caveat["status"] == status)
+            parts += [Text(f"{head}: {printable(text)}", style) for text in texts]
     for event in state["events"][:SHOWN_EVENTS]:
         when = time.strftime("%H:%M:%S", time.localtime(event["at"]))
         who = f" {printable(event['client'])}" if event["client"] else ""
@@ -109,11 +123,12 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("client", "state"):
         table.add_column(head, overflow="ellipsis", max_width=40)
-    for head in ("last answer", "missed", "ε spent"):
+    for head in ("last heard", "missed", "ε spent"):
         table.add_column(head, justify="right")
     for client in clients["listed"][:SHOWN_CLIENTS]:
         name, last = client["state"], client["last_answer"]
         word = f"silent, {client['silent_rounds']} rounds" if name == "silent" else words.get(name, name)
+        last = client["heard"] or last
         ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
         style = {"alive": "green", "awaited": "yellow"}.get(name, "bold red")

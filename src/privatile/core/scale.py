@@ -47,7 +47,7 @@ class Scale(ABC):
         if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(2.0 * (high - low))):
             raise InputError(
                 f"range must be two finite numbers, low < high; got {low!r} {high!r}. State where the quantile can "
-                "lie: --range LOW HIGH."
+                "lie: range=(LOW, HIGH)."
             )
         if not (high - low >= SMALLEST and max(abs(low), abs(high)) <= LARGEST):
             raise InputError(
@@ -169,7 +169,7 @@ class Log(Scale):
         super().__post_init__()
         if self.low <= 0:
             raise InputError(
-                f"a log scale needs a range above 0; got low = {self.low!r}. Raise the low end, or leave out --log."
+                f"a log scale needs a range above 0; got low = {self.low!r}. Raise it, or leave out scale='log'."
             )
         if self.low < SMALLEST:
             raise InputError(

@@ -1,5 +1,8 @@
 """Numbers in words, and texts that are safe to show."""
 
+import re
+import time
+
 
 def duration(seconds: float) -> str:
     """A duration in the unit that suits it.
@@ -14,6 +17,18 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
+def moment(seconds: float) -> str | None:
+    """A time in seconds since 1970 as UTC in ISO 8601; none where it is no time of our calendar.
+
+    >>> moment(0.0), moment(1e300)
+    ('1970-01-01T00:00:00Z', None)
+    """
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def printable(text: object) -> str:
     """A text without line breaks and terminal escapes: each character that cannot be printed becomes a mark.
 
@@ -21,6 +36,19 @@ def printable(text: object) -> str:
     'a�[2Jb�'
     """
     return "".join(character if character.isprintable() else "�" for character in str(text))
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is the address of a database, or holds one, rather than the name of a file. It is never shown.
+
+    One slash is enough: a path joins two to one.
+
+    >>> [is_address(text) for text in ("postgresql://me:secret@host/pay", "conf/postgresql:/me:secret@host")]
+    [True, True]
+    >>> [is_address(text) for text in ("C:/pay.csv", "pay/2024-05.csv")]
+    [False, False]
+    """
+    return re.search(r"[A-Za-z][\w+.-]+:/", text) is not None
 
 
 def short(value: object) -> str:

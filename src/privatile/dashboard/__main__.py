@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from privatile.dashboard.serving import TOKEN_VARIABLE, DashboardAddress, end_with_parent, run_server
+from privatile.dashboard.serving import TOKEN_VARIABLE, DashboardAddress, run_server
 
 BELOW_THE_RUN = 10
 """Niceness: where cores are few, the run goes first."""
@@ -23,9 +23,9 @@ def main(path: Path, fd: int, host: str, certificate: Path | None, key: Path | N
     """Serve the dashboard of a run's file on an inherited socket."""
     with contextlib.suppress(OSError):
         os.nice(BELOW_THE_RUN)
-    end_with_parent()
     token = os.environ.pop(TOKEN_VARIABLE, None)
-    run_server(path, socket.socket(fileno=fd), DashboardAddress(host=host, certificate=certificate, key=key), token)
+    address = DashboardAddress(host=host, certificate=certificate, key=key)
+    run_server([path], socket.socket(fileno=fd), address, token, with_parent=True)
 
 
 if __name__ == "__main__":

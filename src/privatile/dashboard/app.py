@@ -1,4 +1,4 @@
-"""The dashboard as a web application: one page, its static files, a stream of states; nothing can be changed.
+"""The dashboard as a web application: a page per run, its static files, a stream of states; nothing can be changed.
 
 Every state is computed once and sent to all viewers as the same bytes. A viewer that comes, or comes back, first gets
 the last state, which holds the whole history.
@@ -8,19 +8,23 @@ import asyncio
 import contextlib
 import hmac
 import json
+import shlex
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
 from privatile.report.pages import render, static
+from privatile.server.alarms import KINDS, Badge
 from privatile.server.web import host_name, is_loopback
 
 INTERVAL = 1.0
@@ -34,6 +38,8 @@ HEARTBEAT = 10.0
 
 MOST_VIEWERS = 100
 """Streams of states at the same time; each holds a connection for as long as its page is open."""
+
+GOODBYE = "the command that showed this page has ended"
 
 COOKIE = "privatile_dashboard"
 
@@ -61,8 +67,10 @@ class Feed:
     """Reads the run's file every now and then, and sends each new state to all viewers."""
 
     def __init__(self, run: LiveRun, interval: float = INTERVAL) -> None:
-        self._run = run
+        self.run = run
         self._interval = interval
+        # In one thread of its own: reading must not hold up the viewers, and SQLite keeps to the thread it began in.
+        self._reader = ThreadPoolExecutor(1)
         self.message = encode(run.state)
         self._news = asyncio.Condition()
         self._number = 0
@@ -70,18 +78,27 @@ class Feed:
 
     async def follow(self) -> None:
         """Read the file for as long as the server runs."""
-        # In one thread of its own: reading must not hold up the viewers, and SQLite keeps to the thread it began in.
-        loop, reader = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+        loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
-                if await loop.run_in_executor(reader, self._run.refresh):
-                    await self._announce(encode(self._run.state))
+                if await loop.run_in_executor(self._reader, self.run.refresh):
+                    await self._announce(encode(self.run.state))
             except Exception as error:
                 # The page must outlive a file that cannot be read for a moment; the reason names no record.
-                await self._announce(encode({**self._run.state, "trouble": f"{type(error).__name__}: {error}"}))
+                await self._announce(encode({**self.run.state, "trouble": f"{type(error).__name__}: {error}"}))
             # The state of a long run costs more: reading never takes more than a fifth of one core.
             await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), LONGEST_INTERVAL)))
+
+    async def say_goodbye(self) -> None:
+        """The command that runs this run and this page ends: tell the viewers, with the last state of the file."""
+        with contextlib.suppress(Exception):
+            await asyncio.get_running_loop().run_in_executor(self._reader, self.run.refresh)
+        again = f"privatile dashboard {shlex.quote(str(self.run.path))}"
+        state = {**self.run.state, "now": time.time(), "over": GOODBYE, "again": again}
+        if state.get("status") not in ("finished", "aborted"):
+            state["badge"] = Badge("stopped", "stopped")._asdict()
+        await self._announce(encode(state))
 
     async def _announce(self, message: bytes) -> None:
         async with self._news:
@@ -132,53 +149,96 @@ def dashboard_page() -> str:
 
 
 def make_app(
-    path: Path, *, token: str | None = None, hosts: frozenset[str] = frozenset(), interval: float = INTERVAL
+    *paths: Path, token: str | None = None, hosts: frozenset[str] = frozenset(), interval: float = INTERVAL
 ) -> Starlette:
-    """The application for one run's file. `hosts` may name it besides the loopback addresses."""
-    run = LiveRun(path)
-    page = dashboard_page().encode()
+    """The application for one run's file, or for several. `hosts` may name it besides the loopback addresses.
+
+    One run is shown at /, with /events, /state.json and /health. Of several, / lists them, run K (from 1) is shown at
+    /runs/K/ with the same names below it, and /health is about all of them.
+    """
+    runs = [LiveRun(path) for path in paths]
+    several = len(runs) > 1
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.feed = Feed(run, interval)
-        task = asyncio.create_task(app.state.feed.follow())
+        app.state.feeds = [Feed(run, interval) for run in runs]
+        app.state.loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(feed.follow()) for feed in app.state.feeds]
         try:
             yield
         finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def index(request: Request) -> Response:
+    async def overview(request: Request) -> Response:
+        states = sorted(enumerate((run.state for run in runs), 1), key=lambda one: urgency(one[1]))
+        page = render("runs.html.j2", "privatile.dashboard", title="privatile", runs=states, paths=paths)
         return Response(page, media_type="text/html")
 
-    async def file(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in FILES:
-            return PlainTextResponse("there is no such file\n", 404)
-        package, path = FILES[name]
-        return Response(static(path, package), media_type="text/css" if name.endswith(".css") else "text/javascript")
+    async def health(request: Request) -> Response:
+        facts = [health_of(run) for run in runs]
+        good = all(run.healthy for run in runs)
+        return JSONResponse({"runs": facts} if several else facts[0], 200 if good else 503)
+
+    routes = [Route("/health", health, methods=["GET"])]
+    if several:
+        routes.append(Route("/", overview, methods=["GET"]))
+        routes.append(Route("/static/{name}", static_file, methods=["GET"]))
+    for index in range(len(runs)):
+        routes += run_routes(f"/runs/{index + 1}" if several else "", index)
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.add_middleware(AccessCheck, token=token, hosts=hosts)
+    return app
+
+
+def urgency(state: dict[str, Any]) -> int:
+    """Where a run stands in the list of several: what is wrong comes first, what is over comes last.
+
+    >>> states = [{"badge": {"kind": kind}} for kind in ("finished", "running", "silent", "quarantined")]
+    >>> [state["badge"]["kind"] for state in sorted(states, key=urgency)]
+    ['quarantined', 'silent', 'running', 'finished']
+    """
+    order = (*KINDS, "aborted", "no news", "waiting", "running", "finished")
+    return order.index(state["badge"]["kind"])
+
+
+def health_of(run: LiveRun) -> dict[str, Any]:
+    """A run's state in a few facts, for programs that watch it."""
+    state = run.state
+    known = {name: state.get(name) for name in ("run", "status", "done", "planned")}
+    return {**known, "badge": state["badge"]["text"], "waits_for": state.get("waits_for"), "alarms": state["alarms"]}
+
+
+async def static_file(request: Request) -> Response:
+    """One of the files that pages need."""
+    name = request.path_params["name"]
+    if name not in FILES:
+        return PlainTextResponse("there is no such file\n", 404)
+    package, path = FILES[name]
+    return Response(static(path, package), media_type="text/css" if name.endswith(".css") else "text/javascript")
+
+
+def run_routes(prefix: str, index: int) -> list[Route]:
+    """The page of one run, and what it asks for, below `prefix`."""
+    page = dashboard_page().encode()
+
+    async def shown(request: Request) -> Response:
+        return Response(page, media_type="text/html")
 
     async def events(request: Request) -> Response:
-        feed = request.app.state.feed
-        if feed.viewers >= MOST_VIEWERS:
+        feed = request.app.state.feeds[index]
+        if sum(one.viewers for one in request.app.state.feeds) >= MOST_VIEWERS:
             reason = f"this dashboard serves {MOST_VIEWERS} viewers at once: close another page of it, then reload\n"
             return PlainTextResponse(reason, 503, headers={"Retry-After": "10"})
         return EventStream(feed)
 
     async def state(request: Request) -> Response:
-        body = request.app.state.feed.message.partition(b"data: ")[2].strip()
+        body = request.app.state.feeds[index].message.partition(b"data: ")[2].strip()
         return Response(body, media_type="application/json")
 
-    routes = [
-        Route("/", index, methods=["GET"]),
-        Route("/static/{name}", file, methods=["GET"]),
-        Route("/events", events, methods=["GET"]),
-        Route("/state.json", state, methods=["GET"]),
-    ]
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.add_middleware(AccessCheck, token=token, hosts=hosts)
-    return app
+    pages = {"/": shown, "/static/{name}": static_file, "/events": events, "/state.json": state}
+    return [Route(f"{prefix}{path}", page, methods=["GET"]) for path, page in pages.items()]
 
 
 class AccessCheck:

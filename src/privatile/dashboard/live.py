@@ -19,6 +19,7 @@ from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
 from privatile.result.result import QuantileResult
 from privatile.result.sentence import SMOOTH, grid_text
+from privatile.server.alarms import Alarm, Badge, badge, read_alarms
 from privatile.server.run_file import RunStore
 from privatile.server.writer import writer_lives
 
@@ -50,7 +51,7 @@ class LiveRun:
         self._store: RunStore | None = None
         self._record: RunRecord | None = None
         self._seen: tuple[Any, ...] = ()
-        self.state: dict[str, Any] = {"waiting": True, "now": time.time()}
+        self.state: dict[str, Any] = nothing_yet(path)
         """All there is to show, as of the last refresh."""
 
     @property
@@ -70,17 +71,31 @@ class LiveRun:
         alive = writer_lives(store.query("SELECT machine, process FROM writer"))
         quiet = time.time() - max(last, store.created) > RECENT
         quarantined = store.query("SELECT client, reason FROM quarantined")
+        heard = dict(store.query("SELECT client, at FROM heard"))
+        history = max(record.histories, key=len)
+        streaks = zip(store.spec.clients, history.silent_streak, strict=True)
+        alarms = read_alarms(store, {client.name: int(rounds) for client, rounds in streaks if rounds}, alive=alive)
         count = store.query("SELECT count(*) FROM events")
-        seen = (record.finished, count, quarantined, alive, quiet)
+        seen = (record.finished, count, quarantined, alive, quiet, heard, [alarm[:2] for alarm in alarms])
         if not fresh and seen == self._seen:
             return False
         self._seen = seen
         columns = ("at", "kind", "client", "round", "text")
         rows = store.query(f"SELECT {', '.join(columns)} FROM events ORDER BY rowid DESC LIMIT {EVENTS}")
         events = [dict(zip(columns, row, strict=True)) for row in rows]
-        status = "finished" if record.finished is not None else _status(events, last, alive, quiet)
-        self.state = _state(record.view(), status, events, dict(quarantined))
+        status = "finished" if record.finished is not None else _status(events, alarms, alive, quiet)
+        self.state = _state(record.view(), status, events, dict(quarantined), heard) | {
+            "badge": badge(status, alarms)._asdict(),
+            "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in alarms[:SHOWN_CLIENTS]],
+        }
         return True
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the run goes on, or is finished: nothing that people should look at now."""
+        return (
+            not self.state["waiting"] and not self.state["alarms"] and self.state["status"] in ("running", "finished")
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -100,18 +115,41 @@ class LiveRun:
         return self._store
 
 
-def _status(events: list[dict[str, Any]], last_round: float, alive: bool | None, quiet: bool) -> str:
+def nothing_yet(path: Path) -> dict[str, Any]:
+    """The state before there is a run's file: what the page waits for, in words."""
+    folder = path.parent
+    if path.is_file():
+        waits_for = f"the first look at the run's file {path}"
+    elif (folder / "study.toml").is_file():
+        waits_for = f"the coordinator: `privatile serve {folder}` begins the run"
+    else:
+        waits_for = f"the run's file {path}: the command that makes it has not begun to ask"
+    return {
+        "waiting": True,
+        "now": time.time(),
+        "waits_for": waits_for,
+        "badge": Badge("waiting", "reading the file" if path.is_file() else "waiting for the run to begin")._asdict(),
+        "alarms": [],
+    }
+
+
+def _status(events: list[dict[str, Any]], alarms: list[Alarm], alive: bool | None, quiet: bool) -> str:
     """A run that is not finished, in a word; `alive`: whether its process lives, None where this cannot be known."""
     if any(event["kind"] == "aborted" for event in events):
         return "aborted"
-    if alive is False:
-        return "stopped"
-    if events and events[0]["kind"] == "paused" and events[0]["at"] >= last_round:
-        return "paused"
+    for name in ("stopped", "paused"):
+        if any(alarm.kind == name for alarm in alarms):
+            return name
     return "no news" if alive is None and quiet else "running"
 
 
-def _state(view: RunView, status: str, events: list[dict[str, Any]], quarantined: dict[str, str]) -> dict[str, Any]:
+def _state(
+    view: RunView,
+    status: str,
+    events: list[dict[str, Any]],
+    quarantined: dict[str, str],
+    heard: dict[str, float],
+) -> dict[str, Any]:
     times, now = view.levels[0].history.at, time.time()
     return {
         "waiting": False,
@@ -130,7 +168,7 @@ def _state(view: RunView, status: str, events: list[dict[str, Any]], quarantined
         "rate": _rate(times, now) if status == "running" else None,
         "records": view.records,
         "levels": [_level(level) for level in view.levels],
-        "clients": _clients(view, quarantined),
+        "clients": _clients(view, quarantined, heard),
         "events": events,
     }
 
@@ -152,17 +190,18 @@ def _level(level: LevelView) -> dict[str, Any]:
     }
     if result is None:
         nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
-        nothing |= {"texts": None, "shown": None, "always": False}
+        nothing |= {"texts": None, "shown": None, "always": False, "located": False}
         return shown | nothing | {"values_left": "", "declared": "", "contradiction": "", "caveats": []}
     other = result.other
     so_far = result.interval_so_far or result.confidence_interval
     return shown | {
         "texts": {
-            "estimate": result.shown(result.estimate, result.digits_width(so_far)),
-            "interval": " … ".join(result.ends_shown(so_far)),
+            "estimate": result.headline,
+            "interval": result.interval_shown(so_far),
             "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
         },
         "estimate": result.estimate,
+        "located": result.located,
         "always": result.valid_at_every_look,
         "shown": "fixed" if result.interval_so_far is None else "anytime",
         "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
@@ -172,7 +211,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         "other": None
         if other is None
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
-        "values_left": grid_text(result.grid_values),
+        "values_left": grid_text(result.grid_values) if result.located else "",
         "declared": parse_values(result.values).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
@@ -185,7 +224,7 @@ def _anytime_condition(result: QuantileResult) -> str:
     return result.condition if result.valid_at_every_look else SMOOTH
 
 
-def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:
+def _clients(view: RunView, quarantined: dict[str, str], heard: dict[str, float]) -> dict[str, Any]:
     history = view.levels[0].history
     streaks = history.silent_streak
     asked = [sum(counts) for counts in zip(*(level.history.state.asked for level in view.levels), strict=True)]
@@ -206,6 +245,7 @@ def _clients(view: RunView, quarantined: dict[str, str]) -> dict[str, Any]:
                 "reason": quarantined.get(clients[k].name),
                 "silent_rounds": int(streaks[k]),
                 "last_answer": None if math.isnan(history.last_answer[k]) else float(history.last_answer[k]),
+                "heard": heard.get(clients[k].name),
                 "answered": int(history.answered[k]),
                 "missed": int(history.silent[k]),
                 "records": view.spec.clients[k].records,

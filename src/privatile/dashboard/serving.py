@@ -1,5 +1,6 @@
 """A dashboard in a process of its own, so that viewers never slow the run down."""
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -7,9 +8,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from privatile.errors import InputError, require
 from privatile.server import web
@@ -17,6 +20,10 @@ from privatile.server.web import is_loopback
 
 TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
 """Hands the token to the dashboard's own process: a command line can be read by everyone on a machine."""
+
+
+GOODBYE_SECONDS = 2.0
+"""How long the last state may take to be read and sent."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,12 @@ class DashboardAddress:
         """Everywhere but on this machine."""
         return not is_loopback(self.host)
 
+    def url(self, bound: socket.socket, token: str | None) -> str:
+        """What to open in a browser, with the token where there is one."""
+        scheme = "http" if self.certificate is None else "https"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
+
 
 def listen(address: DashboardAddress, patience: float = 0.0) -> socket.socket:
     """A bound socket for the dashboard's own process; `patience` is how long, in seconds, to wait for a taken port."""
@@ -52,19 +65,41 @@ def listen(address: DashboardAddress, patience: float = 0.0) -> socket.socket:
     return bound
 
 
-def run_server(path: Path, bound: socket.socket, address: DashboardAddress, token: str | None) -> None:
-    """Serve until the process is told to end. No access log: addresses may hold a token."""
+def run_server(
+    paths: Sequence[Path],
+    bound: socket.socket,
+    address: DashboardAddress,
+    token: str | None,
+    *,
+    with_parent: bool = False,
+) -> None:
+    """Serve until the process is told to end. No access log: addresses may hold a token.
+
+    `with_parent`: the process ends when its standard input closes, and tells the viewers so.
+    """
     require("starlette", "dashboard")
     from privatile.dashboard.app import make_app
 
+    app = make_app(*paths, token=token, hosts=frozenset({address.host}))
     server = web.make_server(
-        make_app(path, token=token, hosts=frozenset({address.host})),
+        app,
         "dashboard",
         ssl_certfile=None if address.certificate is None else str(address.certificate),
         ssl_keyfile=None if address.key is None else str(address.key),
         lifespan="on",
     )
+    if with_parent:
+        end_with_parent(lambda: _say_goodbye(app))
     server.run(sockets=[bound])
+
+
+def _say_goodbye(app: Any) -> None:
+    """Tell those who look, from another thread; nobody is waited for where nobody looks."""
+    watched = [feed for feed in getattr(app.state, "feeds", ()) if feed.viewers]
+    for feed in watched:
+        asyncio.run_coroutine_threadsafe(feed.say_goodbye(), app.state.loop).result(GOODBYE_SECONDS)
+    if watched:
+        time.sleep(0.2)  # until it is sent
 
 
 @dataclass(frozen=True)
@@ -74,6 +109,14 @@ class DashboardProcess:
     url: str
     """With the token where there is one: for the person who started it, not for a log."""
     process: subprocess.Popen[bytes]
+
+
+def show_runs(paths: Sequence[Path], address: DashboardAddress, say: Callable[[str], None]) -> None:
+    """Serve the dashboard of these runs in this process, until it is told to end; `say` is given its address."""
+    bound = listen(address, patience=5.0)
+    token = secrets.token_urlsafe(24) if address.needs_token else None
+    say(address.url(bound, token))
+    run_server(paths, bound, address, token)
 
 
 @contextlib.contextmanager
@@ -93,9 +136,7 @@ def run_dashboard(path: Path, address: DashboardAddress | None = None) -> Iterat
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(bound.fileno(),), env=environment
     )
-    scheme = "http" if address.certificate is None else "https"
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    url = f"{scheme}://{host}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    url = address.url(bound, token)
     bound.close()
     try:
         yield DashboardProcess(url, process)
@@ -109,13 +150,15 @@ def run_dashboard(path: Path, address: DashboardAddress | None = None) -> Iterat
             process.wait()
 
 
-def end_with_parent() -> None:
-    """End this process when its standard input closes."""
+def end_with_parent(last: Callable[[], None] = lambda: None) -> None:
+    """End this process when its standard input closes; `last` is called before."""
 
     def wait() -> None:
         with contextlib.suppress(OSError):
             while sys.stdin.buffer.read(4096):
                 pass
+        with contextlib.suppress(Exception):
+            last()
         os._exit(0)
 
     threading.Thread(target=wait, daemon=True).start()

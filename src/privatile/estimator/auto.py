@@ -44,7 +44,7 @@ class Memory(NamedTuple):
     tuning: Tuning
 
 
-def chosen_rounds(wanted: int | None, smallest: int) -> int:
+def chosen_rounds(wanted: int | None, smallest: int, whose: str = "") -> int:
     """The rounds asked for, or as many of 200 as the smallest client can fill with four records each.
 
     >>> chosen_rounds(None, 10_000), chosen_rounds(None, 240), chosen_rounds(50, 100)
@@ -52,8 +52,9 @@ def chosen_rounds(wanted: int | None, smallest: int) -> int:
     """
     if smallest < FEWEST_ROUNDS:
         raise InputError(
-            f"design auto needs at least {FEWEST_ROUNDS} records at every client; one has {smallest}. Leave it out, or "
-            "merge it with another (both change the estimand)."
+            f"design auto needs at least {FEWEST_ROUNDS} records at every client, for each level; {whose or 'one'} has "
+            f"{smallest}. Leave it out (an estimate: leave_out='{whose or 'CLIENT'}'), or merge it with another; both "
+            "change the estimand."
         )
     if wanted is None:
         return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * FEWEST_ROUNDS)))
@@ -80,7 +81,8 @@ class AutoPlan(Plan):
     @cached_property
     def rounds(self) -> int:
         """How many rounds there are."""
-        return chosen_rounds(self.wanted, min(client.records for client in self.clients))
+        smallest = min(self.clients, key=lambda client: client.records)
+        return chosen_rounds(self.wanted, smallest.records, smallest.held_by if len(self.clients) > 1 else "")
 
     @cached_property
     def policy(self) -> QuestionPolicy:

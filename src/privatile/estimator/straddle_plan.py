@@ -48,7 +48,8 @@ class StraddlePlan(Plan):
     @cached_property
     def rounds(self) -> int:
         """How many rounds there are."""
-        return chosen_rounds(self.wanted, min(client.records for client in self.clients))
+        smallest = min(self.clients, key=lambda client: client.records)
+        return chosen_rounds(self.wanted, smallest.records, smallest.held_by if len(self.clients) > 1 else "")
 
     @cached_property
     def policy(self) -> StraddlePolicy:

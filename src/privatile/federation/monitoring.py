@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from privatile.errors import require
@@ -66,23 +67,27 @@ def facts(**values: object) -> dict[str, dict[str, object]]:
 
 
 class Metric(NamedTuple):
-    """A metric's name, without prefix and suffix, what it says, and whether it is kept per client."""
+    """A metric's name, without prefix and suffix, what it says, and the label by which it is kept (empty: by none)."""
 
     kind: type[Counter] | type[Gauge]
     name: str
     meaning: str
-    per_client: bool = False
+    label: str = ""
+    unknown: float = 0.0
+    """Its value before it was first set."""
 
 
 class Metrics:
-    """The counters and gauges of one service, in a registry of their own.
+    """The counters and gauges of one service, in a registry of their own; every one is there from the start.
 
-    >>> metrics = Metrics("privatile", [Metric(Counter, "counted", "Answers.", True), Metric(Gauge, "round", "Round.")])
+    >>> known = [Metric(Counter, "counted", "Answers.", "client"), Metric(Gauge, "round", "Round.")]
+    >>> metrics = Metrics("privatile", known, {"client": ["north", "south"]})
     >>> metrics.add("counted", client="north"); metrics.set("round", 7)
     >>> print(metrics.text().decode(), end="")
     # HELP privatile_counted_total Answers.
     # TYPE privatile_counted_total counter
     privatile_counted_total{client="north"} 1.0
+    privatile_counted_total{client="south"} 0.0
     # HELP privatile_round Round.
     # TYPE privatile_round gauge
     privatile_round 7.0
@@ -90,14 +95,25 @@ class Metrics:
     (1.0, 0.0)
     """
 
-    def __init__(self, prefix: str, metrics: Iterable[Metric]) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        metrics: Iterable[Metric],
+        labels: Mapping[str, Iterable[str]] | None = None,
+        measure: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`labels` has the values of each label; `measure` sets what is only worth computing when somebody asks."""
         self._registry = CollectorRegistry()
+        self._measure = measure
         self._metrics: dict[str, Any] = {}
         self._samples: dict[str, str] = {}
-        for kind, name, meaning, per_client in metrics:
-            labels = ("client",) if per_client else ()
-            self._metrics[name] = kind(f"{prefix}_{name}", meaning, labels, registry=self._registry)
+        for kind, name, meaning, label, unknown in metrics:
+            made = kind(f"{prefix}_{name}", meaning, (label,) if label else (), registry=self._registry)
+            self._metrics[name] = made
             self._samples[name] = f"{prefix}_{name}" + ("_total" if kind is Counter else "")
+            for each in [made.labels(value) for value in (labels or {}).get(label, ())] if label else [made]:
+                if isinstance(each, Gauge):
+                    each.set(unknown)
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Count up."""
@@ -113,6 +129,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
+        self._measure()
         return generate_latest(self._registry)
 
 
@@ -123,20 +140,27 @@ COORDINATOR_METRICS = (
     Metric(Counter, "rounds", "Rounds closed since the start of this process."),
     Metric(Gauge, "round_seconds", "How long the last round took."),
     Metric(Gauge, "paused", "Whether the run is paused."),
+    Metric(Gauge, "alarms", "What is wrong now, by kind; 0 where nothing is.", "kind"),
+    Metric(Gauge, "estimate", "The estimate so far, in units of the data; NaN before there is one.", "level", math.nan),
+    Metric(Gauge, "interval_low", "The lower end of the interval so far.", "level", math.nan),
+    Metric(Gauge, "interval_high", "The upper end of the interval so far.", "level", math.nan),
+    Metric(Gauge, "width", "The width of the interval so far, in units of the data.", "level", math.nan),
+    Metric(Gauge, "deadline_seconds", "How long the study lets a round wait for its answers."),
+    Metric(Gauge, "rounds_planned", "The largest number of rounds that the run may have."),
     Metric(Counter, "restored_questions", "Times that the broker kept another message than the open question."),
     Metric(Counter, "silent", "Answers that were missing when a round was closed."),
     Metric(Gauge, "quarantined", "Clients in quarantine."),
-    Metric(Gauge, "heard", "When a client last said hello, in seconds since 1970.", True),
-    Metric(Counter, "rejected_hellos", "Hellos that were rejected.", True),
-    Metric(Counter, "counted", "Answers that were counted.", True),
-    Metric(Counter, "duplicate", "Answers that had been counted already.", True),
-    Metric(Counter, "late", "Answers to a round that was closed.", True),
-    Metric(Counter, "ahead", "Answers to a later round than the open one: was the run's file restored?", True),
-    Metric(Counter, "ignored", "Answers of a client in quarantine.", True),
-    Metric(Counter, "unsigned", "Messages without a valid signature of the client they name: dropped.", True),
-    Metric(Counter, "foreign", "Signed messages that are no answers of this run: dropped.", True),
-    Metric(Counter, "rejected", "Signed answers that were malformed or not allowed.", True),
-    Metric(Counter, "forked", "Answers that prove a restored or copied ledger.", True),
+    Metric(Gauge, "heard", "When a client was last heard, in seconds since 1970; 0 for never.", "client"),
+    Metric(Counter, "rejected_hellos", "Hellos that were rejected.", "client"),
+    Metric(Counter, "counted", "Answers that were counted.", "client"),
+    Metric(Counter, "duplicate", "Answers that had been counted already.", "client"),
+    Metric(Counter, "late", "Answers to a round that was closed.", "client"),
+    Metric(Counter, "ahead", "Answers to a later round than the open one: was the run's file restored?", "client"),
+    Metric(Counter, "ignored", "Answers of a client in quarantine.", "client"),
+    Metric(Counter, "unsigned", "Messages without a valid signature of the client they name: dropped.", "client"),
+    Metric(Counter, "foreign", "Signed messages that are no answers of this run: dropped.", "client"),
+    Metric(Counter, "rejected", "Signed answers that were malformed or not allowed.", "client"),
+    Metric(Counter, "forked", "Answers that prove a restored or copied ledger.", "client"),
 )
 
 

@@ -85,7 +85,7 @@ def choose_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
         sequence = anytime_inference(evidence)
         if sequence is None:
             raise InputError(
-                "a run that stops by its width needs cohort mode and two averaged rounds; leave out --mode local."
+                "a run that stops by its width needs cohort mode and two averaged rounds; leave out mode='local'."
             )
         return sequence
     if settings.interval == "default":
@@ -97,8 +97,8 @@ def choose_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
     if settings.interval in ("any-shape", "smooth"):
         if both is None:
             raise InputError(
-                f"the {settings.interval} interval needs cohort mode and two averaged rounds; take --interval "
-                "self-normalized."
+                f"the {settings.interval} interval needs cohort mode and two averaged rounds; take "
+                "interval='self-normalized'."
             )
         return both.any_shape if settings.interval == "any-shape" else both.smooth
     usual = settings.interval == "self-normalized" and settings.normalizer == "l2" and settings.target != "file"

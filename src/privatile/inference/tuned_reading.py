@@ -80,7 +80,7 @@ def fit_run(
     `guess` is a first guess of the slope; none: the plain regression over the averaged rounds.
     """
     if plan.mode != "cohort":
-        raise InputError("the smooth interval needs cohort mode; take --interval self-normalized or --mode cohort.")
+        raise InputError("the smooth interval needs cohort mode; take interval='self-normalized' or mode='cohort'.")
     rounds = state.averages.rounds
     if rounds < 2:
         raise InputError(f"an interval needs at least two averaged rounds; there are {rounds}.")

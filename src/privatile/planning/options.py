@@ -15,6 +15,7 @@ from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
+from privatile.core.words import is_address
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
 from privatile.estimator.plan import LocalLevel
@@ -34,7 +35,7 @@ WHAT_EPSILON_IS = """epsilon is missing: it is yours to choose, there is no defa
     2     moderate: 88%, 7.4
     4     weak: 98%, 55
   Smaller protects more and needs more records: half the epsilon, about four times the people for the same interval.
-  Give one for all (--epsilon 1) or one per client (--epsilon north=1 --epsilon south=0.5)."""
+  Give one for all (epsilon=1) or one per client (epsilon={'north': 1, 'south': 0.5})."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +48,22 @@ class Options(ReportOptions):
     scale: str = "linear"
     value: str | None = None
     client: str | None = None
-    only: str | None = None
+    only: str | Mapping[str, str] | None = None
+    """One client; or, by column, the entries that a record must have, all of them."""
+    leave_out: str | tuple[str, ...] = ()
+    """Clients that are not asked, and not part of the estimand; by their names."""
+    by: str | tuple[str, ...] | None = None
+    """Columns whose entries are the groups: an estimate for each."""
+    overall_share: float | None = None
+    """Of every group, the share of the records that is asked about the quantile of all groups together."""
     person: str | None = None
-    query: str | None = None
+    sql: str | None = None
+    """Query over a database, whose rows are the records."""
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    unit: str | None = None
+    """How a CSV file is written; found out where it is not given."""
     weights: str | PerClient = "size"
     weight: str | None = None
     """Column with a survey weight for every record."""
@@ -69,12 +83,12 @@ class Options(ReportOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.only is not None:
-            object.__setattr__(self, "only", client_name(self.only))
+        self._check_groups()
         for option in ("q", "epsilon", "weights"):
             given = getattr(self, option)
             if isinstance(given, Mapping):
                 object.__setattr__(self, option, by_client_name(option, given))
+        self._drop_left_out()
         levels = list(self.q.values()) if isinstance(self.q, Mapping) else list(self.levels)
         for level in levels:
             check_level(level)
@@ -106,6 +120,75 @@ class Options(ReportOptions):
         if self.weights == "precision" and self.weight is not None:
             raise InputError("precision weights and survey weights exclude each other: leave out one of them.")
 
+    def _check_groups(self) -> None:
+        """Conditions and groups: names in the form in which they are compared, no column twice."""
+        if isinstance(self.only, Mapping):
+            conditions = {str(column): client_name(str(entry)) for column, entry in self.only.items()}
+            object.__setattr__(self, "only", conditions)
+        elif self.only is not None:
+            object.__setattr__(self, "only", client_name(self.only))
+        by = self.by_columns
+        for column in by:
+            if by.count(column) > 1 or column == self.client or column in self.conditions:
+                raise InputError(
+                    f"by names column {column!r}, which is named by by, client or only as well. Groups come from "
+                    "columns of their own; for one group alone take only."
+                )
+        if by and isinstance(self.only, str):
+            raise InputError("by with only: give the condition with its column, only={'COLUMN': 'ENTRY'}.")
+        if by and isinstance(self.q, Mapping):
+            raise InputError("by takes the same levels for all groups; got one level per client.")
+        if self.overall_share is None:
+            return
+        if not by:
+            raise InputError("overall_share goes with by: without groups everybody answers about one quantile.")
+        if not 0.0 < self.overall_share < 1.0:
+            raise InputError(f"overall_share must be a share between 0 and 1, such as 0.2; got {self.overall_share!r}.")
+
+    def _drop_left_out(self) -> None:
+        """Whoever is left out needs no number of its own; weights of the others keep their proportions."""
+        given = (self.leave_out,) if isinstance(self.leave_out, str) else self.leave_out
+        names = tuple(dict.fromkeys(map(client_name, given)))
+        object.__setattr__(self, "leave_out", names)
+        for option in ("q", "epsilon", "weights"):
+            numbers = getattr(self, option)
+            if isinstance(numbers, Mapping) and not numbers.keys().isdisjoint(names):
+                left = {name: number for name, number in numbers.items() if name not in names}
+                if option == "weights":
+                    total = math.fsum(left.values())
+                    left = {name: number / total for name, number in left.items()}
+                object.__setattr__(self, option, left)
+
+    @property
+    def conditions(self) -> Mapping[str, str]:
+        """By column, the entries that a record must have to be asked."""
+        return self.only if isinstance(self.only, Mapping) else {}
+
+    @property
+    def by_columns(self) -> tuple[str, ...]:
+        """The columns whose entries are the groups; none without groups."""
+        return (self.by,) if isinstance(self.by, str) else self.by or ()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns that divide the records beside the client's."""
+        return (*self.by_columns, *self.conditions)
+
+    @property
+    def value_in_words(self) -> str:
+        """What the numbers are, and of whom.
+
+        >>> Options(epsilon=1, range=(0, 9), value="pay", only={"sex": "f", "region": "north"}).value_in_words
+        'pay at north, f'
+        >>> Options(epsilon=1, range=(0, 9), value="pay", leave_out="south").value_in_words
+        'pay without south'
+        """
+        only = self.only
+        if isinstance(only, Mapping):
+            only = ", ".join(only[column] for column in sorted(only))
+        without = f" without {_listed(self.leave_out)}" if self.leave_out else ""
+        return (self.value or "the value") + (f" at {only}" if only else "") + without
+
     def _check_epsilon(self, budget: float) -> None:
         RandomizedResponse.from_epsilon(budget)
         if budget > WEAK_EPSILON and not self.allow_weak:
@@ -130,8 +213,8 @@ class Options(ReportOptions):
         """The scale over the stated range."""
         if self.range is None:
             raise InputError(
-                "range is missing: state where the quantile can lie, in units of the data (--range LOW HIGH). It must "
-                "not be read off the data; a generous guess costs little, and --log suits ranges over decades."
+                "range is missing: state where the quantile can lie, in units of the data: range=(LOW, HIGH). It must "
+                "not be read off the data; a generous guess costs little, and scale='log' suits ranges over decades."
             )
         if len(tuple(self.range)) != 2:
             raise InputError(f"range must be two numbers, low and high; got {len(tuple(self.range))}.")
@@ -145,9 +228,9 @@ class Options(ReportOptions):
             return RandomizedResponse.from_epsilon(self.epsilon[client])
         return RandomizedResponse.from_epsilon(cast(float, self.epsilon))
 
-    def check_clients(self, names: Sequence[str]) -> None:
+    def check_clients(self, names: Sequence[str], options: Sequence[str] = ("epsilon", "q", "weights")) -> None:
         """Options given by client must name each client once, and no other."""
-        for option in ("epsilon", "q", "weights"):
+        for option in options:
             given = getattr(self, option)
             if isinstance(given, Mapping):
                 for name in given:
@@ -215,20 +298,33 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
     return weights
 
 
-ON_THE_COMMAND_LINE = ("json", "dry_run", "explain", "dashboard", "dashboard_at", "dashboard_tls")
+ON_THE_COMMAND_LINE = (
+    "json",
+    "dry_run",
+    "explain",
+    "dashboard",
+    "dashboard_at",
+    "dashboard_tls",
+    "database_url_env",
+    "database_url_file",
+)
 """How a result is shown: not part of the options of an estimate."""
 
 
-def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
+def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, dict[str, Any]]:
     """A TOML file with every option; `data` names the file, relative to the TOML's own folder.
+
+    A database by its address takes the place of `data`; then there is none (`needs_data`).
 
     All that is wrong with it is said at once.
     """
     document = read_toml(path)
     content = dict(document.table)
     data = content.pop("data", None)
-    if not isinstance(data, str):
+    if not isinstance(data, str) and (needs_data or data is not None):
         document.add(("data",), 'must name a file: data = "salaries.csv".')
+    elif data is not None and is_address(data):
+        document.add(("data",), "must name a file; a database's address goes into a file: --database-url-file FILE.")
     hints = get_type_hints(Options)
     for key, given in content.items():
         if key in ON_THE_COMMAND_LINE:
@@ -239,7 +335,7 @@ def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
         else:
             document.value(given, hints[key], (key,))
     document.finish()
-    for key in ("range", "q"):
+    for key in ("range", "q", "by", "leave_out"):
         if isinstance(content.get(key), list):
             content[key] = tuple(content[key])
     for key in ("ledger", "save", "person_key"):
@@ -247,4 +343,4 @@ def read_options(path: Path) -> tuple[Path, dict[str, Any]]:
             content[key] = path.parent / content[key]
     if isinstance(content.get("weights"), str):
         content["weights"] = read_weights(content["weights"], path.parent)
-    return path.parent / str(data), content
+    return None if data is None else path.parent / str(data), content

@@ -1,119 +1,101 @@
-"""Before anyone is asked: how narrow the interval will be, or what it takes to make it so."""
+"""Before anyone is asked, without data: how wide the interval will be, or how many people or what ε a width takes.
 
-import json
+A plan is the preview of a run over people who need not exist yet. What a width takes is found by trying runs: more or
+fewer people, or another ε, until the expected width of every level is the one that was asked for.
+"""
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse
+from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
-from privatile.estimator.auto import chosen_rounds, supported
-from privatile.estimator.clients import Client, check_level, pooled_noise
-from privatile.estimator.question_policy import information
+from privatile.estimator.auto import FEWEST_ROUNDS
+from privatile.estimator.clients import Client
+from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.values import parse_values
-from privatile.laws.critical import checked_level
-from privatile.planning.expected_width import TOO_LITTLE, ExpectedWidth, both_in_words, expected_widths
-from privatile.result.number_words import finite
+from privatile.planning.expected_width import both_in_words, wide
+from privatile.planning.guess import Guess
+from privatile.planning.preview import Preview, level_widths, preview
+from privatile.result.diagnostics import three_digits
+from privatile.result.number_words import epsilon_text
+from privatile.result.sentence import ANY_SHAPE, SMOOTH
+
+Wanted = Literal["width", "people", "epsilon"]
+"""What a plan is to find: the other two are given."""
+
+CLOSE = 1.0002
+"""Bisection ends when two factors are this close: far closer than any guess of a distribution."""
+
+MOST_ROWS = 20
+"""Clients that a plan's text lists one by one."""
+
+
+class Need(NamedTuple):
+    """What one of the two intervals takes to be as narrow as asked for; each by itself, the other as it is."""
+
+    method: str
+    condition: str
+    people: int | None
+    """Records of all clients together, in their present proportions; none where not even the most that fit do."""
+    times_the_people: float | None
+    epsilon: float | None
+    """The largest of the clients' budgets, all in their present proportions; none where no ε up to 10 does."""
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run with these clients would give."""
+    """What a run with these clients would give, and what the width that was asked for would take."""
 
-    level: float
-    clients: tuple[Client, ...]
-    confidence_level: float
-    rounds: int
-    information: float
-    values: str
-    """What is declared about the values; `continuous` makes the smooth interval the first one."""
-    headline: ExpectedWidth
-    """Of the interval that the result would show first."""
-    other: ExpectedWidth
-    """Of the one that would stand beside it."""
-    density: float | None
-    target_half_width: float | None
-    records_factor: float | None
-    """How many times the records meet the target; none without one, or when nothing does."""
-    epsilon_factor: float | None
-    """How many times every ε meets the target; none when not even no privacy does."""
+    preview: Preview
+    wanted: Wanted
+    target_width: float | None
+    """In units with a guess of the distribution, else in rank."""
+    needs: tuple[Need, ...]
+    """Of the interval that the result would show first, then of the other; empty without a target."""
     weights_cost: float
     """Standard error over that of precision weights: the cost of these weights where all clients share one law."""
 
     @property
-    def supported(self) -> bool:
-        """Whether the coverage study validates it."""
-        return supported(self.information)
-
-    @property
-    def shown(self) -> tuple[ExpectedWidth, ...]:
-        """Both intervals, the first one first; the smooth one not where a declared grid contradicts it."""
-        return (self.headline,) if parse_values(self.values).step is not None else (self.headline, self.other)
-
-    @property
-    def rank_half_width(self) -> float:
-        """Of the interval that the result would show first."""
-        return self.headline.rank_half_width
-
-    @property
-    def half_width(self) -> float | None:
-        """The same in units; none without a density."""
-        return self.headline.half_width
+    def people(self) -> int:
+        """Records of all clients together."""
+        return sum(client.records for client in self.preview.spec.clients)
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as plain values."""
-        total = math.fsum(client.rank_variance(self.level) for client in self.clients)
+        """All facts as plain values. A width is that of the whole interval."""
+        spec, facts = self.preview.spec, self.preview.to_dict()
+        variances = [client.rank_variance(spec.levels[0]) for client in spec.at_level(0)]
         clients = [
-            {
-                "name": client.name,
-                "records": client.records,
-                "epsilon": client.mechanism.epsilon,
-                "truth_rate": client.mechanism.truth_rate,
-                "weight": client.weight,
-                "variance_share": client.rank_variance(self.level) / total,
-            }
-            for client in self.clients
+            {**client, "variance_share": variance / math.fsum(variances)}
+            for client, variance in zip(facts["clients"], variances, strict=True)
         ]
-        intervals = [
-            {**one._asdict(), "rank_half_width": finite(one.rank_half_width), "half_width": _finite(one.half_width)}
-            for one in self.shown
-        ]
-        plain = {name: value for name, value in vars(self).items() if name not in ("headline", "other")}
+        kept = ("levels", "confidence_level", "simultaneous", "rounds", "information", "expected_width_in_rank")
         return {
-            **plain,
-            "rank_half_width": finite(self.rank_half_width),
-            "half_width": _finite(self.half_width),
-            "intervals": intervals,
-            "supported": self.supported,
+            "wanted": self.wanted,
+            **{name: facts[name] for name in (*kept, "expected_intervals", "cures")},
+            "caveats": [caveat for caveat in facts["caveats"] if caveat["severity"] != "standing"],
+            "values": spec.values,
+            "units": None if self.preview.guess is None else self.preview.guess.words,
+            "target_width": self.target_width,
+            "needs": [need._asdict() for need in self.needs],
+            "people": self.people,
+            "weights_cost": self.weights_cost,
             "clients": clients,
         }
 
-    def to_json(self) -> str:
-        """The same as one JSON object."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-
     def to_text(self) -> str:
-        """A table and what follows from it."""
-        facts = self.to_dict()
-        gap = max(6, *(len(client.name) for client in self.clients))
-        lines = [f"{'client':<{gap}}  {'records':>10}  {'ε':>7}  {'weight':>7}  {'of the variance':>15}"]
-        lines += [
-            f"{row['name']:<{gap}}  {row['records']:>10,}  {row['epsilon']:>7.4g}  {row['weight']:>7.4f}  "
-            f"{100 * row['variance_share']:>14.1f}%"
-            for row in facts["clients"]
-        ]
-        lines += [
-            "",
-            f"Level {self.level:g}, {self.rounds} rounds.",
-            *(
-                f"- {text}"
-                for text in both_in_words(self.shown, self.level, self.confidence_level, enough=self.supported)
-            ),
-            f"Information: {self.information:,.0f}{', enough' if self.supported else f'. {TOO_LITTLE}'}.",
-        ]
-        if self.target_half_width is not None:
-            lines.append(self._target_words())
+        """The answer, then who was thought of and what they would give."""
+        spec, guess = self.preview.spec, self.preview.guess
+        lines = [*self._answer(), *self._who()]
+        if guess is not None:
+            lines.append(f"Units: {guess.words}.")
+        levels = zip(spec.levels, self.preview.widths, self.preview.rounds, self.preview.information, strict=True)
+        for level, shown, rounds, row in levels:
+            lines.append(f"Level {level:g}, {rounds} rounds. Information {row.text}.")
+            lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
+        lines += [line for _, line in self.preview.warnings()]
         if self.weights_cost > 1.005:
             lines.append(
                 f"These weights cost {100 * (self.weights_cost - 1):.0f}% in width over precision weights, which are "
@@ -121,102 +103,213 @@ class RunPlan:
             )
         return "\n".join(lines)
 
-    def _target_words(self) -> str:
-        aim = f"A half-width of {self.target_half_width:g} takes"
-        if self.records_factor is None:
-            return f"{aim} more records than there are people."
-        words = f"{aim} {self.records_factor:.3g} times the records"
-        if self.epsilon_factor is None:
-            return f"{words}; no ε reaches it with these records."
-        return f"{words}, or {self.epsilon_factor:.3g} times every ε."
+    def _answer(self) -> list[str]:
+        """What was asked for, in a sentence for each interval."""
+        if self.target_width is None:
+            return []
+        spec, in_rank = self.preview.spec, " in rank" if self.preview.guess is None else ""
+        which = " and ".join(f"{level:g}" for level in spec.levels)
+        all_at_once = ", all at once," if spec.joint > 1 else ""
+        head = (
+            f"A {100 * spec.confidence_level:g}% interval {wide(self.target_width)}{in_rank} at level {which}"
+            f"{all_at_once} takes"
+        )
+        return [f"{head}:", *(f"- {self._need_words(need)}" for need in self.needs), ""]
+
+    def _need_words(self, need: Need) -> str:
+        """What one interval takes."""
+        if need.method == "any-shape":
+            holds = f"an interval that holds {need.condition}"
+        else:
+            holds = f"{need.condition} (--values continuous)"
+        people = "more people than one client may have"
+        if need.people is not None and need.times_the_people is not None:
+            people = f"about {_rounded_up(need.people)} people"
+            if self.wanted == "width":
+                people += f" ({three_digits(need.times_the_people)} times as many)"
+        epsilon = "no ε up to 10 is enough for these people"
+        if need.epsilon is not None:
+            alike = len({client.threshold for client in self.preview.spec.clients}) == 1
+            epsilon = f"{'' if alike else 'the largest '}ε = {three_digits(need.epsilon)}"
+            epsilon += "" if alike else ", the others in proportion"
+        if self.wanted == "people":
+            return f"{holds}: {people}."
+        if self.wanted == "epsilon":
+            return f"{holds}: {epsilon}."
+        return f"{holds}: {people}{', or ' if need.epsilon else '; '}{epsilon}."
+
+    def _who(self) -> list[str]:
+        """The clients: one line where they are alike, otherwise a table."""
+        clients = self.preview.spec.clients
+        first = clients[0]
+        budget = f"ε = {epsilon_text(first.mechanism.epsilon)}"
+        if len({(client.records, client.threshold, client.weight) for client in clients}) == 1:
+            many = "" if len(clients) == 1 else f" at each of {len(clients):,} clients"
+            return [f"With {first.records:,} people{many}, {budget}:"]
+        rows = self.to_dict()["clients"]
+        gap = max(6, *(len(row["name"]) for row in rows))
+        table = [f"{'client':<{gap}}  {'records':>10}  {'ε':>7}  {'weight':>7}  {'of the variance':>15}"]
+        table += [
+            f"{row['name']:<{gap}}  {row['records']:>10,}  {row['epsilon']:>7.4g}  {row['weight']:>7.4f}  "
+            f"{100 * row['variance_share']:>14.1f}%"
+            for row in rows[:MOST_ROWS]
+        ]
+        return [*table, *([f"and {len(rows) - MOST_ROWS:,} more"] if len(rows) > MOST_ROWS else []), ""]
 
 
 def plan_run(
-    level: float,
+    levels: Sequence[float],
     clients: Sequence[Client],
     *,
+    wanted: Wanted = "width",
+    width: float | None = None,
     confidence_level: float = 0.95,
+    simultaneous: bool = False,
     rounds: int | None = None,
-    density: float | None = None,
-    half_width: float | None = None,
     values: str = "any",
+    guess: Guess | None = None,
 ) -> RunPlan:
-    """What these clients give, and what a target half-width would take. Weights may have any sum.
+    """What these clients give, and what a `width` would take. Levels share the people; weights may have any sum.
 
-    Without `density` the target is in rank: 0.01 asks for the interval from the (τ − 0.01) to the (τ + 0.01) quantile.
-    The target is for the interval that the result would show first: the smooth one where `values` is `continuous`.
+    A width is that of the whole interval, in units of the `guess`, else in rank: 0.02 asks for the interval from the
+    (τ − 0.01) to the (τ + 0.01) quantile. With `wanted` "people" (or "epsilon") the clients' records (budgets) give the
+    proportions only, and the plan is that of what the first interval takes: the smooth one where `values` is
+    `continuous`. At every level the interval is to be that narrow.
 
     >>> coin = RandomizedResponse.from_epsilon(1.0)
     >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
-    >>> plans = [plan_run(0.5, clients, values=values) for values in ("any", "continuous")]
-    >>> [round(plan.rank_half_width, 4) for plan in plans]
-    [0.031, 0.0104]
+    >>> [round(plan_run([0.5], clients, values=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
+    [0.062, 0.0207]
+    >>> plan_run([0.5], clients, wanted="people", width=0.06).people
+    53270
     """
-    check_level(level)
-    checked_level(confidence_level)
-    continuous = parse_values(values).continuous
     if not clients:
         raise InputError("a plan needs at least one client.")
-    for name, value in (("density", density), ("half_width", half_width)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name} must be a positive number; got {value!r}.")
+    if width is not None and not 0.0 < width < math.inf:
+        raise InputError(f"width must be a positive number; got {width!r}.")
+    if width is not None and width > 1.0 and guess is None:
+        raise InputError(
+            f"a width in rank is at most 1; got {width:g}: give --spread, --population or --like for a width in units."
+        )
+    if wanted != "width" and width is None:
+        raise InputError(f"a plan finds the {wanted} that a width takes: give the width.")
     total = math.fsum(client.weight for client in clients)
-    planned = tuple(replace(client, weight=client.weight / total) for client in clients)
-    planned_rounds = chosen_rounds(rounds, min(client.records for client in planned))
-
-    def widths(members: Sequence[Client], rounds: int) -> tuple[ExpectedWidth, ExpectedWidth]:
-        any_shape, smooth = expected_widths(level, members, rounds, confidence_level=confidence_level, density=density)
-        return (smooth, any_shape) if continuous else (any_shape, smooth)
-
-    def reached(members: Sequence[Client], rounds: int) -> float:
-        return widths(members, rounds)[0].rank_half_width
-
-    def with_records(factor: float) -> float:
-        members = [replace(client, records=max(20, round(client.records * factor))) for client in planned]
-        smallest = min(client.records for client in members)
-        return reached(members, chosen_rounds(None, smallest) if rounds is None else min(rounds, smallest))
-
-    def with_epsilon(factor: float) -> float:
-        budgets = [min(max(c.mechanism.epsilon * factor, STRONGEST_EPSILON), LARGEST_EPSILON) for c in planned]
-        coins = map(RandomizedResponse.from_epsilon, budgets)
-        return reached([replace(c, mechanism=coin) for c, coin in zip(planned, coins, strict=True)], planned_rounds)
-
-    headline, other = widths(planned, planned_rounds)
-    target = None if half_width is None else half_width * (density or 1.0)
-    best = 1.0 / math.fsum(client.weight**2 / client.rank_variance(level) for client in planned)
-    return RunPlan(
-        level=level,
-        clients=planned,
+    spec = RunSpec(
+        value="the value",
+        levels=tuple(levels),
+        clients=tuple(
+            ClientSpec(client.name, client.mechanism.threshold, client.weight / total, client.records)
+            for client in clients
+        ),
+        scale="linear",
+        low=0.0,
+        high=1.0,
         confidence_level=confidence_level,
-        rounds=planned_rounds,
-        information=information(level, pooled_noise(planned)),
+        simultaneous=simultaneous,
+        rounds=rounds,
         values=values,
-        headline=headline,
-        other=other,
-        density=density,
-        target_half_width=half_width,
-        records_factor=None if target is None else _factor(target, with_records, 1e9),
-        epsilon_factor=None if target is None else _factor(target, with_epsilon, 1e6),
-        weights_cost=math.sqrt(math.fsum(client.rank_variance(level) for client in planned) / best),
+    )
+    needs: tuple[Need, ...] = ()
+    if width is not None:
+        needs = _needs(spec, width, guess, wanted)
+        spec = _met(spec, needs[0], wanted)
+    found = spec.at_level(0)
+    variances = [client.rank_variance(spec.levels[0]) for client in found]
+    best = 1.0 / math.fsum(client.weight**2 / variance for client, variance in zip(found, variances, strict=True))
+    return RunPlan(preview(spec, guess), wanted, width, needs, math.sqrt(math.fsum(variances) / best))
+
+
+def _needs(spec: RunSpec, target: float, guess: Guess | None, wanted: Wanted) -> tuple[Need, ...]:
+    """Of the first interval, then of the other. Each is that of a run that is asked for it."""
+    declared = parse_values(spec.values)
+    any_shape = _need(replace(spec, values="any", design="auto"), "any-shape", target, guess, wanted)
+    if declared.step is not None:
+        return (any_shape,)
+    smooth = _need(replace(spec, values="continuous", design="auto"), "smooth", target, guess, wanted)
+    return (smooth, any_shape) if declared.continuous else (any_shape, smooth)
+
+
+def _need(spec: RunSpec, method: str, target: float, guess: Guess | None, wanted: Wanted) -> Need:
+    """What one interval takes; only what was to be found is looked for."""
+
+    def too_wide(tried: RunSpec) -> bool:
+        return any(_width(tried, index, method, guess) > target for index in range(len(tried.levels)))
+
+    sizes = [client.records for client in spec.clients]
+    largest = max(client.mechanism.epsilon for client in spec.clients)
+    people = times = epsilon_times = None
+    if wanted != "epsilon":
+        limits = _fewest(spec) / min(sizes), LARGEST_LENGTH / max(sizes)
+        times = _least(*limits, lambda factor: too_wide(_scaled(spec, factor)))
+        people = None if times is None else sum(client.records for client in _scaled(spec, times).clients)
+    if wanted != "people":
+        limits = STRONGEST_EPSILON / largest, max(1.0, WEAK_EPSILON / largest)
+        epsilon_times = _least(*limits, lambda factor: too_wide(_richer(spec, factor)))
+    return Need(
+        method,
+        ANY_SHAPE if method == "any-shape" else SMOOTH,
+        people,
+        times,
+        None if epsilon_times is None else epsilon_times * largest,
     )
 
 
-def _factor(target: float, reached: Callable[[float], float], most: float) -> float | None:
-    """The least factor at which a falling function meets the target; none when it never does.
+def _width(spec: RunSpec, index: int, method: str, guess: Guess | None) -> float:
+    """The expected width of one interval at one level, in units if there are any; ∞ where it would not be shown."""
+    found = next(one for one in level_widths(spec, index, guess) if one.method == method)
+    width = found.rank_width if guess is None else found.width
+    return math.inf if width is None or math.isnan(width) else width
+
+
+def _fewest(spec: RunSpec) -> int:
+    """Records that a client must have: one per round and level."""
+    return max(FEWEST_ROUNDS, spec.rounds or 0) * len(spec.levels)
+
+
+def _scaled(spec: RunSpec, times: float) -> RunSpec:
+    """So many times the people, but as many as a run needs."""
+    fewest = _fewest(spec)
+    sizes = (min(LARGEST_LENGTH, max(fewest, math.ceil(client.records * times))) for client in spec.clients)
+    return replace(spec, clients=tuple(replace(c, records=n) for c, n in zip(spec.clients, sizes, strict=True)))
+
+
+def _richer(spec: RunSpec, times: float) -> RunSpec:
+    """So many times every ε."""
+    budgets = (max(STRONGEST_EPSILON, client.mechanism.epsilon * times) for client in spec.clients)
+    coins = map(RandomizedResponse.from_epsilon, budgets)
+    pairs = zip(spec.clients, coins, strict=True)
+    return replace(spec, clients=tuple(replace(client, threshold=coin.threshold) for client, coin in pairs))
+
+
+def _met(spec: RunSpec, need: Need, wanted: Wanted) -> RunSpec:
+    """The run that a plan is about: the one that was given, or one with the people or the ε that was to be found."""
+    if wanted == "people" and need.times_the_people is not None:
+        return _scaled(spec, need.times_the_people)
+    if wanted == "epsilon" and need.epsilon is not None:
+        return _richer(spec, need.epsilon / max(client.mechanism.epsilon for client in spec.clients))
+    return spec
+
+
+def _least(low: float, high: float, too_wide: Callable[[float], bool]) -> float | None:
+    """The least factor of a range that is not too wide; none when none is.
 
     By bisection in logs: whole records make it a staircase, and the factor must lie on the side that meets the target.
     """
-    low, high = 1.0 / most, most
-    if reached(high) > target:
+    if too_wide(high):
         return None
-    for _ in range(80):
+    if not too_wide(low):
+        return low
+    while high > CLOSE * low:
         middle = math.sqrt(low * high)
-        if reached(middle) > target:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if too_wide(middle) else (low, middle)
     return high
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None else finite(value)
+def _rounded_up(people: int) -> str:
+    """Three digits, never too few.
+
+    >>> _rounded_up(211_503), _rounded_up(87)
+    ('212,000', '87')
+    """
+    step = 10 ** max(0, len(str(people)) - 3)
+    return f"{math.ceil(people / step) * step:,}"

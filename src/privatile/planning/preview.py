@@ -1,72 +1,127 @@
 """What a run would cost and give, before anyone is asked.
 
-Without the data's density the width in units is unknown, but its width in *rank* is not: the interval will reach from
-about the (τ − h) to the (τ + h) quantile, with the h of `planning.expected_width`. Where the result will show an
-interval of which no width was measured (that of fixed designs), the preview says so.
+Without a guess of the distribution the width in units is unknown, but the width in *rank* is not: the interval will
+reach from about the (τ − w/2) to the (τ + w/2) quantile, with the w of `planning.expected_width`. Where the result will
+show an interval of which no width was measured (that of fixed designs), the preview says so.
+
+What it warns of comes from the functions that give a result its caveats.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from privatile.estimator.clients import Client
+from privatile.estimator.auto import supported
+from privatile.estimator.clients import pooled_noise
+from privatile.estimator.question_policy import information
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.inference.inference import level_each
+from privatile.inference.readings import LITTLE
 from privatile.laws.critical import critical_value
 from privatile.laws.normal import two_sided_z
-from privatile.planning.expected_width import ExpectedWidth, both_in_words, expected_widths, rank_half_width
-from privatile.result.both_readings import may_stand_beside
-from privatile.result.diagnostics import Support, support_of
+from privatile.planning.cures import Cure, cures
+from privatile.planning.expected_width import (
+    ExpectedWidth,
+    both_in_words,
+    expected_widths,
+    rank_width,
+    width_in_units,
+)
+from privatile.planning.guess import Guess
+from privatile.result.both_readings import against_smooth, may_stand_beside
+from privatile.result.caveats import caveats_beforehand
+from privatile.result.diagnostics import known_beforehand
 from privatile.result.number_words import epsilon_text, finite
+from privatile.result.result import Caveat, Row
+from privatile.result.severity import SEVERITIES, most_important_first, to_act_on_and_rest
 
 SELF_NORMALIZED_COST = 1.30
 """A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""
 
+TOO_SMALL = Caveat(
+    "unbounded",
+    "Too small: the interval is expected to be the whole stated range, so that people would answer for nothing. More "
+    "records or a larger ε would help.",
+)
+
+
+class Account(NamedTuple):
+    """Which ledger keeps what is spent, and what it knows by now."""
+
+    ledger: str
+    whose: str
+    """What spends: a person, or a record of the column."""
+    spent: float
+    """The most that one of them has spent there so far."""
+    limit: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**self._asdict(), "spent": finite(self.spent)}
+
+    def to_text(self, epsilon: float) -> str:
+        """Who pays what, and from where.
+
+        >>> Account("ledger.db", "person", 1.0, 3.0).to_text(1.0)
+        'A person spends at most ε = 1, kept in ledger.db. The most spent there so far is ε = 1, and the limit ε = 3.'
+        """
+        limit = "" if self.limit is None else f", and the limit ε = {epsilon_text(self.limit)}"
+        before = f"The most spent there so far is ε = {epsilon_text(self.spent)}{limit}."
+        return f"A {self.whose} spends at most ε = {epsilon_text(epsilon)}, kept in {self.ledger}. {before}"
+
 
 @dataclass(frozen=True)
 class Preview:
-    """Who would pay what, and the interval's expected reach in rank."""
+    """Who would pay what, the width to expect, and what the result would warn of as far as it is known by now."""
 
     spec: RunSpec
     widths: tuple[tuple[ExpectedWidth, ...], ...]
     """Of each level: the interval that the result would show first, and the one beside it where there is one."""
     rounds: tuple[int, ...]
-    support: tuple[Support, ...]
+    information: tuple[Row, ...]
     """Of each level, in the words that its result will use."""
+    caveats: tuple[tuple[Caveat, ...], ...]
+    """Of each level, in the words that its result will use."""
+    cures: tuple[Cure, ...]
+    """Where one client costs most of the information: what would help."""
+    guess: Guess | None = None
+    account: Account | None = None
 
     @property
-    def rank_half_widths(self) -> tuple[float, ...]:
-        """Of each level, the reach in rank of the interval that the result would show first; NaN if unknown."""
-        return tuple(shown[0].rank_half_width for shown in self.widths)
+    def asked(self) -> int:
+        """Records that would answer."""
+        return sum(client.records for client in self.spec.clients)
+
+    @property
+    def rank_widths(self) -> tuple[float, ...]:
+        """Of each level, the width in rank of the interval that the result would show first; NaN if unknown."""
+        return tuple(shown[0].rank_width for shown in self.widths)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the interval of every level is expected to be the whole stated range."""
+        return all(TOO_SMALL in found for found in self.caveats)
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as plain values."""
+        """All facts as plain values. A width is that of the whole interval."""
         return {
             "dry_run": True,
             "levels": list(self.spec.levels),
-            "expected_half_width_in_rank": [finite(reach) for reach in self.rank_half_widths],
-            "expected_intervals": [
-                [
-                    {
-                        "method": one.method,
-                        "condition": one.condition,
-                        "half_width_in_rank": finite(one.rank_half_width),
-                    }
-                    for one in shown
-                ]
-                for shown in self.widths
-            ],
+            "expected_width_in_rank": [finite(_at_most_one(width)) for width in self.rank_widths],
+            "expected_intervals": [[_interval_facts(one) for one in shown] for shown in self.widths],
             "rounds": list(self.rounds),
-            "information": [support.row.value for support in self.support],
+            "information": [row.value for row in self.information],
             "caveats": [
-                {"level": level, "code": caveat.code, "text": caveat.text}
-                for level, support in zip(self.spec.levels, self.support, strict=True)
-                for caveat in support.caveats
+                {"level": level, "code": caveat.code, "severity": SEVERITIES[caveat.code], "text": caveat.text}
+                for level, found in zip(self.spec.levels, self.caveats, strict=True)
+                for caveat in found
             ],
+            "cures": [cure._asdict() for cure in self.cures],
             "confidence_level": self.spec.confidence_level,
             "simultaneous": self.spec.joint > 1,
+            "account": None if self.account is None else self.account.to_dict(),
             # Of weighted records, the weight classes.
             "clients": [
                 {
@@ -83,60 +138,129 @@ class Preview:
 
     def to_text(self) -> str:
         """The same for a terminal."""
+        return "\n".join([f"Dry run: {self.asked:,} records would answer once each; no one was.", "", *self.lines()])
+
+    def lines(self) -> list[str]:
+        """Who pays what, what to expect, what is wrong with it."""
         spec = self.spec
-        lines = [
-            f"Dry run: {sum(client.records for client in spec.clients):,} records would answer once each; no one was."
-        ]
-        holders: dict[str, list[ClientSpec]] = {}
-        for client in spec.clients:
-            holders.setdefault(client.holder or client.name, []).append(client)
-        gap = max(6, *map(len, holders))
-        lines += ["", f"{'client':<{gap}}  {'records':>12}  {'ε':>8}  {'weight':>8}"]
-        for name, parts in holders.items():
-            epsilon, weight = epsilon_text(parts[0].mechanism.epsilon), sum(part.weight for part in parts)
-            lines.append(f"{name:<{gap}}  {sum(part.records for part in parts):>12,}  {epsilon:>8}  {weight:>8.4f}")
-        if spec.survey is not None:
-            took_part = sum(client.records for client in spec.clients)
-            lines += ["", f"Beware: {spec.survey.to_text(len(spec.clients), took_part)}"]
-        lines.append("")
+        lines = [*_who_pays(spec.clients), ""]
+        if self.account is not None:
+            lines += [self.account.to_text(max(client.mechanism.epsilon for client in spec.clients)), ""]
         if spec.joint > 1:
             lines.append(f"The confidence is that all {spec.joint} intervals hold at once.")
-        for level, shown, rounds, support in zip(spec.levels, self.widths, self.rounds, self.support, strict=True):
-            lines.append(f"level {level:g}: {rounds} rounds. {support.row.label.capitalize()} {support.row.text}.")
-            words = both_in_words(shown, level, spec.confidence_level, enough=not support.caveats)
-            lines += [f"- {text}" for text in words]
-            lines += [f"Beware: {caveat.text}" for caveat in support.caveats]
-        return "\n".join(lines)
+        for level, shown, rounds, row in zip(spec.levels, self.widths, self.rounds, self.information, strict=True):
+            lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
+            lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
+        lines += self._in_units()
+        return [*lines, *(line for _, line in self.warnings())]
+
+    def _in_units(self) -> list[str]:
+        """The plan that gives these widths in units, where one budget and weights by size make it the same."""
+        budgets = {client.mechanism.epsilon for client in self.spec.clients}
+        if len(budgets) > 1 or math.inf in budgets or self.spec.weighting != "size" or self.spec.survey is not None:
+            return []
+        spec = self.spec
+        levels = "".join(f" -q {level:g}" for level in spec.levels) if spec.levels != (0.5,) else ""
+        rest = "" if spec.rounds is None else f" --rounds {spec.rounds}"
+        rest += "" if spec.confidence_level == 0.95 else f" --confidence-level {spec.confidence_level:g}"
+        rest += " --simultaneous" if spec.simultaneous else ""
+        rest += "" if spec.values == "any" else f" --values {spec.values}"
+        command = f"privatile plan{levels} --records {self.asked} --epsilon {budgets.pop():.4g}{rest} --spread UNITS"
+        return [f"In units, where the middle half of the people lies within UNITS: {command}"]
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What is to be known before anyone is asked, by its code; the standing remarks not.
+
+        The most important first, of the first level; then what other levels have beside it.
+        """
+        lines: dict[tuple[str, str], None] = {}
+        common = set(self.caveats[0]).intersection(*self.caveats)
+        for level, found in zip(self.spec.levels, self.caveats, strict=True):
+            first, rest = to_act_on_and_rest(found)
+            for caveat in (*first, *rest):
+                whose = "" if caveat in common else f" (Level {level:g}.)"
+                lines[caveat.code, f"Beware: {caveat.text}{whose}"] = None
+        if self.cures:
+            words = " ".join(cure.to_text() for cure in self.cures)
+            lines["cures", f"{words} Each changes whose quantile it is."] = None
+        return list(lines)
 
 
-def preview(spec: RunSpec) -> Preview:
-    """Work it out from the specification alone."""
-    widths: list[tuple[ExpectedWidth, ...]] = []
-    rounds, support = [], []
+def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
+    """Work it out from the specification alone; with a guess of the distribution, widths in units as well."""
+    widths, rounds, rows, caveats = [], [], [], []
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
-        widths.append(_widths(spec, plan.level, plan.clients, plan.rounds))
+        shown = level_widths(spec, index, guess)
+        row, *found = known_beforehand(plan.level, plan.clients, shown[0].method)
+        said = [one for one in found if isinstance(one, Caveat)]
+        if spec.design in SELF_TUNING and not supported(information(plan.level, pooled_noise(plan.clients))):
+            against = list(against_smooth(LITTLE, spec, shown[0].method))
+            # It says the same of a smooth interval that was asked for.
+            said = [one for one in said if one.code != "not-validated" or not against] + against
+        said += caveats_beforehand(spec, plan.clients, any_shape=shown[0].method == "any-shape")
+        # By the expected width in rank, w/2 ≥ max(τ, 1 − τ). Where none is known (fixed designs) nothing is said.
+        if shown[0].rank_width / 2.0 >= max(plan.level, 1.0 - plan.level):
+            said.append(TOO_SMALL)
+        widths.append(shown)
         rounds.append(plan.rounds)
-        support.append(support_of(plan.level, plan.clients))
-    return Preview(spec, tuple(widths), tuple(rounds), tuple(support))
+        rows += [row] if isinstance(row, Row) else []
+        caveats.append(most_important_first(*said))
+    return Preview(spec, tuple(widths), tuple(rounds), tuple(rows), tuple(caveats), tuple(cures(spec)), guess)
 
 
-def _widths(spec: RunSpec, level: float, clients: Sequence[Client], rounds: int) -> tuple[ExpectedWidth, ...]:
+def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple[ExpectedWidth, ...]:
     """The interval that `inference.choice.choose_interval` will show first, and one whose width is known beside it."""
+    plan = spec.plan(index)
+    level, clients = plan.level, plan.clients
     confidence = level_each(spec.confidence_level, spec.joint)
-    path = rank_half_width(level, clients, confidence, _self_normalized_cost(confidence))
-    self_normalized = ExpectedWidth("self-normalized", "", path, None)
+
+    def self_normalized() -> ExpectedWidth:
+        path = rank_width(level, clients, confidence, _self_normalized_cost(confidence))
+        return ExpectedWidth("self-normalized", "", path, width_in_units(guess, level, path))
+
     if spec.needs_path or spec.round_mode == "local":
-        return (self_normalized,)
-    any_shape, smooth = expected_widths(level, clients, rounds, confidence_level=confidence)
+        return (self_normalized(),)
+    any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=confidence, guess=guess)
+    unsupported = math.isnan(smooth.rank_width)
     first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
     if spec.design not in SELF_TUNING:
-        return (smooth if first_smooth else any_shape)._replace(rank_half_width=math.nan), self_normalized
+        return (smooth if first_smooth else any_shape)._replace(rank_width=math.nan, width=None), self_normalized()
+    if spec.interval == "smooth" and unsupported:
+        return (smooth,)
     if first_smooth:
-        return smooth, any_shape
+        # With too little information the any-shape interval is shown after all, and is at least as wide.
+        return (any_shape, smooth) if unsupported else (smooth, any_shape)
     # Measured for questions on both sides of the quantile only; others give another width.
-    shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_half_width=math.nan)
+    shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_width=math.nan, width=None)
     return (shown, smooth) if may_stand_beside(spec) else (shown,)
+
+
+def _at_most_one(rank_width: float) -> float:
+    """A width in rank as it is shown: no interval holds more than all quantiles. NaN stays NaN."""
+    return 1.0 if rank_width > 1.0 else rank_width
+
+
+def _interval_facts(one: ExpectedWidth) -> dict[str, Any]:
+    width = None if one.width is None else finite(one.width)
+    return {
+        "method": one.method,
+        "condition": one.condition,
+        "width_in_rank": finite(_at_most_one(one.rank_width)),
+        "width": width,
+    }
+
+
+def _who_pays(clients: Sequence[ClientSpec]) -> Iterator[str]:
+    """A table: every client's records, what each of them spends, and how much the client counts."""
+    holders: dict[str, list[ClientSpec]] = {}
+    for client in clients:
+        holders.setdefault(client.holder or client.name, []).append(client)
+    gap = max(6, *map(len, holders))
+    yield f"{'client':<{gap}}  {'records':>12}  {'ε':>8}  {'weight':>8}"
+    for name, parts in holders.items():
+        epsilon, weight = epsilon_text(parts[0].mechanism.epsilon), sum(part.weight for part in parts)
+        yield f"{name:<{gap}}  {sum(part.records for part in parts):>12,}  {epsilon:>8}  {weight:>8.4f}"
 
 
 def _self_normalized_cost(confidence_level: float) -> float:

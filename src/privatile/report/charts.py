@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privatile.core.arrays import Floats
 from privatile.report.experiment_series import Point
 from privatile.report.view import ThinPath
-from privatile.result.number_words import significant
 
 STILL_POINTS = 300
 """Points of a trajectory: about one for two pixels of the drawing's width."""
@@ -16,6 +16,13 @@ STILL_POINTS = 300
 
 MOST_DOTS = 60
 """Questions at the centre that are drawn."""
+
+
+STRIP = 14
+"""Height of the strip with the questions of the search."""
+
+LONGEST_TITLE = 60
+"""Characters of a column's name beside an axis."""
 
 
 class Shape(NamedTuple):
@@ -70,13 +77,15 @@ class Axis(NamedTuple):
         return round(self.first + share * (self.last - self.first), 1)
 
 
-def ticks(low: float, high: float, about: int = 4) -> list[float]:
+def ticks(low: float, high: float, about: int = 4, *, whole: bool = False) -> list[float]:
     """Multiples of 1, 2, 2.5 or 5 times a power of ten inside [low, high], some `about` of them.
+
+    `whole`: whole numbers only.
 
     >>> ticks(0.788, 1.0, 3), ticks(47_512, 53_930), ticks(0.0, 2.65, 3)
     ([0.8, 0.9, 1.0], [48000.0, 50000.0, 52000.0], [0.0, 1.0, 2.0])
-    >>> ticks(5.0, 5.0)
-    [5.0]
+    >>> ticks(5.0, 5.0), ticks(43.2, 47.8, 9), ticks(43.2, 47.8, 9, whole=True)
+    ([5.0], [43.5, 44.0, 44.5, 45.0, 45.5, 46.0, 46.5, 47.0, 47.5], [44.0, 45.0, 46.0, 47.0])
     """
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
         return [low]
@@ -85,9 +94,23 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
         return range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
 
     power = 10.0 ** math.floor(math.log10((high - low) / about))
-    step = min((part * power for part in (1.0, 2.0, 2.5, 5.0, 10.0)), key=lambda step: abs(len(numbers(step)) - about))
+    steps = [part * power for part in (1.0, 2.0, 2.5, 5.0, 10.0)]
+    if whole:
+        steps = [step for step in steps if step >= 1.0 and step == round(step)] or [1.0]
+    step = min(steps, key=lambda step: abs(len(numbers(step)) - about))
     # Multiplied, not added up; digits behind the step's own are rounding.
     return [round(number * step, 12 - math.floor(math.log10(step))) for number in numbers(step)]
+
+
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """Numbers beside an axis, all with as many decimals as tell them apart.
+
+    >>> tick_texts([44.0, 45.0]), tick_texts([0.8, 0.9, 1.0]), tick_texts([47_500.0, 50_000.0])
+    (['44', '45'], ['0.8', '0.9', '1.0'], ['47,500', '50,000'])
+    """
+    decimals = (d for d in range(12) if all(math.isclose(round(value, d), value, abs_tol=1e-12) for value in values))
+    digits = next(decimals, 12)
+    return [f"{value:,.{digits}f}" for value in values]
 
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float, series: int | None = None) -> Shape:
@@ -101,14 +124,17 @@ def _grid(y: Axis, left: float, right: float, texts: Iterable[tuple[float, str]]
     return lines, [Label(left - 7, round(at + 4, 1), text, "end") for at, text in places]
 
 
-def trajectory_chart(path: ThinPath) -> Chart | None:
-    """The estimate and its interval over the rounds; none where there are fewer than two points."""
+def trajectory_chart(path: ThinPath, value: str) -> Chart | None:
+    """The estimate and its interval over the rounds; none where there are fewer than two points.
+
+    `value` names the vertical axis. The search's questions are a strip at the bottom: they go everywhere.
+    """
     if len(path.rounds) < 2:
         return None
-    width, height, left = 760, 300, 80
+    width, height, left, top = 760, 300, 80, 26
     low, high = path.heights
     last = float(path.rounds[-1])
-    x, y = Axis(1.0, last, left, width - 8), Axis(low, high, height - 34, 8)
+    x, y = Axis(1.0, last, left, width - 8), Axis(low, high, height - 34, top)
     keep = np.unique(np.linspace(0, len(path.rounds) - 1, min(STILL_POINTS, len(path.rounds))).round().astype(int))
 
     def points(values: Sequence[float], order: Iterable[int]) -> str:
@@ -118,11 +144,13 @@ def trajectory_chart(path: ThinPath) -> Chart | None:
     def area(low: Sequence[float], high: Sequence[float]) -> str:
         return f"{points(low, keep)} {points(high, keep[::-1])}"
 
-    heights = ticks(low, high, 5)
-    apart = heights[1] - heights[0] if len(heights) > 1 else high - low
-    shapes, labels = _grid(y, left, width - 8, [(value, significant(value, apart)) for value in heights])
+    heights = ticks(low, high, 5, whole=path.whole_ticks)
+    shapes, labels = _grid(y, left, width - 8, list(zip(heights, tick_texts(heights), strict=True)))
     shapes += [
-        Shape("walk", area(path.question_low.tolist(), path.question_high.tolist()), closed=True),
+        *_strip(x, y, path),
+        Shape(
+            "walk", area(_after_search(path, path.question_low), _after_search(path, path.question_high)), closed=True
+        ),
         Shape("band", area(path.low.tolist(), path.high.tolist()), closed=True),
         *(Shape("beside", points(ends.tolist(), keep)) for ends in (path.other_low, path.other_high)),
         Shape("estimate", points(path.estimate.tolist(), keep)),
@@ -131,10 +159,31 @@ def trajectory_chart(path: ThinPath) -> Chart | None:
     for i in centers[:: 1 + len(centers) // MOST_DOTS].tolist():
         at, height_there = x.at(float(path.rounds[i])), y.at(float(path.question_center[i]))
         shapes.append(_line("dot", at, height_there, at, height_there))
-    for value in ticks(1, last, 6):
-        labels.append(Label(x.at(value), height - 14, f"{value:,.0f}", "end" if value > 0.97 * last else "middle"))
-    labels.append(Label((left + width) // 2, height, "rounds"))
+    for number in ticks(1, last, 6, whole=True):
+        labels.append(Label(x.at(number), height - 14, f"{number:,.0f}", "end" if number > 0.97 * last else "middle"))
+    labels += [Label((left + width) // 2, height, "rounds"), Label(4, 14, _axis_title(value), "start")]
     return Chart("still", width, height, shapes, labels)
+
+
+def _after_search(path: ThinPath, questions: Floats) -> list[float]:
+    return [math.nan if searched else question for searched, question in zip(path.searched, questions, strict=True)]
+
+
+def _strip(x: Axis, y: Axis, path: ThinPath) -> list[Shape]:
+    """The questions of the search, drawn small on a scale of their own."""
+    if not path.searched.any():
+        return []
+    rounds, questions = path.rounds[path.searched], path.question_high[path.searched]
+    inside = Axis(float(questions.min()), float(questions.max()), y.first - 2, y.first - STRIP + 2)
+    left, right = x.at(1.0), x.at(float(path.search))
+    some = range(0, len(rounds), 1 + len(rounds) // STILL_POINTS)
+    line = " ".join(f"{x.at(float(rounds[i]))},{inside.at(float(questions[i]))}" for i in some)
+    box = f"{left},{y.first} {left},{y.first - STRIP} {right},{y.first - STRIP} {right},{y.first}"
+    return [Shape("strip", box, closed=True), Shape("searched", line)]
+
+
+def _axis_title(value: str) -> str:
+    return value if len(value) <= LONGEST_TITLE else f"{value[: LONGEST_TITLE - 1]}…"
 
 
 def panel_chart(lines: Sequence[Sequence[Point]], heights: tuple[float, float], rule: float) -> Chart:
@@ -161,11 +210,14 @@ def panel_chart(lines: Sequence[Sequence[Point]], heights: tuple[float, float], 
 
 
 def dots_chart(
-    lines: Sequence[Sequence[tuple[float, float, float]]], ends: tuple[float, float], rule: float, width: int = 300
+    lines: Sequence[Sequence[tuple[float, float, float]]],
+    ends: tuple[float, float],
+    rule: float | None,
+    width: int = 300,
 ) -> Chart:
     """A row of a table: a symbol with its bar (value, low, high) per method, from left to right."""
     height, x = 9 * len(lines) + 7, Axis(*ends, 4, width - 4)
-    shapes, symbols = [_line("rule", x.at(rule), 0, x.at(rule), height)], []
+    shapes, symbols = [] if rule is None else [_line("rule", x.at(rule), 0, x.at(rule), height)], []
     for series, points in enumerate(lines):
         y = 8 + 9 * series
         for value, low, high in points:
@@ -174,9 +226,9 @@ def dots_chart(
     return Chart("dots", width, height, shapes, (), symbols)
 
 
-def dots_axis(ends: tuple[float, float]) -> Chart:
-    """The axis over a column of dots."""
+def dots_axis(ends: tuple[float, float], form: str = ".3g", about: int = 5) -> Chart:
+    """The axis over a column of dots, its numbers written as `form` says."""
     x = Axis(*ends, 4, 296)
-    values = [(x.at(value), f"{value:.3g}") for value in ticks(*ends, 5)]
+    values = [(x.at(value), f"{value:{form}}") for value in ticks(*ends, about)]
     labels = [Label(at, 12, text, "start" if at < 14 else "end" if at > 286 else "middle") for at, text in values]
     return Chart("dots", 300, 20, [_line("tick", at, 15, at, 20) for at, _ in values], labels)

@@ -1,15 +1,16 @@
 """Diagnostics in plain words: what went well, what to note, what to worry about. Each rule says its threshold."""
 
 import math
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal, NamedTuple
-
-import numpy as np
 
 from privatile.core.mechanism import IMPOSSIBLE
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
 from privatile.result.number_words import significant
 from privatile.result.result import QuantileResult
+from privatile.result.severity import MOST_TO_ACT_ON, to_act_on_and_rest
 
 Status = Literal["good", "note", "worry"]
 
@@ -33,41 +34,56 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
                 "note", "No interval yet", "The run is still searching for the quantile; an interval needs more rounds."
             ),
         ]
-    # An interval that is valid at every look does not wait for the questions to settle.
-    found += [] if result.valid_at_every_look else [_settled(level, result)]
-    found += [_silence(view, level.history), _possible(view, level.history)]
-    if len(result.clients) > 1:
+    # An interval that is valid at every look does not wait for the questions to settle; where the quantile was not
+    # located, nothing has settled, and ranks at the estimate mean nothing.
+    if result.located and not result.valid_at_every_look:
+        found.append(_settled(level, result))
+    # Silence is told by the result's own caveat; so is a run that goes on.
+    if not level.history.silent.any():
+        text = f"Every client answered in each of the {len(level.history):,} rounds."
+        found.append(Finding("good", "Everybody answered", text))
+    found.append(_possible(view, level.history))
+    if result.located and len(result.clients) > 1:
         found.append(_differences(level.history, result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
-    return [*found, *caveat_findings(result)]
+    return [*caveat_findings(result), *(one for one in found if one.title != "Unfinished")]
+
+
+def to_look_at_first(found: Sequence[Sequence[Finding]]) -> list[Finding]:
+    """The few worries of all levels that a reader must act on: those of all levels, then each level's worst.
+
+    >>> trouble, other, fine = Finding("worry", "a", ""), Finding("worry", "b", ""), Finding("good", "c", "")
+    >>> [one.title for one in to_look_at_first([[other, trouble, fine], [trouble]])]
+    ['a', 'b']
+    """
+    worries = [[each for each in own if each.status == "worry"] for own in found]
+    common = [each for each in worries[0] if all(each in own for own in worries)]
+    worst = [each for rank in zip_longest(*worries) for each in rank if each is not None]
+    return list(dict.fromkeys([*common, *worst]))[:MOST_TO_ACT_ON]
 
 
 def caveat_findings(result: QuantileResult) -> list[Finding]:
-    """Every caveat that the result carries, in its order; no page shows a result without them."""
+    """What the result carries, the most important first, without standing remarks: those are in the documentation."""
+    first, rest = to_act_on_and_rest(result.caveats)
     return [
-        Finding("worry" if code in WORRIES else "note", CAVEAT_TITLES.get(code, "Beware"), text)
-        for code, text in result.caveats
+        Finding("note" if caveat.severity == "note" else "worry", CAVEAT_TITLES[caveat.code], caveat.text)
+        for caveat in (*first, *rest)
     ]
 
 
-WORRIES = frozenset(
-    {
-        "range", "not-private", "weak", "support", "not-located", "slope", "curvature", "relaxations", "misfit",
-        "unbounded", "unfinished", "contradiction",
-    }
-)  # fmt: skip
-"""Caveats under which the interval, or the privacy, may not be what it says."""
-
 CAVEAT_TITLES = {
-    "support": "Too little information",
+    "support": "Little information",
     "not-located": "Not located",
     "slope": "Slope unknown",
     "curvature": "A bent distribution",
     "relaxations": "Few relaxations",
     "dominance": "One client decides",
-    "contradiction": "Not shown as declared",
+    "contradiction": "A contradiction",
+    "declaration": "Not shown as declared",
+    "not-validated": "Too little information",
     "one-sided": "Open on one side",
+    "half-open": "Bounded on one side only",
     "crossing": "Crossing quantiles",
     "out-of-reach": "Width out of reach",
     "misfit": "Not a smooth curve",
@@ -82,9 +98,12 @@ CAVEAT_TITLES = {
     "dither": "Dithered values",
     "file": "About this file only",
     "silent": "Silent clients",
-    "unfinished": "Looked at before its end",
+    "much-silence": "Silent clients",
+    "partly-asked": "Groups that had answered in part",
+    "unfinished": "Unfinished",
     "central": "Local privacy costs precision",
     "survey-weights": "Survey weights",
+    "unweighted": "No survey weights",
 }
 
 
@@ -126,20 +145,6 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
         "The mean question of the second half of the rounds differs from that of the first half by more than "
         f"the interval's width ({significant(high - low, high - low)}). More rounds, or more records, are needed.",
     )
-
-
-def _silence(view: RunView, history: LevelHistory) -> Finding:
-    silent, rounds = history.silent, len(history)
-    if not silent.any():
-        return Finding("good", "Everybody answered", f"Every client answered in each of the {rounds:,} rounds.")
-    worst = int(np.argmax(silent))
-    share = silent.sum() / (len(silent) * rounds)
-    text = (
-        f"{int((silent > 0).sum())} of {len(silent)} clients missed rounds; {share:.1%} of all answers are missing, "
-        f"most of them from {view.spec.clients[worst].name} ({int(silent[worst]):,} rounds). Weights were not changed: "
-        "every client counts with the rounds that it answered, and fewer answers make the interval wider."
-    )
-    return Finding("worry" if share > 0.05 or history.silent_streak.any() else "note", "Silent clients", text)
 
 
 def _possible(view: RunView, history: LevelHistory) -> Finding:

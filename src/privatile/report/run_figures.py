@@ -13,15 +13,20 @@ if TYPE_CHECKING:
 def trajectory_figure(view: RunView) -> "Figure":
     """The estimate and its interval over the rounds, one panel per level."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.4, 0.6 + 2.9 * len(view.levels)), layout="constrained")
     axes = figure.subplots(len(view.levels), 1, squeeze=False)[:, 0]
     for level, panel in zip(view.levels, axes, strict=True):
         path = level.path(1200)
         questions, alpha = ("low and high question", 0.22) if level.history.straddles else ("question", 0.45)
+        asked = ~path.searched
         panel.fill_between(
-            path.rounds, path.question_low, path.question_high, color=GREY, alpha=alpha, linewidth=0.6, label=questions
-        )
+            path.rounds, path.question_low, path.question_high, where=asked, color=GREY, alpha=alpha, linewidth=0.6,
+            label=questions,
+        )  # fmt: skip
+        if path.search:
+            panel.axvspan(1, path.search, 0, 0.03, color=GREY, alpha=0.45, linewidth=0, label="search")
         condition = "" if level.result is None or not level.result.condition else f", {level.result.condition}"
         name = f"{100 * view.spec.confidence_level:g}% interval{condition}"
         panel.fill_between(path.rounds, path.low, path.high, color=BLUE, alpha=0.25, linewidth=0.8, label=name)
@@ -31,6 +36,8 @@ def trajectory_figure(view: RunView) -> "Figure":
         panel.plot(path.rounds, path.question_center, color=GREY, linestyle="none", marker=".", markersize=2.5)
         panel.plot(path.rounds, path.estimate, color=BLUE, linewidth=1.8, label="estimate")
         panel.set_ylim(*path.heights)
+        panel.yaxis.set_major_locator(MaxNLocator(6, integer=path.whole_ticks))
+        panel.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         panel.yaxis.set_major_formatter("{x:,.6g}")
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.set_ylabel(view.spec.value if len(view.levels) == 1 else f"{view.spec.value}, level {level.level:g}")

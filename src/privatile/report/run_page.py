@@ -1,19 +1,19 @@
 """The report of one run: the answer, how it got there, who answered, what it cost, caveats, how to cite."""
 
 import math
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privatile import __version__
-from privatile.core.words import duration
+from privatile.core.words import moment
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.report.charts import dots_chart, trajectory_chart
-from privatile.report.findings import findings
+from privatile.report.findings import Finding, findings, to_look_at_first
 from privatile.report.method_words import OTHER_NAMES, how_read, looking, short_title, way_there
+from privatile.report.options_table import data_and_options, day
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
@@ -34,13 +34,15 @@ def run_page(view: RunView) -> str:
     """The whole page."""
     paths = [level.path(view.points) for level in view.levels]
     found = [findings(view, level) for level in view.levels]
-    shared = [each for each in found[0] if all(each in others for others in found)]
+    first_of_all = to_look_at_first(found)
+    rest = [[each for each in own if each not in first_of_all] for own in found]
+    shared = [each for each in rest[0] if all(each in others for others in rest)]
     levels = [
         {**_level(view, level, path), "findings": [each for each in own if each not in shared]}
-        for level, path, own in zip(view.levels, paths, found, strict=True)
+        for level, path, own in zip(view.levels, paths, rest, strict=True)
     ]
     first = view.levels[0]
-    times, result = first.history.at, first.result
+    result = first.result
     clients = view.spec.clients
     several = len(levels) > 1
     return render_page(
@@ -52,6 +54,7 @@ def run_page(view: RunView) -> str:
         levels=levels,
         finished_levels=[level for level in levels if level["result"] is not None],
         shared_findings=shared,
+        act_on=[(each, _whose(each, found, view)) for each in first_of_all],
         percent=f"{100 * view.spec.confidence_level:g}%",
         mixture=view.spec.value if result is None else result.estimand.partition(" of ")[2],
         joint=view.spec.joint > 1,
@@ -60,13 +63,20 @@ def run_page(view: RunView) -> str:
         clients=len({client.holder or client.name for client in clients}),
         epsilon=max(client.mechanism.epsilon for client in clients),
         unit="person" if view.spec.person else "record",
-        duration=duration(float(times[-1] - view.created) if len(times) else 0.0),
+        day=day(view.created),
+        options=data_and_options(view),
         looking=looking(view.spec),
         own_levels=result is not None and len({client.level for client in result.clients}) > 1,
         budgets=_budgets(view),
         fact_rows=_fact_rows(view),
         from_paper=view.spec.design.startswith("paper-"),
     )
+
+
+def _whose(finding: Finding, found: list[list[Finding]], view: RunView) -> str:
+    """Of several levels, those that a finding is about."""
+    about = [f"{level.level:g}" for level, own in zip(view.levels, found, strict=True) if finding in own]
+    return "" if len(about) == len(view.levels) else f"level {', '.join(about)}"
 
 
 def write_run_page(view: RunView, path: str | Path) -> Path:
@@ -101,7 +111,7 @@ class RunReporter:
 
 def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
     """Everything on the page, for programs."""
-    results = [level.result.to_dict() for level in view.levels if level.result is not None]
+    results = [level.result.facts() for level in view.levels if level.result is not None]
     history = view.levels[0].history
     counts = zip(view.spec.clients, history.answered.tolist(), history.silent.tolist(), strict=True)
     return {
@@ -109,12 +119,14 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
         "format": 1,
         "privatile": __version__,
         "run": view.run,
+        "value": view.spec.value,
         "specification": view.spec.digest,
-        "created": _moment(view.created),
-        "finished": None if view.finished is None else _moment(view.finished),
+        "created": moment(view.created),
+        "finished": None if view.finished is None else moment(view.finished),
         "rounds": view.done,
         "planned_rounds": view.planned,
         "confidence_level": view.spec.confidence_level,
+        "options": dict(data_and_options(view)),
         "results": [{**result, "clients": result["clients"][:LISTED_CLIENTS]} for result in results],
         "answered": {client.name: [answered, silent] for client, answered, silent in list(counts)[:LISTED_CLIENTS]},
         "trajectories": [path.to_dict() for path in paths],
@@ -122,22 +134,20 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
     }
 
 
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
-    result, answer, method = level.result, None, ""
+    result, answer, way, method = level.result, None, "", ""
     if result is not None:
         answer = _answer(result)
-        method = f"{way_there(level.history.burn_in, result)}{how_read(result)}"
+        way = way_there(level.history.burn_in, result)
+        method = f"{way}{how_read(result)}"
     return {
         "name": short_title(level.level, "").removesuffix(" of "),
         "text": f"{level.level:g}",
         "result": result,
         "answer": answer,
         "method": method,
-        "chart": trajectory_chart(path),
+        "way": way,
+        "chart": trajectory_chart(path, view.spec.value),
         "beside": "" if result is None or result.other is None else OTHER_NAMES[result.other.method],
         "straddles": level.history.straddles,
         "rounds": len(level.history),
@@ -167,23 +177,21 @@ def _conditions(levels: list[dict[str, Any]]) -> list[str]:
 def _answer(result: QuantileResult) -> dict[str, Any]:
     """What stands first on the page, in words: the estimate or the values left, and both intervals."""
     interval = result.interval_so_far or result.confidence_interval
-    low, high = result.ends_shown(interval)
     other = None
     if result.other is not None:
         ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
         other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
     return {
-        "estimate": result.shown(result.estimate, result.digits_width(interval)),
-        "low": low,
-        "high": high,
+        "estimate": result.headline,
+        "interval": result.interval_shown(interval),
         "name": "anytime interval" if result.interval_so_far else "interval",
         # What is valid at every look is the curve's own sequence, unless the interval itself is.
         "condition": result.condition if interval == result.confidence_interval else SMOOTH,
-        "left": grid_text(result.grid_values),
+        "left": grid_text(result.grid_values) if result.located else "",
         "declared": parse_values(result.values).grid_in_words,
         "other": other,
         "contradiction": result.contradiction,
-        "warned": any(caveat.code == "contradiction" for caveat in result.caveats),
+        "warned": any(caveat.code in ("contradiction", "declaration") for caveat in result.caveats),
     }
 
 

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.core.scale import Scale
+from privatile.errors import InputError
 from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope, last_in_bucket
-from privatile.result.caveats import most_important_first
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import Caveat, QuantileResult, in_units
+from privatile.result.results import Results
+from privatile.result.severity import most_important_first
 from privatile.result.summary import summarize
 from privatile.result.unfinished import unfinished
 from privatile.server.run_file import RunStore
@@ -25,6 +27,15 @@ from privatile.server.run_file import RunStore
 POINTS = 4500
 """Points of all levels together in a page: each costs about 60 bytes, and a screen is some 2,000 pixels wide."""
 
+
+REACH = 1.0
+"""Widths of the last interval, to each side of it, that a drawing shows of the intervals before."""
+
+USEFUL = 4.0
+"""Widths of the questions' own window, to each side of it, that a drawing shows of the last interval."""
+
+FEWEST_WHOLE = 3.0
+"""Units from bottom to top of a drawing from which on whole numbers are labels enough."""
 
 LOW_ENDS = ("low", "anytime_low", "other_low")
 ENDS = (*LOW_ENDS, "high", "anytime_high", "other_high")
@@ -50,16 +61,28 @@ class ThinPath:
     other_high: Floats
     range: tuple[float, float]
     """The stated one."""
+    search: int = 0
+    """The last round of the search, whose questions are drawn as a strip; 0: none, or nothing else to draw yet."""
+    whole: bool = False
+    """Whether every value is declared to be a whole number."""
+
+    @property
+    def searched(self) -> NDArray[np.bool_]:
+        """The points that belong to the search."""
+        return self.rounds <= self.search
 
     @property
     def heights(self) -> tuple[float, float]:
-        """What a drawing should show: the interval as it stands last, and those before it that are not far wider."""
+        """What a drawing should show: the interval as it stands last, and those before it that are not far wider.
+
+        An interval that is still far wider than the questions lie apart says little, and would flatten all else.
+        """
         first, last = self._last_interval()
         if math.isnan(first):
             low, high = np.quantile(np.concatenate([self.question_low, self.question_high]), [0.04, 0.96])
         else:
-            reach = 2.5 * (last - first)
-            seen = np.concatenate([self.low, self.high])
+            reach = REACH * (last - first)
+            seen = np.concatenate([self.low, self.high, self.estimate])
             seen = seen[(seen >= first - reach) & (seen <= last + reach)]
             low, high = np.quantile(seen, [0.04, 0.96]) if len(seen) else (first, last)
             low, high = min(first, low), max(last, high)
@@ -67,19 +90,32 @@ class ThinPath:
                 low = min(low, max(self.other_low[-1], first - 2 * reach))
                 high = max(high, min(self.other_high[-1], last + 2 * reach))
         room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
-        return float(low - room), float(high + room)
+        low, high = float(low - room), float(high + room)
+        missing = FEWEST_WHOLE - (high - low) if self.whole else 0.0
+        return (low - missing / 2, high + missing / 2) if missing > 0 else (low, high)
+
+    @property
+    def whole_ticks(self) -> bool:
+        """Whether an axis over `heights` is labelled with whole numbers only."""
+        low, high = self.heights
+        return self.whole or (all(end == round(end) for end in self.range) and high - low >= FEWEST_WHOLE)
 
     def _last_interval(self) -> tuple[float, float]:
         """As far as it is bounded: an end of the stated range is no end that the answers gave. NaN without any."""
         middle, low, high = (float(values[-1]) for values in (self.estimate, self.low, self.high))
         if math.isnan(low):
             return low, high
+        below, above = float(self.question_low[-1]), float(self.question_high[-1])
         open_low, open_high = low <= self.range[0], high >= self.range[1]
         if open_low and open_high:
-            return float(self.question_low[-1]), float(self.question_high[-1])
-        return (2 * middle - high if open_low else low), (2 * middle - low if open_high else high)
+            return below, above
+        first, last = (2 * middle - high if open_low else low), (2 * middle - low if open_high else high)
+        if below == above:  # one question at a time
+            return first, last
+        useful = USEFUL * (above - below)
+        return max(first, below - useful), min(last, above + useful)
 
-    def to_dict(self) -> dict[str, list[float | None] | list[float] | list[int]]:
+    def to_dict(self) -> dict[str, list[float | None] | list[float] | list[int] | int]:
         """Plain lists: values to four significant digits of the last interval's width, ends of intervals outward."""
         width = float(self.high[-1] - self.low[-1]) if len(self.high) else math.nan
         if not (math.isfinite(width) and width > 0):
@@ -105,6 +141,8 @@ class ThinPath:
             "records": self.records.tolist(),
             **{name: plain(name) for name in names},
             "range": list(self.range),
+            "search": self.search,
+            "whole": self.whole,
         }
 
 
@@ -122,6 +160,8 @@ class LevelView:
     snapshots: tuple[tuple[int, Snapshot], ...]
     """Rounds after which the interval was computed, the last round among them."""
     scale: Scale
+    whole: bool = False
+    """Whether every value is declared to be a whole number."""
 
     def path(self, most: int) -> ThinPath:
         """At most `most` points; between two snapshots the interval is drawn straight, along a running mean."""
@@ -149,7 +189,19 @@ class LevelView:
         )
         intervals = {name: _in_units(values, self.scale) for name, values in reach.items()}
         stated = (self.scale.low, self.scale.high)
-        return ThinPath(ends, history.records[ends - 1], low, high, center, **intervals, range=stated)
+        # Before there is an interval the questions of the search are all there is to see.
+        search = history.burn_in if self.snapshots and len(history) > history.burn_in else 0
+        return ThinPath(
+            ends,
+            history.records[ends - 1],
+            low,
+            high,
+            center,
+            **intervals,
+            range=stated,
+            search=search,
+            whole=self.whole,
+        )
 
 
 @dataclass(frozen=True)
@@ -192,6 +244,7 @@ class RunRecord:
         self.spec = spec or store.spec
         self._asked = store.spec
         self.created = store.created
+        self.date = store.date
         self.finished = store.finished
         self.histories = tuple(LevelHistory(store.spec, index) for index in range(len(store.spec.levels)))
         self.refresh(store)
@@ -209,7 +262,7 @@ class RunRecord:
         """The result at a state; none before two averaged rounds."""
         if state.averages.rounds < 2:
             return None
-        return summarize(self.spec, history.plan, state, trajectory, self.run)
+        return replace(summarize(self.spec, history.plan, state, trajectory, self.run), date=self.date)
 
     def results(self) -> list[QuantileResult | None]:
         """The results of all levels as the run itself reports them; none before two averaged rounds."""
@@ -245,7 +298,7 @@ class RunRecord:
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
-        found = self.results() if results is None else list(rearranged(results))
+        found = self.results() if results is None else list(results)
         levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
         planned = max(history.plan.rounds for history in self.histories)
         return RunView(self.run, self.created, self.finished, self.spec, levels, planned)
@@ -261,7 +314,9 @@ class RunRecord:
                         snapshots[mark.round] = snapshot_of(then, scale)
             snapshots = {**snapshots, len(history): snapshot_of(result, scale)}
         shown = () if result is None else tuple(sorted(snapshots.items()))
-        return LevelView(self.spec.levels[history.level_index], result, history, shown, scale)
+        step = self.spec.declared.step
+        whole = step is not None and step == round(step)
+        return LevelView(self.spec.levels[history.level_index], result, history, shown, scale, whole)
 
 
 def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
@@ -276,3 +331,13 @@ def read_view(path: str | Path, **report: Any) -> RunView:
     """The view of a run's file, reported as `report` says (`RunSpec.with_report`); the file is only read."""
     with RunStore.open(path, read_only=True) as store:
         return RunRecord(store, store.spec.with_report(**report)).view()
+
+
+def read_results(path: str | Path, **report: str) -> Results:
+    """The results of a run's file as they stand; refused while a level has no interval yet."""
+    with RunStore.open(path, read_only=True) as store:
+        found = RunRecord(store, store.spec.with_report(**report)).results()
+    results = [result for result in found if result is not None]
+    if len(results) < len(found):
+        raise InputError(f"{path} has no interval yet: the run is still searching for the quantile. Try again later.")
+    return Results(results)

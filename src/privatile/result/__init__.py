@@ -6,6 +6,7 @@
 from privatile.result.client_facts import ClientFacts
 from privatile.result.compare import Comparison, compare
 from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, Row, ValueTest
+from privatile.result.results import Results
 from privatile.result.summary import summarize
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "ConfidenceInterval",
     "OtherReading",
     "QuantileResult",
+    "Results",
     "Row",
     "ValueTest",
     "compare",

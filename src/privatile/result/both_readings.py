@@ -4,6 +4,7 @@ A declared grid turns the any-shape interval into the values of the grid that it
 them. The smooth one is left out: the declaration says that its condition is false.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from privatile.core.scale import Scale
@@ -11,7 +12,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.values import parse_values
 from privatile.inference.choice import Evidence, as_displayed
 from privatile.inference.grid_values import Grid
-from privatile.inference.inference import Inference
+from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
 from privatile.result.number_words import outward
 from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, interval_in_units
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
@@ -45,15 +46,8 @@ def both_readings(
         other = _other(both.smooth, SMOOTH, settings, scale)
     # Where a grid is declared nobody expects a smooth interval.
     expected = not any_shape or settings.declared.step is None
-    contradiction, caveats = f"no smooth interval: {why}" if why and expected else "", []
-    if why and any_shape and settings.declared.continuous:
-        text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
-        caveats.append(Caveat("contradiction", text))
-    elif why and shown.method.startswith("smooth"):
-        text = (
-            f"The smooth interval is not to be relied on: {why}. --interval any-shape shows one that holds {ANY_SHAPE}."
-        )
-        caveats.append(Caveat("contradiction", text))
+    contradiction = f"no smooth interval: {why}" if why and expected else ""
+    caveats = list(against_smooth(why, settings, shown.method))
     values, level = None, settings.confidence_level ** (1.0 / settings.joint)
     if any_shape and both.crossed(level):
         contradiction = (
@@ -70,6 +64,21 @@ def both_readings(
             contradiction = off_grid
             caveats.append(Caveat("contradiction", off_grid[0].upper() + off_grid[1:] + "."))
     return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(caveats))
+
+
+def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[Caveat]:
+    """What speaks against a smooth interval that was declared or asked for; `method` is that of the interval shown.
+
+    Too little information is known before anyone is asked, and a dry run says it so.
+    """
+    if why and method.startswith(ANY_SHAPE_METHOD) and settings.declared.continuous:
+        text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
+        yield Caveat("declaration", text)
+    elif why and method.startswith("smooth"):
+        text = (
+            f"The smooth interval is not to be relied on: {why}. --interval any-shape shows one that holds {ANY_SHAPE}."
+        )
+        yield Caveat("contradiction", text)
 
 
 def may_stand_beside(settings: ReportSettings) -> bool:
@@ -108,3 +117,12 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
     return (grid.values(low, high, MOST_VALUES) if grid.count(low, high) <= MOST_VALUES else None), ""
+
+
+def one_of(values: Sequence[float] | None, estimate: float) -> float:
+    """The estimate, moved to the nearest of the values that a declared grid leaves.
+
+    >>> one_of((44.0, 45.0), 44.3), one_of(None, 44.3)
+    (44.0, 44.3)
+    """
+    return min(values, key=lambda value: abs(value - estimate)) if values else estimate

@@ -4,13 +4,16 @@ What the answers themselves show (drift, fit, support) is said by `diagnostics`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
-from privatile.estimator.auto import AutoPlan
+from privatile.estimator.auto import AutoPlan, supported
+from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
+from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.inference import Inference
@@ -19,6 +22,9 @@ from privatile.result.result import Caveat, ConfidenceInterval
 
 NEAR_END = 0.01
 """An estimate this share of the working range from an end, its interval reaching it, is as good as stuck there."""
+
+MUCH_SILENCE = 0.05
+"""Share of all answers; more missing ones are something to look into before the result is used."""
 
 PERSON = Caveat(
     "person",
@@ -30,7 +36,7 @@ CENTRAL = Caveat(
     "Whoever holds all the data in one place could release this quantile with far less noise under central "
     "differential privacy; local privacy is for data whose owners do not trust one holder.",
 )
-UNWEIGHTED = Caveat("survey-weights", "Records count alike within a client: no survey weights were given.")
+UNWEIGHTED = Caveat("unweighted", "Records count alike within a client: no survey weights were given.")
 MISSING_CAVEATS = {
     "noise": "Missing values, if any, answered at random: a client with a share π of them counts with weight p(1 − π) "
     "instead of p.",
@@ -41,7 +47,26 @@ MISSING_CAVEATS = {
 def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> Iterator[Caveat]:
     """What a careful reader of this result must know."""
     yield from _range_caveats(settings, plan, inference)
-    largest = max(client.mechanism.epsilon for client in plan.clients)
+    silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
+    if silent:
+        rounds, name = max(silent)
+        share = sum(state.silent) / (len(plan.clients) * state.round)
+        text = (
+            f"Silent clients: {len(silent)} of {len(plan.clients)}, most often {name} ({rounds:,} of {state.round:,} "
+            f"rounds); {100.0 * share:.2g}% of all answers are missing. Weights stay as they are, and fewer answers "
+            "make the interval wider. That is no help where answers were left out because of what they say."
+        )
+        silent_now = any(used > 1 for used in state.used)
+        if share > MUCH_SILENCE or silent_now:
+            yield Caveat("much-silence", text)
+        else:
+            yield Caveat("silent", text)
+    yield from caveats_beforehand(settings, plan.clients, any_shape=inference.is_any_shape)
+
+
+def caveats_beforehand(settings: ReportSettings, clients: Sequence[Client], *, any_shape: bool) -> Iterator[Caveat]:
+    """Those that follow from what is to be asked of whom: a dry run says them before anybody has answered."""
+    largest = max(client.mechanism.epsilon for client in clients)
     if math.isinf(largest):
         yield Caveat("not-private", "At least one client told every truth: this result is not private.")
     elif largest > WEAK_EPSILON:
@@ -52,37 +77,19 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
         yield Caveat(
             "dither", f"This is the quantile of values dithered by ±{settings.dither / 2:g}, not of the raw ones."
         )
-    if settings.target == "file" and inference.is_any_shape:
+    if settings.target == "file" and any_shape:
         text = "The any-shape interval is that of a population; the file's own records would need a narrower one."
         yield Caveat("file", text)
     elif settings.target == "file":
         yield Caveat("file", "The interval is about the file's own records; it is too narrow for a population.")
-    silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
-    if silent:
-        rounds, name = max(silent)
-        yield Caveat(
-            "silent",
-            f"Silent clients: {len(silent)} of {len(plan.clients)}, most often {name} ({rounds:,} of {state.round:,} "
-            "rounds). Weights stay as they are, and fewer answers make the interval wider. That is no help where "
-            "answers were left out because of what they say.",
-        )
     if settings.person:
         yield PERSON
     yield CENTRAL
     if settings.survey is None:
         yield UNWEIGHTED
     else:
-        took_part = sum(client.records for client in plan.clients)
-        yield Caveat("survey-weights", settings.survey.to_text(len(plan.clients), took_part))
-
-
-def most_important_first(*found: Caveat) -> tuple[Caveat, ...]:
-    """A quantile outside the range comes before all else: whatever other caveat there is follows from it, or is moot.
-
-    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), UNWEIGHTED)]
-    ['range', 'central', 'survey-weights']
-    """
-    return tuple(sorted(found, key=lambda caveat: caveat.code != "range"))
+        took_part = sum(client.records for client in clients)
+        yield Caveat("survey-weights", settings.survey.to_text(len(clients), took_part))
 
 
 def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -> Iterator[Caveat]:
@@ -134,19 +141,11 @@ def interval_caveats(
     value = round_value_inside(low, high)
     at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
     if at_low and at_high:
-        helps = "More records" if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else "Design auto, more records"
-        text = (
-            "The answers do not locate the quantile: at this confidence the interval is the whole stated range. "
-            f"{helps} or a larger ε would help."
-        )
-        yield Caveat("unbounded", text)
+        yield not_located(True, what_helps(plan))
     elif at_low or at_high:
-        side, end = ("below", "lower") if at_low else ("above", "upper")
-        yield Caveat(
-            "one-sided",
-            f"The answers do not bound the quantile from {side}: that end of the interval is the {end} end of the "
-            "stated range.",
-        )
+        end: Literal["lower", "upper"] = "lower" if at_low else "upper"
+        enough = supported(information(plan.level, pooled_noise(plan.clients)))
+        yield one_sided(end) if enough else half_open(end, what_helps(plan))
     elif any_shape or settings.dither:
         return
     elif value is not None:
@@ -162,6 +161,40 @@ def interval_caveats(
             "one of them and no interval of this kind covers it: then report with --values whole."
         )
         yield Caveat("atom", text)
+
+
+MORE = "more records or a larger ε"
+"""What helps where the answers say too little."""
+
+
+def what_helps(plan: Plan) -> str:
+    """The same for a run's plan: no design that it has, and no larger ε where there is no privacy left to give."""
+    helps = MORE if any(math.isfinite(client.mechanism.epsilon) for client in plan.clients) else "more records"
+    return helps if isinstance(plan, StraddlePlan | AutoPlan | OpenPlan) else f"design auto, {helps}"
+
+
+def not_located(whole_range: bool, helps: str = MORE) -> Caveat:
+    """The answers of a level say nothing about where its quantile lies."""
+    text = "The answers do not locate the quantile: at this confidence "
+    if whole_range:
+        text += "the interval is the whole stated range."
+    else:
+        text += "they leave the whole stated range, and the ends of the interval are those of other levels."
+    return Caveat("unbounded", f"{text} {helps[0].upper()}{helps[1:]} would help.")
+
+
+def one_sided(end: Literal["lower", "upper"]) -> Caveat:
+    """One end of the interval is an end of the stated range."""
+    side = "below" if end == "lower" else "above"
+    text = f"The answers do not bound the quantile from {side}: that end of the interval is the {end} end of the "
+    return Caveat("one-sided", f"{text}stated range.")
+
+
+def half_open(end: Literal["lower", "upper"], helps: str = MORE) -> Caveat:
+    """The same where the answers are too few for an estimate without a bound on that side."""
+    side, other = ("below", "upper") if end == "lower" else ("above", "lower")
+    text = f"The answers are few and do not bound the quantile from {side}: rely on the {other} end of the interval, "
+    return Caveat("half-open", f"{text}not on the estimate. {helps[0].upper()}{helps[1:]} would help.")
 
 
 def round_value_inside(low: float, high: float) -> float | None:

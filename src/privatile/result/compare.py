@@ -16,15 +16,20 @@ confidence level. The runs must be independent: no person in both.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from privatile import __version__
 from privatile.errors import InputError
 from privatile.inference.inference import SMALLEST_P, p_value_of
-from privatile.result.number_words import outward, significant
-from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.document import SCHEMA_VERSION
+from privatile.result.layout import FIRST, REST
+from privatile.result.number_words import nearest_inside, outward, significant
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.severity import to_act_on_and_rest
 
 
 @dataclass(frozen=True)
@@ -40,22 +45,51 @@ class Comparison:
     """Of "both quantiles are equal", two-sided; below α iff 0 lies outside the (1 − α) interval."""
 
     @property
+    def reliable(self) -> bool:
+        """Whether both quantiles are."""
+        return self.first.reliable and self.second.reliable
+
+    @property
     def rule(self) -> str:
         """How the two intervals became one, in words."""
         return BY_ENDS if any_shape(self.first, self.second) else JOINED
+
+    @property
+    def difference_shown(self) -> str:
+        """The difference with the digits of the finer one of the two estimates, and one of its own; empty where one of
+        the quantiles is not to be relied on: a difference of such numbers is none either."""
+        if not self.reliable:
+            return ""
+        low, high = (one.high - one.low for one in (self.first.confidence_interval, self.second.confidence_interval))
+        width, size = min(low, high), abs(self.difference)
+        if not width > 0.0:
+            return significant(self.difference, 0.0)
+        if size > 1e-9 * width:  # smaller ones are rounding errors
+            width = min(width, 10.0 * size)
+        return nearest_inside(self.difference, self.ends_shown, width, (-math.inf, math.inf))
+
+    @property
+    def ends_shown(self) -> tuple[str, str]:
+        """Both ends, rounded outward."""
+        low, high = self.confidence_interval
+        return outward(low, high - low, up=False), outward(high, high - low, up=True)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
         low, high = self.confidence_interval
         return {
+            "kind": "privatile comparison",
+            "schema_version": SCHEMA_VERSION,
+            "privatile": __version__,
+            "reliable": self.reliable,
             "difference": self.difference,
             "confidence_interval": {"low": low, "high": high},
             "confidence_level": self.confidence_level,
             "p_value": self.p_value,
             "rule": self.rule,
             "caveats": self.caveats,
-            "first": self.first.to_dict(),
-            "second": self.second.to_dict(),
+            "first": self.first.facts(),
+            "second": self.second.facts(),
         }
 
     def to_json(self) -> str:
@@ -64,22 +98,30 @@ class Comparison:
 
     def to_text(self) -> str:
         """Both results in a sentence each, then the difference."""
-        low, high = self.confidence_interval
-        width = high - low
+        low, high = self.ends_shown
         percent = f"{100 * self.confidence_level:g}%"
         p_value = "below 0.0001" if self.p_value < 1e-4 else f"{self.p_value:.4f}"
+        shown = self.difference_shown
+        first, rest = self._caveats()
+        # A difference of numbers that are not to be relied on is none either.
+        said = (
+            f"Their difference is {shown}; the {percent} interval runs from {low} to {high}. The p-value of no "
+            f"difference is {p_value}."
+            if shown
+            else f"Their difference is not to be relied on, since one of the two quantiles is not; by the intervals it "
+            f"lies between {low} and {high} ({percent})."
+        )
         return "\n".join(
             [
-                f"first:  {self.first.sentence}",
-                f"second: {self.second.sentence}",
-                "",
-                f"Their difference is {significant(self.difference, width)}; the {percent} interval runs from "
-                f"{outward(low, width, up=False)} to {outward(high, width, up=True)}. The p-value of no difference is "
-                f"{p_value}.",
+                said,
                 self.rule,
                 "",
-                "Beware:",
-                *(f"- {text}" for text in (*self.caveats, *self._caveats())),
+                f"first:  {self.first.sentence}",
+                f"second: {self.second.sentence}",
+                *(["", FIRST, *(f"- {text}" for text in first)] if first else []),
+                "",
+                REST,
+                *(f"- {text}" for text in (*self.caveats, *rest)),
             ]
         )
 
@@ -100,13 +142,17 @@ class Comparison:
             )
         return found
 
-    def _caveats(self) -> list[str]:
-        """Of both results; one that holds for one of them only says for which."""
-        first, second = ([caveat.text for caveat in result.caveats] for result in (self.first, self.second))
-        return [
-            *(text if text in second else f"first: {text}" for text in first),
-            *(f"second: {text}" for text in second if text not in first),
-        ]
+    def _caveats(self) -> tuple[list[str], list[str]]:
+        """Of both results, those to act on and the rest; one that holds for one of them only says for which."""
+        (first, rest), (second, others) = (to_act_on_and_rest(one.caveats) for one in (self.first, self.second))
+        return _said_of_both(first, second), _said_of_both(rest, others)
+
+
+def _said_of_both(first: list[Caveat], second: list[Caveat]) -> list[str]:
+    return [
+        *(caveat.text if caveat in second else f"first: {caveat.text}" for caveat in first),
+        *(f"second: {caveat.text}" for caveat in second if caveat not in first),
+    ]
 
 
 def compare(

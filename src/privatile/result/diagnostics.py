@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.scale import Scale
 from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState
@@ -22,6 +23,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.choice import Evidence
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
+from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
 from privatile.inference.trajectory import Trajectory
 from privatile.result.number_words import finite
 from privatile.result.result import Caveat, Row
@@ -59,25 +61,49 @@ def diagnose(
     state: RoundState,
     trajectory: Trajectory,
     evidence: Evidence,
-    *,
-    any_shape: bool,
+    shown: Inference,
 ) -> tuple[list[Row], list[Caveat]]:
     """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked.
 
     Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
     """
-    stops_early = settings.until_width is not None
-    support = support_of(plan.level, plan.clients, state.asked if stops_early else None)
-    found = [
-        support.row,
-        *support.caveats,
-        *_stages(plan, state),
-        *_curve(plan, trajectory, evidence),
-        *_dominance(plan.clients),
-    ]
-    about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if any_shape else ()
+    asked = state.asked if settings.until_width is not None else None
+    first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked)
+    found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
+    about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
+    # The contradiction of a smooth interval says the same.
+    if shown.method.startswith("smooth") and evidence.readings is not None and evidence.readings.contradiction:
+        caveats = [one for one in caveats if one.code != "not-validated"]
     return [one for one in found if isinstance(one, Row)], caveats
+
+
+def known_beforehand(
+    level: float, clients: Sequence[Client], method: str, asked: Sequence[int] | None = None
+) -> list[Row | Caveat]:
+    """What sizes, budgets and weights alone show: whether they are enough, and which client decides the width.
+
+    `method` is that of the interval that is shown, or will be. A dry run says it before anybody has answered, and the
+    result says the same. The row of the information comes first.
+    """
+    support = support_of(level, clients, asked)
+    caveats = support.caveats
+    if caveats and not method.startswith(ANY_SHAPE_METHOD):
+        caveats = (other_support(level, clients, method),)
+    return [support.row, *caveats, *_dominance(clients)]
+
+
+def other_support(level: float, clients: Sequence[Client], method: str) -> Caveat:
+    """Too little information, where another interval than the any-shape one is shown.
+
+    A smooth one is not validated then. A self-normalised one is wide, or bounds nothing.
+    """
+    have = information(level, pooled_noise(clients))
+    text = f"Few or very private answers for this level: {rank_error_text(level, have)}. "
+    if method.startswith("self-normalized"):
+        return Caveat("support", f"{text}The interval may be wide or reach the ends of the range.")
+    text += f"The smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
+    return Caveat("not-validated", f"{text}{cure(SUPPORTED / have, clients)}.")
 
 
 class Support(NamedTuple):
@@ -122,10 +148,15 @@ def rank_error_text(level: float, information: float) -> str:
 
 
 STRAIGHTEN = ("A scale on which it is straighter (--log) or more records", "More records")
-"""Advice where the curve bends: on another scale than the logarithm, and on it."""
+"""Advice where the curve bends: where the logarithm is possible and not taken yet, and elsewhere."""
 
 NARROW = ("A narrower --range, --log, or more records", "A narrower --range, or more records")
 """Advice where the search did not settle: likewise."""
+
+
+def no_log(scale: Scale) -> bool:
+    """Whether the logarithm is no advice: it was taken, or the range reaches 0."""
+    return scale.name == "log" or scale.low <= 0.0
 
 
 def cure(more: float, clients: Sequence[Client]) -> str:
@@ -178,7 +209,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
         yield Caveat(
             "not-located",
             "The search for the quantile ended before it had settled: the estimate may be far off. "
-            f"{NARROW[plan.scale.name == 'log']} would help.",
+            f"{NARROW[no_log(plan.scale)]} would help.",
         )
 
 
@@ -238,7 +269,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
         yield Caveat(
             "curvature",
             f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
-            f"stems from not knowing how. {STRAIGHTEN[plan.scale.name == 'log']} would help.",
+            f"stems from not knowing how. {STRAIGHTEN[no_log(plan.scale)]} would help.",
         )
     if reached < FEW_RELAXATIONS and not evidence.straddled and not isinstance(plan, AutoPlan):
         yield Caveat(
@@ -261,8 +292,10 @@ def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
     text = f"{name}, {100 * share:.0f}% of the variance"
     yield Row("dominance", "largest part", {"client": name, "share": share}, text)
     if share > max(DOMINANT, BEYOND_WEIGHT * weight):
+        bounded = any(math.isfinite(client.mechanism.epsilon) for client in clients if client.held_by == name)
+        larger = " or a larger ε" if bounded else ""
         yield Caveat(
             "dominance",
-            f"Client {name} makes up {100 * share:.0f}% of the variance: more records or a larger ε there narrow "
-            "the interval most.",
+            f"Client {name} makes up {100 * share:.0f}% of the variance: more records{larger} there narrow the "
+            "interval most.",
         )

@@ -2,6 +2,9 @@
 
 import math
 
+SMALLEST_WIDTH = 1e-300
+"""Stands for no width at all: the number then gets all the digits that it deserves by itself."""
+
 
 def significant(value: float, width: float) -> str:
     """A number with as many digits as its interval deserves: two of the width.
@@ -12,7 +15,7 @@ def significant(value: float, width: float) -> str:
     if not math.isfinite(value):
         return str(value)
     if not (math.isfinite(width) and width > 0):
-        return f"{value:,.6g}"
+        return f"{value:,.10g}"
     digits = digits_shown(value, width)
     return f"{round(value, digits):,.{max(digits, 0)}f}"
 
@@ -27,21 +30,75 @@ def digits_shown(value: float, width: float) -> int:
     return min(1 - math.floor(math.log10(width)), largest)
 
 
-def outward(value: float, width: float, *, up: bool) -> str:
+def outward(value: float, width: float, *, up: bool, limits: tuple[float, float] = (-math.inf, math.inf)) -> str:
     """An end of an interval, rounded away from the inside: what is shown is never narrower than what holds.
+
+    `limits` are the ends of the stated range. An end that is one of them is shown as it is. Every other end gets as
+    many digits as show it inside: a reader takes the end of the range for "the answers say nothing here".
 
     >>> outward(47_934.0, 2_456.0, up=False), outward(50_301.0, 2_456.0, up=True), significant(50_301.0, 2_456.0)
     ('47,900', '50,400', '50,300')
+    >>> wide = {"width": 998_740.0, "limits": (1_000.0, 1_000_000.0)}
+    >>> outward(1_260.0, up=False, **wide), outward(1_000.0, up=False, **wide), outward(999_990.0, up=True, **wide)
+    ('1,200', '1,000', '999,990')
     """
     if not (math.isfinite(value) and math.isfinite(width)):
         return significant(value, width)
-    if width <= 0.0 and float(f"{value:.6g}") == value:
-        return significant(value, width)
-    digits = digits_shown(value, max(width, 1e-300))
-    rounded = round(value, digits)
+    if value in limits or (width <= 0.0 and float(f"{value:.10g}") == value):
+        return plain(value)
+    digits, most = digits_shown(value, max(width, SMALLEST_WIDTH)), digits_shown(value, SMALLEST_WIDTH)
+    rounded = outward_to(value, digits, up=up)
+    while not limits[0] < rounded < limits[1]:
+        if digits >= most:
+            return plain(limits[up])
+        digits += 1
+        rounded = outward_to(value, digits, up=up)
+    return f"{rounded:,.{max(digits, 0)}f}"
+
+
+def outward_to(value: float, digits: int, *, up: bool) -> float:
+    """A number rounded up or down to so many decimals.
+
+    >>> outward_to(0.1234, 3, up=False), outward_to(0.1234, 3, up=True), outward_to(0.123, 3, up=True)
+    (0.123, 0.124, 0.123)
+    """
+    rounded = round(value, digits) if math.isfinite(value) else value
     if rounded < value if up else rounded > value:
         rounded = round(rounded + (1 if up else -1) * 10.0**-digits, digits)
-    return f"{rounded:,.{max(digits, 0)}f}"
+    return rounded
+
+
+def nearest_inside(value: float, ends: tuple[str, str], width: float, limits: tuple[float, float]) -> str:
+    """An estimate with the digits that an interval of this width deserves.
+
+    It gets more where it would leave the interval, whose ends are given as they are shown, or where it would look like
+    an end of the stated range (`limits`).
+
+    >>> nearest_inside(49_512.3, ("49,100", "49,900"), 812.0, (0.0, 1e6))
+    '49,510'
+    >>> nearest_inside(1_400.0, ("1,000", "900,000"), 899_000.0, (1_000.0, 1e6))
+    '1,400'
+    """
+    if value in limits or not (math.isfinite(value) and math.isfinite(width) and width > 0.0):
+        return plain(value)
+    low, high = (float(end.replace(",", "")) for end in ends)
+    digits, most = digits_shown(value, width), digits_shown(value, SMALLEST_WIDTH)
+    while digits < most:
+        rounded = round(value, digits)
+        if low <= rounded <= high and limits[0] < rounded < limits[1]:
+            break
+        digits += 1
+    return f"{round(value, digits):,.{max(digits, 0)}f}"
+
+
+def plain(value: float) -> str:
+    """A number as it was given: all of its digits, none more.
+
+    >>> plain(1_000_000.0), plain(0.1), plain(1_234_567.891234)
+    ('1,000,000', '0.1', '1,234,567.891234')
+    """
+    text = f"{value:,.15g}"
+    return text if not math.isfinite(value) or float(text.replace(",", "")) == value else f"{value:,.17g}"
 
 
 def finite(value: float) -> float | None:
@@ -55,5 +112,5 @@ def epsilon_text(value: float) -> str:
 
 
 def rank_text(value: float) -> str:
-    """A shift in rank for people."""
-    return f"±{value:.3f} in rank" if math.isfinite(value) else "no bound"
+    """A bound of a shift in rank for people, rounded up."""
+    return f"±{outward_to(value, 3, up=True):.3f} in rank" if math.isfinite(value) else "no bound"

@@ -3,7 +3,6 @@
 One list of rows feeds the text, the HTML and the JSON.
 """
 
-import html
 import json
 import math
 from collections.abc import Callable
@@ -15,8 +14,11 @@ from privatile.core.scale import Scale, units_inside, working_range
 from privatile.errors import InputError
 from privatile.inference.inference import Inference
 from privatile.result.client_facts import ClientFacts
-from privatile.result.number_words import epsilon_text, finite, outward, rank_text, significant
-from privatile.result.sentence import ANY_SHAPE, SMOOTH, grid_text, sentence_of
+from privatile.result.document import Library, document, frame
+from privatile.result.layout import as_html, as_text
+from privatile.result.number_words import epsilon_text, finite, nearest_inside, outward, outward_to, rank_text
+from privatile.result.sentence import ANY_SHAPE, SMOOTH, grid_text, headline_of, sentence_of
+from privatile.result.severity import LOST, SEVERITIES, Severity
 
 
 class ConfidenceInterval(NamedTuple):
@@ -46,10 +48,19 @@ class ValueTest(NamedTuple):
 
 
 class Caveat(NamedTuple):
-    """A limit of this result, in words; the code is stable for programs."""
+    """A limit of this result, in words; the code, one of `SEVERITIES`, is stable for programs."""
 
     code: str
     text: str
+
+    @property
+    def severity(self) -> Severity:
+        """How much it weighs."""
+        return SEVERITIES[self.code]
+
+    def facts(self) -> dict[str, str]:
+        """As the JSON of a result has it."""
+        return {"code": self.code, "severity": self.severity, "text": self.text}
 
 
 class Row(NamedTuple):
@@ -103,6 +114,12 @@ class QuantileResult:
     """Why the run asked what it asked, in sentences."""
     classes: tuple[ClientFacts, ...] = ()
     """Of weighted records, the facts of every weight class; `clients` are those whose records they are."""
+    simultaneous: bool = False
+    """Whether the confidence is that of all levels of the run at once."""
+    column: str = ""
+    """What the numbers are: the name of their column, or what a study calls them."""
+    date: str | None = field(default=None, compare=False)
+    """When the run began (UTC, ISO 8601); none for a run without a file."""
     reporter: Callable[[str | Path], Path] | None = field(default=None, repr=False, compare=False)
     """Makes a report of the run behind this result; set by whatever ran it."""
 
@@ -110,8 +127,8 @@ class QuantileResult:
         """Write a page about the run (.html: one file, no network needed) or a figure of it (.svg, .pdf, .png)."""
         if self.reporter is None:
             raise InputError(
-                "this result does not know its rounds, so there is nothing to draw. Estimate with save=... "
-                "(--save run.db) and make the page from that file: privatile report run.db."
+                "this result does not know its rounds, so there is nothing to draw. Estimate with "
+                "save='run.db' and make the page from that file: privatile report run.db."
             )
         return self.reporter(path)
 
@@ -143,17 +160,42 @@ class QuantileResult:
         """The result in one sentence."""
         return sentence_of(self)
 
-    def shown(self, value: float, width: float) -> str:
-        """A value with the digits that an interval of this width deserves; on a log scale never as 0."""
-        text = significant(value, width)
-        return (
-            f"{float(f'{value:.2g}'):,.10g}" if self.scale.name == "log" and not float(text.replace(",", "")) else text
-        )
+    @property
+    def reliable(self) -> bool:
+        """Whether the answers located the quantile and nothing says that the interval may not hold.
+
+        The rule: no caveat is of severity "unreliable" (`result.severity`). It does not say that the interval is
+        narrow.
+        """
+        return all(caveat.severity != "unreliable" for caveat in self.caveats)
+
+    @property
+    def located(self) -> bool:
+        """Whether the answers place the quantile somewhere inside the stated range."""
+        return not any(caveat.code in LOST for caveat in self.caveats)
+
+    @property
+    def headline(self) -> str:
+        """What stands first on a page: the values left, the estimate, or in a few words why there is none."""
+        return headline_of(self)
+
+    def estimate_shown(self, interval: ConfidenceInterval) -> str:
+        """The estimate with the digits that this interval deserves, and as many as keep it inside."""
+        ends, width = self.ends_shown(interval), self.digits_width(interval)
+        return nearest_inside(self.estimate, ends, width, (self.scale.low, self.scale.high))
 
     def ends_shown(self, interval: ConfidenceInterval) -> tuple[str, str]:
-        """Both ends, rounded outward; the ends of the stated range as they are."""
-        width = self.digits_width(interval)
-        return self._end_shown(interval.low, width, up=False), self._end_shown(interval.high, width, up=True)
+        """Both ends, rounded outward; an end of the stated range as it is, and no other end as one of these."""
+        width, limits = self.digits_width(interval), (self.scale.low, self.scale.high)
+        return (
+            outward(interval.low, width, up=False, limits=limits),
+            outward(interval.high, width, up=True, limits=limits),
+        )
+
+    def interval_shown(self, interval: ConfidenceInterval) -> str:
+        """Both ends as tables show them; a quantile beyond the range is in no interval inside it."""
+        beyond = interval.low == interval.high in (self.scale.low, self.scale.high) and not self.located
+        return self.headline if beyond else " … ".join(self.ends_shown(interval))
 
     def digits_width(self, interval: ConfidenceInterval) -> float:
         """The width that decides how many digits are shown: twice the bounded side's where the other one is open."""
@@ -163,26 +205,18 @@ class QuantileResult:
             return high - low
         return 2.0 * ((high - self.estimate) if open_low else (self.estimate - low)) or high - low
 
-    def _end_shown(self, value: float, width: float, *, up: bool) -> str:
-        text = outward(value, width, up=up)
-        if value in (self.scale.low, self.scale.high):
-            return f"{value:,.10g}"
-        return text if self.scale.name != "log" or float(text.replace(",", "")) else self.shown(value, width)
-
     def rows(self) -> list[Row]:
         """Every scalar fact, the most important first."""
         low, high = self.confidence_interval
-        width = self.digits_width(self.confidence_interval)
         percent = f"{100 * self.confidence_level:g}%"
         return [
             Row("estimand", "what", self.estimand, self.estimand),
-            Row("estimate", "estimate", self.estimate, self.shown(self.estimate, width)),
+            Row("estimate", "estimate", self.estimate, self.headline),
             Row(
                 "confidence_interval",
                 f"{percent} interval",
                 {"low": low, "high": high},
-                " … ".join(self.ends_shown(self.confidence_interval))
-                + (f", {self.condition}" if self.condition else ""),
+                self.interval_shown(self.confidence_interval) + (f", {self.condition}" if self.condition else ""),
             ),
             *self._reading_rows(),
             Row("confidence_level", "confidence level", self.confidence_level, percent),
@@ -260,6 +294,7 @@ class QuantileResult:
             "anytime_interval": self.valid_at_every_look,
         }
         hidden |= {key for key, nothing in empty.items() if nothing}
+        hidden |= {row.key for row in self.diagnostics if row.value is None}
         return [row for row in self.rows() if row.key not in hidden]
 
     def client_rows(self, clients: tuple[ClientFacts, ...] | None = None) -> list[list[Row]]:
@@ -269,73 +304,63 @@ class QuantileResult:
                 Row("name", "client", client.name, client.name),
                 Row("records", "records", client.records, f"{client.records:,}"),
                 Row("asked", "asked", client.asked, f"{client.asked:,}"),
-                Row("epsilon", "ε spent", finite(client.epsilon), epsilon_text(client.epsilon)),
+                Row("epsilon", "ε", finite(client.epsilon), epsilon_text(client.epsilon)),
                 Row("truth_rate", "truth rate", client.truth_rate, f"{client.truth_rate:.4f}"),
                 Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
                 Row("level", "level", client.level, f"{client.level:g}"),
-                Row("local_rank", "its share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
+                Row("local_rank", "share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
                 Row(
                     "local_rank_interval",
                     "interval",
                     {"low": finite(client.local_rank_interval[0]), "high": finite(client.local_rank_interval[1])},
-                    "{:.3f} … {:.3f}".format(*client.local_rank_interval),
+                    " … ".join(
+                        f"{outward_to(end, 3, up=up):.3f}"
+                        for end, up in zip(client.local_rank_interval, (False, True), strict=True)
+                    ),
                 ),
                 Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
             ]
             for client in (self.clients if clients is None else clients)
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All facts as plain values."""
-        facts: dict[str, Any] = {row.key: row.value for row in self.rows()}
+    def facts(self) -> dict[str, Any]:
+        """All facts as plain values: one entry of the document's `results`."""
+        facts: dict[str, Any] = {"anytime_interval": None} | {row.key: row.value for row in self.rows()}
+        facts |= {
+            "column": self.column,
+            "range": {"low": self.scale.low, "high": self.scale.high},
+            "scale": self.scale.name,
+            "simultaneous": self.simultaneous,
+            "date": self.date,
+            "reliable": self.reliable,
+            "sentence": self.sentence,
+        }
+        facts["caveats"] = [caveat.facts() for caveat in self.caveats]
         facts["clients"] = [{row.key: row.value for row in rows} for rows in self.client_rows()]
         if self.classes:
             facts["classes"] = [{row.key: row.value for row in rows} for rows in self.client_rows(self.classes)]
-        facts["caveats"] = [caveat._asdict() for caveat in self.caveats]
         facts["explanation"] = list(self.explanation)
         return facts
 
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `--json` prints, as plain values; this result is the one entry of its `results`."""
+        return document([self.facts()])
+
     def to_json(self) -> str:
-        """The same as one JSON object."""
+        """The same as text: `docs/result.schema.json` describes it."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
-    def to_text(self) -> str:
-        """A table for a terminal or a log."""
-        shown = self.shown_rows()
-        gap = max(len(row.label) for row in shown)
-        lines = [f"{row.label:>{gap}}  {row.text}" for row in shown]
-        table = [
-            [row.label for row in self.client_rows()[0]],
-            *([row.text for row in rows] for rows in self.client_rows()),
-        ]
-        widths = [max(len(cells[i]) for cells in table) for i in range(len(table[0]))]
-        lines.append("")
-        for cells in table:
-            first = f"{cells[0]:<{widths[0]}}"
-            rest = (f"{cell:>{width}}" for cell, width in zip(cells[1:], widths[1:], strict=True))
-            lines.append("  ".join([first, *rest]).rstrip())
-        lines += ["", self.sentence]
-        if self.caveats:
-            lines += ["", "Beware:", *(f"- {caveat.text}" for caveat in self.caveats)]
-        return "\n".join(lines)
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """A table of one row: a pandas frame, or what `library` ("polars", "pyarrow") has."""
+        return frame([self.facts()], library)
+
+    def to_text(self, *, explain: bool = False) -> str:
+        """A table for a terminal or a log; `explain` adds why the run asked what it asked."""
+        return as_text(self, explain=explain)
 
     def to_html(self) -> str:
-        """Two tables and the caveats; every text is escaped."""
-        facts = "".join(
-            f"<tr><th scope='row'>{html.escape(row.label)}</th><td>{html.escape(row.text)}</td></tr>"
-            for row in self.shown_rows()
-        )
-        heads = "".join(f"<th scope='col'>{html.escape(row.label)}</th>" for row in self.client_rows()[0])
-        clients = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(row.text)}</td>" for row in rows) + "</tr>"
-            for rows in self.client_rows()
-        )
-        beware = "".join(f"<li>{html.escape(caveat.text)}</li>" for caveat in self.caveats)
-        return (
-            f"<p>{html.escape(self.sentence)}</p><table>{facts}</table>"
-            f"<table><thead><tr>{heads}</tr></thead><tbody>{clients}</tbody></table>"
-            + (f"<ul>{beware}</ul>" if beware else "")
-        )
+        """The same for a notebook; every text is escaped."""
+        return as_html(self)
 
     def _repr_html_(self) -> str:
         return self.to_html()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from privatile.estimator.values import parse_values
+from privatile.result.number_words import plain
 
 if TYPE_CHECKING:
     from privatile.result.result import QuantileResult
@@ -16,41 +17,59 @@ LISTED = 5
 """Values of a declared grid that are listed one by one."""
 
 
+def headline_of(result: "QuantileResult") -> str:
+    """What stands first on a page: the values left, the estimate, or in a few words why there is none.
+
+    A number that is not to be relied on is not printed large.
+    """
+    low, high = result.confidence_interval
+    known, lost = {caveat.code for caveat in result.caveats}, (result.scale.low, result.scale.high)
+    if "range" in known and result.condition == ANY_SHAPE and low == high in lost:
+        return f"{plain(low)} or less" if low == lost[0] else f"above {plain(high)}"
+    if "range" in known:
+        return "at or beyond an end of the range"
+    if "half-open" in known and "unbounded" not in known:
+        first, last = result.ends_shown(result.confidence_interval)
+        return f"{last} or less" if low <= lost[0] else f"{first} or more"
+    if not result.located:
+        return "not located"
+    if result.grid_values:
+        return grid_text(result.grid_values)
+    return result.estimate_shown(result.interval_so_far or result.confidence_interval)
+
+
 def sentence_of(result: "QuantileResult") -> str:
     """What was estimated, the answer, its confidence and its condition; or, first, why there is no answer."""
     what, low, high = result.estimand, *result.confidence_interval
     percent = f"{100 * result.confidence_level:g}%"
-    shown = result.shown(result.estimate, result.digits_width(result.confidence_interval))
+    shown = result.estimate_shown(result.confidence_interval)
     first, last = result.ends_shown(result.confidence_interval)
     known = {caveat.code for caveat in result.caveats}
+    whole = " (the whole stated range)" if (low, high) == (result.scale.low, result.scale.high) else ""
     if "range" in known and "unbounded" not in known and result.condition == ANY_SHAPE:
         end, beyond = ("lower", "below") if low == result.scale.low else ("upper", "above")
         where = f"is {first}, the {end} end" if low == high else f"lies between {first} and {last}, at the {end} end"
         if low == high == result.scale.high:
             return f"{what} lies above the stated range, which ends at {last}, {ANY_SHAPE} ({percent})."
         return f"{what} {where} of the stated range, or {beyond} it, {ANY_SHAPE} ({percent})."
-    if "unbounded" in known and "range" in known:
-        return (
-            f"{what} probably lies outside the stated range, {first} to {last}: the answers point to its end, {shown}, "
-            f"so the {percent} interval, which is the whole range, is not to be relied on."
-        )
-    if "unbounded" in known:
-        return (
-            f"{what} is not located by these answers: at {percent} it may lie anywhere in the stated range, {first} to "
-            f"{last}."
-        )
     if "range" in known:
         return (
-            f"{what} probably lies outside the stated range: the answers point to its end, {shown}, so the {percent} "
-            f"interval, {first} to {last}, is not to be relied on."
+            f"{what} probably lies outside the stated range: the answers point to its end, {shown}. The {percent} "
+            f"interval, {first} to {last}{whole}, is not to be relied on."
         )
+    if "unbounded" in known:
+        return f"{what} is not located by these answers: at {percent} it lies anywhere from {first} to {last}{whole}."
+    if "half-open" in known:
+        bound, side = (f"{last} or less", "below") if low <= result.scale.low else (f"{first} or more", "above")
+        needs = f"{percent}, {result.condition}" if result.condition else percent
+        return f"{what} is {bound} ({needs}); these answers do not bound it from {side}."
     if "not-located" in known:
         return (
-            f"{what} was not located: the search had not settled when it ended, near {shown}, so the {percent} "
-            f"interval, {first} to {last}, is not to be relied on."
+            f"{what} was not located: the search had not settled when it ended, so the {percent} interval, {first} to "
+            f"{last}, is not to be relied on."
         )
     if result.interval_so_far is not None:
-        shown = result.shown(result.estimate, result.digits_width(result.interval_so_far))
+        shown = result.estimate_shown(result.interval_so_far)
         first, last = result.ends_shown(result.interval_so_far)
         return (
             f"{what} is estimated at {shown} so far; the {percent} interval valid at any time runs from {first} to "
@@ -58,11 +77,13 @@ def sentence_of(result: "QuantileResult") -> str:
         )
     if "unfinished" in known:
         return f"{what} is estimated at {shown} so far; no interval is valid before the planned end yet."
-    if result.grid_values is not None:
+    if result.grid_values:
         every = f"if every value is {parse_values(result.values).grid_in_words}"
         raw = f"{result.condition} it lies between {first} and {last}"
         return f"{what} is {grid_text(result.grid_values)} ({percent}, {every}); {raw}."
     ends = f"{what} is estimated at {shown}; the {percent} interval runs from {first} to {last}"
+    if not result.reliable:
+        return f"{ends}, and is not to be relied on."
     return f"{ends}, {result.condition}." if result.condition else f"{ends}."
 
 

@@ -1,6 +1,5 @@
 """From a run's state to its result: the estimand in words, the interval, the facts and the caveats."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from privatile.core.scale import Scale
@@ -18,12 +17,13 @@ from privatile.inference.choice import (
 from privatile.inference.inference import level_each
 from privatile.inference.readings import straddled
 from privatile.inference.trajectory import Trajectory
-from privatile.result.both_readings import both_readings
-from privatile.result.caveats import caveats, interval_caveats, most_important_first
+from privatile.result.both_readings import both_readings, one_of
+from privatile.result.caveats import caveats, interval_caveats
 from privatile.result.client_facts import by_holder, client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
 from privatile.result.result import QuantileResult, in_units, interval_in_units
+from privatile.result.severity import most_important_first
 
 FIRST_LOOK = 10
 """Averaged rounds before a run may stop by its width: earlier the slope rests on the probes alone."""
@@ -38,7 +38,7 @@ def summarize(
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
     any_shape = alone.is_any_shape
-    rows, warnings = diagnose(settings, plan, state, trajectory, evidence, any_shape=any_shape)
+    rows, warnings = diagnose(settings, plan, state, trajectory, evidence, alone)
     both = both_readings(settings, evidence, alone, interval, plan.scale)
     anytime, sequence = None, anytime_inference(evidence)
     if sequence is not None:
@@ -81,16 +81,9 @@ def summarize(
         contradiction=both.contradiction,
         values=settings.values,
         grid_values=both.grid_values,
+        column=settings.value,
+        simultaneous=settings.joint > 1,
     )
-
-
-def one_of(values: Sequence[float] | None, estimate: float) -> float:
-    """The estimate, moved to the nearest of the values that a declared grid leaves.
-
-    >>> one_of((44.0, 45.0), 44.3), one_of(None, 44.3)
-    (44.0, 44.3)
-    """
-    return min(values, key=lambda value: abs(value - estimate)) if values else estimate
 
 
 def narrow_enough(

@@ -6,8 +6,8 @@ the anytime interval holds at all rounds at once. One rule for pages, release re
 
 from dataclasses import replace
 
-from privatile.result.caveats import most_important_first
 from privatile.result.result import Caveat, QuantileResult
+from privatile.result.severity import most_important_first
 
 
 def unfinished(result: QuantileResult, planned: int) -> QuantileResult:

@@ -12,6 +12,7 @@ How questions and counts travel is up to the caller:
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from privatile.core.messages import Question
@@ -222,14 +223,15 @@ class Coordinator:
 
     def _summary(self, level_index: int) -> QuantileResult:
         track = self.tracks[level_index]
-        return summarize(self.spec, track.plan, track.state, track.trajectory, self.run)
+        result = summarize(self.spec, track.plan, track.state, track.trajectory, self.run)
+        return replace(result, date=self.store.date)
 
     def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
         track = self.tracks[level_index]
         return result if track.ask is None else unfinished(result, track.plan.rounds)
 
     def results(self) -> tuple[QuantileResult, ...]:
-        """The results of all levels so far; quantiles that cross are put in order."""
+        """The results of all levels so far, beside each other (`result.rearrangement`)."""
         found = rearranged([self._summary(index) for index in range(len(self.tracks))])
         return tuple(self._as_it_stands(index, result) for index, result in enumerate(found))
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 from privatile import __version__
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.sqlite_types import lenient_text
+from privatile.core.words import moment
 from privatile.errors import InputError, StoreError
 from privatile.estimator.missed_records import Records
 from privatile.estimator.plan import Ask
@@ -122,6 +123,11 @@ class RunStore:
             raise self.unreadable(f"its specification cannot be read: {error}") from None
         if self.spec.digest != row[4]:
             raise StoreError(f"{path} was altered: its specification does not match its digest.")
+
+    @property
+    def date(self) -> str | None:
+        """When the run began, as results tell it."""
+        return moment(self.created)
 
     @classmethod
     def create(cls, path: str | Path, run: str, spec: RunSpec, *, durable: bool = False) -> Self:

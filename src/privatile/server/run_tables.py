@@ -43,6 +43,7 @@ FEDERATION = (
     "CREATE TABLE IF NOT EXISTS events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER,"
     " text TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS heard (client TEXT PRIMARY KEY, at REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS awaited (round INTEGER NOT NULL, since REAL NOT NULL, clients TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS quarantined (client TEXT PRIMARY KEY, reason TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS uncounted (round INTEGER NOT NULL, client TEXT NOT NULL, outcome TEXT NOT NULL,"
     " reason TEXT NOT NULL, at REAL NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (round, client, outcome))"

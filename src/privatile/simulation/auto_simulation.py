@@ -155,8 +155,27 @@ def on_host(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value
 
 
-def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np) -> "AutoRuns":
-    """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it."""
+class Drawn:
+    """The answers of clients whose records are drawn with replacement: a cohort's count is one binomial draw."""
+
+    def __init__(self, cell: AutoCell, rng: Any, xp: Any = np) -> None:
+        self.rng, self.rates = rng, xp.array(cell.truth_rates)
+        self.kinds = list(dict.fromkeys(cell.populations))
+        self.which = xp.array([self.kinds.index(population) for population in cell.populations])
+
+    def counts(self, queries: Floats, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ones of every run's clients (runs × clients) when `lengths` records of each answer."""
+        ranks = ranks_at(self.kinds, queries)[:, self.which]
+        ones: NDArray[np.int64] = self.rng.binomial(lengths, yes_probability(self.rates, 1.0 - ranks))
+        return ones
+
+
+def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np, *, answers: Any = None) -> "AutoRuns":
+    """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it.
+
+    `answers` has another way to answer than `Drawn`, as given people do.
+    """
+    answers = answers or Drawn(cell, rng, xp)
     policy, rounds = cell.policy, cell.policy.rounds
     weights, rates = xp.array(cell.shares), xp.array(cell.truth_rates)
     records = xp.array(cell.records, dtype=xp.int64)
@@ -165,14 +184,11 @@ def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np) -> "AutoRuns":
     queries, residuals, noise, asked, after = (xp.empty((runs, rounds)) for _ in range(5))
     averaged = xp.empty((runs, rounds), dtype=xp.bool_)
     ones, window = xp.zeros((runs, len(records))), xp.zeros((runs, len(records)))
-    kinds = list(dict.fromkeys(cell.populations))
-    which = xp.array([kinds.index(population) for population in cell.populations])
     for m in range(rounds):
         lengths = policy.lengths(tuning, records, left)
         left -= lengths
         query, now = tuning.query, tuning.stage == AVERAGE
-        ranks = ranks_at(kinds, query)[:, which]
-        counts = rng.binomial(lengths, yes_probability(rates, 1.0 - ranks))
+        counts = answers.counts(query, lengths)
         means = debias(rates, counts / lengths)
         queries[:, m], averaged[:, m] = query, now
         residuals[:, m] = means @ weights - (1.0 - cell.level)

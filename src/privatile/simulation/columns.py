@@ -132,7 +132,7 @@ def read_columns(path: str | Path, value: str, client: str | None = None) -> "di
     Records without a number are left out: a simulation has no answers for them.
     """
     source = open_source(path, value=value, client=client)
-    rows = list(source.batches())
+    rows = [batch._replace(texts=None) for batch in source.batches()]
     values = np.concatenate([batch.values for batch in rows]) if rows else np.empty(0)
     codes = np.concatenate(
         [np.zeros(len(batch.values), dtype=np.int64) if batch.codes is None else batch.codes for batch in rows]

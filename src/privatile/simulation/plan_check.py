@@ -1,69 +1,111 @@
-"""A plan checked by simulation: the same design, clients and level, on a population one can draw from."""
+"""A plan checked by simulation: the same design, clients and levels, on a population one can draw from."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from privatile.errors import InputError
-from privatile.estimator.values import parse_values
+from privatile.inference.inference import level_each
+from privatile.planning.guess import Guess
 from privatile.planning.plan import RunPlan
-from privatile.simulation.auto_simulation import AutoCell, simulate
-from privatile.simulation.displayed_intervals import displayed_intervals
-from privatile.simulation.populations import FAMILIES, Population, population
-from privatile.simulation.straddled_simulation import read_straddled, straddle
+from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.populations import FAMILIES, LogNormal, Normal, Population, population
+from privatile.simulation.shown_results import simulate_results
 
 SPREADS = 8.0
-"""Half-width of the stated range, in spreads of the population (quartile distances): what a user might know."""
+"""Half of the stated range, in spreads of the population (quartile distances): what a user might know."""
 
 SEED = 1
 
+IN_WORDS: Mapping[str, Mapping[str, str]] = {
+    "normal": {"mean": "location", "median": "location", "sd": "scale"},
+    "lognormal": {"median": "location", "sigma": "scale"},
+    "laplace": {"mean": "location", "median": "location"},
+    "cauchy": {"median": "location"},
+    "student-t": {"median": "location"},
+}
+"""Other names of a family's parameters, as people say them."""
+
 
 def parse_population(text: str) -> Population:
-    """A family, with its numbers in order after a colon.
+    """A family, with its numbers after a colon: by name, or in order.
 
-    >>> parse_population("normal:50,10").quantile(0.5)
-    50.0
+    >>> parse_population("normal:50,10").quantile(0.5), parse_population("normal:sd=10,mean=50").quantile(0.5)
+    (50.0, 50.0)
+    >>> round(parse_population("lognormal:median=48000,sigma=0.6").quantile(0.5))
+    48000
     """
     family, _, numbers = text.partition(":")
     if family not in FAMILIES or family == "mixture":
         known = ", ".join(name for name in FAMILIES if name != "mixture")
         raise InputError(f"--population takes one of {known}, with its numbers after a colon; got {text!r}.")
     names = [field.name for field in fields(FAMILIES[family])]  # type: ignore[arg-type]
-    try:
-        values = [float(number) for number in numbers.split(",")] if numbers else []
-    except ValueError:
-        values = [math.nan] * (len(names) + 1)
-    if len(values) > len(names):
-        raise InputError(f"--population {family} takes numbers for {', '.join(names)}; got {text!r}.")
-    return population(family, **dict(zip(names, values, strict=False)))
+    other = IN_WORDS.get(family, {})
+    found: dict[str, float] = {}
+    for place, part in enumerate(numbers.split(",") if numbers else ()):
+        said, equals, number = part.rpartition("=")
+        name = other.get(said.strip(), said.strip()) if equals else (names[place : place + 1] or [""])[0]
+        try:
+            value = float(number)
+            value = math.log(value) if (family, said.strip()) == ("lognormal", "median") else value
+        except ValueError:
+            value = math.nan
+        if name not in names or name in found or math.isnan(value):
+            words = ", ".join(f"{word}=…" for word in dict.fromkeys([*other, *names]))
+            raise InputError(f"--population {family} takes {words}, each number once; got {text!r}.")
+        found[name] = value
+    return population(family, **found)
 
 
-def check_plan(plan: RunPlan, law: Population, runs: int) -> dict[str, Any]:
-    """Coverage and median half-width of the intervals that the results of `runs` simulated runs would show first."""
+def guess_of(text: str, law: Population) -> Guess:
+    """The population as a guess of the distribution."""
+    scale = ", asked on the logarithm (--log)" if isinstance(law, LogNormal) else ""
+    return Guess(f"the population {text}{scale}", lambda level, rank: float(law.quantile(rank)))
+
+
+def check_plan(plan: RunPlan, law: Population, runs: int) -> list[dict[str, Any]]:
+    """Of each level, coverage and median width of the intervals that the results of `runs` runs would show first.
+
+    A lognormal population is asked on the logarithm, as its user would (--log).
+    """
+    to_units: Callable[[Any], Any] = np.asarray
+    worked_on = law
+    if isinstance(law, LogNormal):
+        worked_on, to_units = Normal(law.location, law.scale), np.exp
+    spec = plan.preview.spec
+    return [_check_level(plan, index, worked_on, to_units, runs) for index in range(len(spec.levels))]
+
+
+def _check_level(
+    plan: RunPlan, index: int, law: Population, to_units: Callable[[Any], Any], runs: int
+) -> dict[str, Any]:
+    spec = plan.preview.spec
     center, spread = law.quantile(0.5), law.quantile(0.75) - law.quantile(0.25)
+    clients = spec.at_level(index)
     cell = AutoCell(
-        (law,) * len(plan.clients),
-        tuple(client.mechanism.truth_rate for client in plan.clients),
-        tuple(client.records for client in plan.clients),
-        plan.level,
-        tuple(client.weight for client in plan.clients),
+        (law,) * len(clients),
+        tuple(client.mechanism.truth_rate for client in clients),
+        tuple(client.records for client in clients),
+        spec.levels[index],
+        tuple(client.weight for client in clients),
         low=center - SPREADS * spread,
         high=center + SPREADS * spread,
-        rounds=plan.rounds,
+        rounds=plan.preview.rounds[index],
     )
-    rng, levels = np.random.default_rng(SEED), (plan.confidence_level,)
-    if parse_values(plan.values).continuous:
-        intervals = displayed_intervals(cell, simulate(cell, runs, rng), levels, "smooth")[0]
-    else:
-        intervals = read_straddled(cell, straddle(cell, runs, rng), levels)[0].any_shape
-    bounded = np.isfinite(intervals.half_width)
-    covered = float(intervals.covers(cell.truth).mean())
+    values = "continuous" if spec.declared.continuous else "any"
+    rng, confidence = np.random.default_rng(SEED), level_each(spec.confidence_level, spec.joint)
+    intervals = simulate_results(cell, values, runs, rng, confidence, to_units).headline
+    widths = intervals.high - intervals.low
+    bounded = np.isfinite(widths)
+    covered = float(intervals.covers(float(to_units(cell.truth))).mean())
     return {
+        "level": spec.levels[index],
         "runs": runs,
         "coverage": covered,
         "coverage_error": math.sqrt(covered * (1.0 - covered) / runs),
-        "half_width": float(np.median(intervals.half_width[bounded])) if bounded.any() else None,
+        "width": float(np.median(widths[bounded])) if bounded.any() else None,
         "unbounded": float(1.0 - bounded.mean()),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
-from privatile.core.mechanism import debias, rank_noise, yes_probability
+from privatile.core.mechanism import debias, rank_noise
 from privatile.estimator.exact_tests import variance_bound
 from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling
 from privatile.estimator.straddle_window import Answers
@@ -23,7 +23,7 @@ from privatile.inference.smooth_reading import fit_smooth
 from privatile.inference.variance import known_share
 from privatile.laws.fieller import fieller_reach, low_information_factor
 from privatile.laws.normal import two_sided_z
-from privatile.simulation.auto_simulation import AutoCell, on_host, ranks_at
+from privatile.simulation.auto_simulation import AutoCell, Drawn, on_host
 from privatile.simulation.displayed_intervals import DisplayedIntervals
 
 
@@ -37,21 +37,6 @@ class StraddledRuns(NamedTuple):
     share: Floats
     """What knowing the clients' ranks takes off the noise."""
     state: Straddling
-
-
-class Drawn:
-    """The answers of clients whose records are drawn with replacement: a cohort's count is one binomial draw."""
-
-    def __init__(self, cell: AutoCell, rng: Any, xp: Any = np) -> None:
-        self.rng, self.rates = rng, xp.array(cell.truth_rates)
-        self.kinds = list(dict.fromkeys(cell.populations))
-        self.which = xp.array([self.kinds.index(population) for population in cell.populations])
-
-    def counts(self, queries: Floats, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Ones of every run's clients (runs × clients) when `lengths` records of each answer."""
-        ranks = ranks_at(self.kinds, queries)[:, self.which]
-        ones: NDArray[np.int64] = self.rng.binomial(lengths, yes_probability(self.rates, 1.0 - ranks))
-        return ones
 
 
 def straddle(

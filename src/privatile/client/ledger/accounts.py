@@ -189,13 +189,14 @@ class Account:
             raise LedgerError(
                 f"the ledger {self.ledger.path} has {self.position.sequence} entries of run {self.run!r}, but "
                 f"{seen.sequence} were seen before: it was restored from a backup, or is not the ledger that answered. "
-                "Give that ledger; where it is lost, mark the answers since then as spent before answering again."
+                "Give that ledger. Where it is lost, and this one is from a backup, `privatile join … --restored` "
+                "counts as spent whatever is not provably unasked, and goes on with the rest."
             )
         if row[0] != seen.head:
             raise LedgerError(
                 f"the ledger {self.ledger.path} has another past than the one seen at entry {seen.sequence} of run "
-                f"{self.run!r}: two copies of it are in use. Stop both, keep the one with more entries, and mark the "
-                "other's answers as spent."
+                f"{self.run!r}: two copies of it are in use. Stop both, keep the one with more entries, and start "
+                "that with `privatile join … --restored`: the other's answers then count as spent."
             )
 
     def prove(self) -> None:

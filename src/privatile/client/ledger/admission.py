@@ -1,8 +1,8 @@
 """Admission: which columns a new run may not ask, by what the ledger knows of their records.
 
 - People are known by one column: by another everybody would look new.
-- The same content under another name, or the same column split among other clients (`datasets`): its records have
-  answered.
+- The same content under another name, or the same column split among other clients or read otherwise (`datasets`): its
+  records have answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
 - More than `max_epsilon` allows for life, what other runs have reserved included.
 - After a restore everything that the ledger does not know: it may have been asked since the backup.
@@ -73,7 +73,7 @@ def _refuse_answered_records(ledger: Ledger, content: Content, epsilon: float, r
     if rules.spend_again or not known:
         return
     client, column = ledger.execute("SELECT client, column FROM datasets WHERE id = ?", known[:1]).fetchone()
-    same = "the same values" if identical else "the same column, split among other clients,"
+    same = "the same values" if identical else "the same column, split among other clients or read otherwise,"
     person = ", where no person column was named: whose records they were is not known" if content.by_person else ""
     other_people = "" if identical else " If these are other people, say so with new_people=True."
     raise AlreadyAnswered(

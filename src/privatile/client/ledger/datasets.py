@@ -4,6 +4,7 @@ The digests are of values in their order, which no name enters: of a data set's 
 is a part of, each with the split (who holds which row, and whether people are known). Two data sets overlap, that is,
 hold the same records under other names, where a digest is shared and the split or the column's name is not: the same
 column split by another client column or by none, a client or a column renamed, a client's part as a file of its own.
+Of a CSV file there is a further digest, of the column's text: the same text read as other numbers is the same records.
 Parts of one split hold different rows and do not overlap. Nor do two data sets that both know people: people are
 charged one by one.
 
@@ -12,6 +13,7 @@ splits the sum, within a split the maximum. What differs in one value, one row o
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,7 +40,7 @@ class Identity:
     values_digest: bytes
     """Keyed digest of its values alone, before reduction to one per person."""
     splits: tuple[SplitId, ...]
-    """The whole column that it is a part of, and how that is split; and itself as a whole."""
+    """The whole column that it is a part of, and how that is split; itself as a whole; the text they are read from."""
 
     def same_split(self, other: "Identity") -> bool:
         """Whether both are the same data set, or parts of one split."""
@@ -192,11 +194,12 @@ def spent_elsewhere(ledger: Ledger, this: "Identity", *, reserved: bool = False)
         by_name = _spent_by_name(ledger, named, reserved=reserved)
     if named or this.by_person:
         seen = _reached(ledger, seen | overlapping_nameless(ledger))
+    shared = Counter(split for other in seen.values() for split in other.splits)
     splits: dict[tuple[SplitId, str], float] = {}
     for dataset, other in seen.items():
         if not other.by_person and not this.same_split(other):
             # The split of a larger column, where there is one, gathers the parts.
-            part = min(other.splits, key=lambda split: (split[0] == other.values_digest, split)), other.column
+            part = min(other.splits, key=lambda split: (-shared[split], split)), other.column
             splits[part] = max(splits.get(part, 0.0), own_spent(ledger, dataset, reserved=reserved))
     return math.fsum(splits.values()) + by_name
 

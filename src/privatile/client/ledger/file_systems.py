@@ -25,17 +25,28 @@ NETWORK = {
 }
 SHARED = {"9p", "virtiofs", "vboxsf", "drvfs", "prl_fs", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs"}
 
+FLEETING = {"overlay", "aufs", "tmpfs", "ramfs"}
+"""Kinds that a container, or a start of the machine, takes with it."""
+
+REQUIRE_VOLUME = "PRIVATILE_REQUIRE_VOLUME"
+"""Set in the container image: ledgers and runs must lie on a mounted volume."""
+
 Journal = Literal["WAL", "DELETE"]
 
 
 def file_system_of(path: Path) -> str:
     """The kind of file system that a file lies on, or would lie on; empty where that cannot be told."""
+    return mount_of(path)[1]
+
+
+def mount_of(path: Path) -> tuple[str, str]:
+    """Where the file system of a file is mounted, and its kind; both empty where that cannot be told."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
-        return ""
+        return "", ""
     where = os.path.realpath(path)
-    kind, longest = "", -1
+    mounted, kind, longest = "", "", -1
     for line in lines:
         fields = line.split(" ")
         if len(fields) < 3:
@@ -44,12 +55,30 @@ def file_system_of(path: Path) -> str:
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])
         inside = where == point or where.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= longest:  # of two mounts on one point the later one is seen
-            kind, longest = fields[2], len(point)
-    return kind
+            mounted, kind, longest = point, fields[2], len(point)
+    return mounted, kind
+
+
+def require_volume(path: Path, what: str) -> None:
+    """In the container image: refuse what would be gone with its container.
+
+    A ledger that is lost has forgotten who has answered. Where the variable is not set nothing is refused.
+    """
+    if not os.environ.get(REQUIRE_VOLUME):
+        return
+    mounted, kind = mount_of(path)
+    if mounted in ("", "/") or kind in FLEETING:
+        where = f"{mounted or '/'}, {kind or 'unknown'}"
+        raise LedgerError(
+            f"{what} {path} would lie in the container itself ({where}) and be gone with it: who has answered would be "
+            f"forgotten, and records would answer again. Mount a volume there, as in --volume NAME:{path.parent}; a "
+            "bind mount of a folder of this machine will do."
+        )
 
 
 def journal_for(path: Path) -> Journal:
-    """How SQLite keeps a ledger at `path`; refused on a network file system."""
+    """How SQLite keeps a ledger at `path`; refused on a network file system, and in a container's own layer."""
+    require_volume(path, "the ledger")
     kind = file_system_of(path)
     if kind in NETWORK:
         raise LedgerError(

@@ -1,6 +1,6 @@
 """The ledger: who has answered, kept in one SQLite file that is durable before any answer leaves.
 
-    meta      fingerprints of this ledger's key and of the person key; the seal; whether it was restored
+    meta      fingerprints of this ledger's key and of the person key; the seal; whether it was restored or is a copy
     datasets  a client's column, or a weight class of it (then `holder` is the client), known by a keyed digest of its
               content: records, cursor, lost in a restore
     splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`datasets`)
@@ -113,8 +113,8 @@ class Ledger:
         """The ledger at `path`; where there is none, one that will be made there at the first commit.
 
         `keys` is the folder of its key, which lies apart from it; the user's own unless given (`key_folder`). To read
-        what was spent no key is needed; to answer, and to verify, it is. An older copy is refused (`marks`) unless it
-        is opened to be marked as `restored`.
+        what was spent no key is needed; to answer, and to verify, it is. An older copy, and a backup's, is refused
+        (`marks`) unless it is opened to be marked as `restored`.
         """
         where, folder = Path(path), Path(keys or key_folder())
         if not where.exists() and not where.is_symlink():

@@ -4,7 +4,8 @@ An older copy of a ledger verifies like the newest, and a restored state folder 
 in another folder. It is written after a commit, never ahead of one, so a ledger that lacks the marked entry is an older
 copy, and one that holds another entry there is one of two copies in use. Both are refused until the restore is
 declared (`restores`), which sets the mark anew. A mark may lag by a few seconds of answers; where state and keys come
-from the same backup, so does the mark, and it shows nothing.
+from the same backup, so does the mark, and it shows nothing. A copy that `privatile federation backup` made says so
+itself (`MARK_COPY`), and is refused likewise, wherever it is put back.
 """
 
 import logging
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 2.0
 """How much a mark may lag behind a process that answers."""
+
+COPY = "copy"
+"""The entry of `meta` in a copy of a ledger that a backup made; the seal leaves it out: a backup needs no key."""
+
+MARK_COPY = f"INSERT OR REPLACE INTO meta (key, value) VALUES ('{COPY}', x'01')"
+"""Run on a copy, never on the ledger in use."""
 
 log = logging.getLogger("privatile.client")
 
@@ -44,7 +51,9 @@ class Mark:
             return None
 
     def check(self, ledger: "Ledger") -> None:
-        """Refuse a ledger that lacks the marked entry, or holds another one in its place."""
+        """Refuse a backup's copy, and a ledger that lacks the marked entry or holds another one in its place."""
+        if ledger.meta(COPY) is not None:
+            raise _undeclared(ledger, "it is a copy from a backup, and what was asked since it was made is not known")
         seen = self.read()
         if seen is None or seen[0] == 0:
             return
@@ -56,11 +65,7 @@ class Mark:
             problem = f"its entry {number} is not the one that was seen before: two copies are in use"
         else:
             return
-        raise LedgerError(
-            f"the ledger {ledger.path} may not answer: {problem} (by {self._path}). Restore the newest one; where that "
-            "is lost, declare it with `privatile ledger restored` (a client of a federation: `privatile join "
-            "--restored`): what is not provably unasked counts as spent."
-        )
+        raise _undeclared(ledger, f"{problem} (by {self._path})")
 
     def advance(self, position: "Position") -> None:
         """Note an entry that is on the disk; the file is written now and then."""
@@ -95,3 +100,11 @@ class Mark:
                 reason = os.strerror(error.errno or 0)
                 log.warning("%s cannot be written (%s): an older copy of the ledger is not found.", self._path, reason)
             self._is_told = True
+
+
+def _undeclared(ledger: "Ledger", problem: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger {ledger.path} may not answer: {problem}. Restore the newest one; where that is lost, declare it "
+        "with `privatile ledger restored` (a client of a federation: `privatile join --restored`): what is not "
+        "provably unasked counts as spent."
+    )

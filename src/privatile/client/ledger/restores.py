@@ -16,6 +16,7 @@ A ledger restored from a backup does not know what was asked since, in whichever
 from dataclasses import dataclass
 
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.marks import COPY
 from privatile.client.ledger.reservations import release
 
 
@@ -67,5 +68,6 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
             ledger.execute("UPDATE runs SET unproven = 1 WHERE run = coalesce(?, run)", (run,))
         with ledger.seal.changing("meta", "key = 'restored'", ()):
             ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('restored', x'01')")
+        ledger.execute("DELETE FROM meta WHERE key = ?", (COPY,))
     ledger.mark.put(ledger.position)  # this copy is the newest one from now on
     return tuple(told)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from privatile.client.ledger.keys import derive
+from privatile.client.ledger.marks import COPY
 from privatile.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 SUM_BYTES = 16
 MODULUS = 1 << (8 * SUM_BYTES)
 TABLES = ("meta", "datasets", "splits", "runs", "charges")
-"""What the sum covers; of `meta` all but the seal itself."""
+"""What the sum covers; of `meta` all but the seal itself, and but what says that this is a backup's copy."""
+
+SEALED = {"meta": f"key NOT IN ('seal', '{COPY}')"}
+"""Which rows of a table, where not all of them."""
 
 
 class Seal:
@@ -61,7 +65,7 @@ class Seal:
         if is_same and version == self._version:
             return
         self._version = version
-        self._sum = sum(self._total(table, "key <> 'seal'" if table == "meta" else "1", ()) for table in TABLES)
+        self._sum = sum(self._total(table, SEALED.get(table, "1"), ()) for table in TABLES)
         self._sum %= MODULUS
         self._stored = stored
         if stored is None and new:

@@ -53,19 +53,26 @@ def shuffle(
     memory_rows: int = MEMORY_ROWS,
     spill_folder: Path | None = None,
     classes: ClassRule | AgreedClass | None = None,
+    checked: bool = True,
 ) -> Mapping[str, ShuffledColumn]:
     """Read a source once; each client's column in random order, by client.
 
     With a weight column, each weight class of each client in the place of the client (`weight_classes`, `strata`), made
     by the rule `classes`; or one class that was agreed. Nothing is written to the ledger. `memory_rows` bounds memory,
-    not the result.
+    not the result. A client that cannot be asked is refused (`check_column`); not `checked`, it is left to the caller,
+    and is absent where it has no record.
     """
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}.")
     if (source.person is None) != (person_key is None):
         raise InputError("a person column and a person key go together; got one without the other.")
-    made = _Shuffle(source, ledger, person_key, memory_rows, spill_folder, missing, classes or ClassRule())
-    return made.columns(minimum_records)
+    made = _Shuffle(source, ledger, person_key, memory_rows, spill_folder, missing, classes or ClassRule(), checked)
+    columns = made.columns()
+    if not checked:
+        return {name: column for name, column in columns.items() if column.records}
+    for column in columns.values():
+        check_column(column, missing, minimum_records)
+    return columns
 
 
 @dataclass
@@ -97,6 +104,7 @@ class _Shuffle:
     spill_folder: Path | None
     missing: Missing
     classes: ClassRule | AgreedClass
+    checked: bool
 
     def __post_init__(self) -> None:
         self._shelf = self._new_shelf()
@@ -104,6 +112,7 @@ class _Shuffle:
         self._choice = KeyStream(self.ledger.key("choice", self.source.column))
         self._whole = self._hash()
         self._source_values = self._hash()
+        self._texts: tuple[hashlib.blake2b, hashlib.blake2b] | None = None
         self._holders = self._hash()
         self._name_words = np.empty(0, dtype=np.uint64)
         self._rows = 0
@@ -114,8 +123,8 @@ class _Shuffle:
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
         return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
-    def columns(self, minimum_records: int) -> dict[str, ShuffledColumn]:
-        for batch in _regrouped(self.source.batches(), BATCH_ROWS):
+    def columns(self) -> dict[str, ShuffledColumn]:
+        for batch in _regrouped(self._noted(self.source.batches()), BATCH_ROWS):
             self._scatter(batch)
         self._add_new_clients()
         names = self.source.clients
@@ -148,20 +157,29 @@ class _Shuffle:
                 person_column=self.source.person,
                 person_key=self.person_key,
             )
-            _check(content, missing, self.missing, minimum_records)
             columns[stratum.name] = ShuffledColumn(
                 content, missing, self._shelf.take(stratum.name), bucket_rows, stratum.weights
             )
         return columns
+
+    def _noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The same batches; what their values are read from goes into digests, wherever one batch ends."""
+        for batch in batches:
+            if batch.texts is not None:
+                self._texts = self._texts or (self._hash(b"lengths"), self._hash(b"texts"))
+                self._texts[0].update(batch.texts.lengths.astype("<u4").tobytes())
+                self._texts[1].update(batch.texts.written)
+            yield batch
 
     def _split_by_weight(self) -> list[StratumRows] | None:
         """The weight classes of every client in the place of the clients; None without a weight column."""
         if self.source.weight is None:
             return None
         tallies = {name: one.tally for name, one in zip(self.source.clients, self._clients, strict=True)}
-        for name, tally in tallies.items():
-            if not tally.bins:
+        for name in [name for name, tally in tallies.items() if not tally.bins]:
+            if self.checked:
                 raise DataError(f"all records of client {name!r} have the weight 0. Leave this client out.")
+            del tallies[name]
         if isinstance(self.classes, AgreedClass):
             strata = [agreed_stratum(self.classes, self.source.clients)]
         else:
@@ -269,13 +287,19 @@ class _Shuffle:
         return self._whole.digest()
 
     def _splits(self, name: str, client: _ClientRows, structure: bytes) -> tuple[SplitId, ...]:
-        """This column as a part of the whole one, and as a whole by itself, divided by weight or not (`structure`)."""
+        """This column as a part of the whole one, and as a whole by itself, divided by weight or not (`structure`).
+
+        And as a part of the text it is read from: other numbers read from the same text are another split of it.
+        """
         people = structure + (b"people" if self.person_key is not None else b"records")
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
         itself = (client.values.digest(), alone)
-        if len(self._clients) == 1:
-            return (itself,)
-        return (self._source_values.digest(), self._hash(people + self._holders.digest()).digest()), itself
+        whole = (self._source_values.digest(), self._hash(people + self._holders.digest()).digest())
+        splits = (itself,) if len(self._clients) == 1 else (whole, itself)
+        if self._texts is None:
+            return splits
+        text = self._hash(b"".join(one.digest() for one in self._texts)).digest()
+        return *splits, (text, self._hash(b"read" + b"".join(splits[0])).digest())
 
 
 def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:
@@ -296,8 +320,9 @@ def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:
     return np.sort(order[first])
 
 
-def _check(content: Content, missing_values: int, missing: Missing, minimum: int) -> None:
+def check_column(column: ShuffledColumn, missing: Missing, minimum: int = 2) -> None:
     """Refuse a column that cannot be asked."""
+    content, missing_values = column.content, column.missing
     if content.records == 0:
         raise DataError(f"{content} has no records. Leave this client out, or give it data.")
     if missing_values == content.records:

@@ -5,29 +5,32 @@ where there is one, the number of the line. It may not fetch extensions, and has
 files would be plain text with names).
 """
 
-import csv
-import gzip
-import io
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.names import check_client
+from privatile.client.sources.cells import cell_name, cell_of
+from privatile.client.sources.headers import names_in, read_header, refuse_headless
 from privatile.client.sources.numbers import from_arrow, not_numeric
-from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, unknown_column
-from privatile.errors import DataError
-
-MISSING_MARKS = ("", "na", "n/a", "nan", "null", "none")
-"""What a CSV file may write, in any case of letters, where a value is missing."""
-
-DELIMITERS = (",", ";", "\t", "|")
-
-LONGEST_HEADER = 1 << 20
+from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, Texts, unknown_column
+from privatile.client.sources.text_format import (
+    DELIMITERS,
+    NOTHING_FOUND,
+    SOMETHING_ELSE,
+    Evidence,
+    NumberMarks,
+    TextFormat,
+    decimal_mark,
+    in_words,
+    kind_of_entry,
+)
+from privatile.errors import DataError, InputError
 
 MOST_COLUMNS = 5_000
 """Columns of a CSV file, all of which are read; ten times as many take 5 s and 600 MB."""
@@ -57,11 +60,18 @@ class FileSource(Source):
         client: str | None = None,
         person: str | None = None,
         weight: str | None = None,
+        groups: Sequence[str] = (),
+        text_format: TextFormat | None = None,
     ) -> None:
-        super().__init__(value, client, person, weight)
+        super().__init__(value, client, person, weight, groups)
         self._path = path
+        self._format = text_format or TextFormat()
         kind = kind_of(path)
-        self._connection = _connect()
+        if kind != "csv" and self._format.given:
+            raise InputError(
+                f"{' and '.join(self._format.given)} are for CSV files, whose numbers are texts; {path} is none."
+            )
+        self._connection = connect()
         self._is_csv = kind == "csv"
         # What to read from, as SQL with its parameters, and each column's expression and type.
         self._parameters: dict[str, object] = {"path": _literal(path)}
@@ -85,7 +95,7 @@ class FileSource(Source):
         duckdb reads a text as a date, a time or a UUID where all texts of a column look like one, so 10-11-12 would be
         another person from another file.
         """
-        for name in (self.client, self.person):
+        for name in (*self.keys, self.person):
             if name in self._columns and not _is_no_text(self._columns[name][1]):
                 self._columns[name] = (_quoted(name), "VARCHAR")
         kinds = {name: self._columns[name][1] for name in self.wanted if name in self._columns}
@@ -96,16 +106,17 @@ class FileSource(Source):
         return f"read_json($path, columns = {{{listed}}})" if kinds else "read_json($path)"
 
     def _csv_table(self) -> str:
-        """A CSV file, its delimiter being the one that shows the wanted names in the first line.
+        """A CSV file, its delimiter the one given, or the one that shows the wanted names in the first line.
 
         duckdb's sniffer would rather change its mind about the delimiter than call a line broken.
         """
-        header = _header(self._path)
-        readings = {mark: _names(header, mark) for mark in DELIMITERS}
+        header = read_header(self._path)
+        delimiters = [self._format.delimiter] if self._format.delimiter else DELIMITERS.values()
+        readings = {mark: names_in(header, mark) for mark in delimiters}
         fitting = [mark for mark, names in readings.items() if set(self.wanted) <= set(names)]
         if not fitting:
             names = max(readings.values(), key=len)
-            _refuse_headless(self._path, names)
+            refuse_headless(self._path, names)
             raise unknown_column(next(name for name in self.wanted if name not in names), names)
         delimiter = max(fitting, key=lambda mark: len(readings[mark]))
         names = readings[delimiter]
@@ -125,60 +136,109 @@ class FileSource(Source):
             f" nullstr = '', columns = {{{kinds}}})"
         )
 
+    @cached_property
+    def _evidence(self) -> Evidence:
+        """What the numbers of the file show about their marks; of the whole file, since later rows may tell."""
+        marks = NumberMarks(thousands=self._format.thousands or "none", unit=self._format.unit)
+        columns = [self._columns[name][0] for name in (self.column, self.weight) if name is not None]
+        if self._parameters["delimiter"] == ",":  # nearly always there is nothing to tell, and that is quickly seen
+            any_comma = " OR ".join(f"contains({column}, ',')" for column in columns)
+            relation = self._run(f"SELECT 1 FROM {self._sql} WHERE {any_comma} LIMIT 1")
+            if not self._safely(relation.fetchall):
+                return NOTHING_FOUND
+        relation = self._run(f"SELECT {', '.join(marks.evidence(column) for column in columns)} FROM {self._sql}")
+        shown = self._safely(relation.fetchall)[0]
+        each = len(shown) // len(columns)
+        return Evidence(*(any(shown[place::each]) for place in range(each)))
+
+    @cached_property
+    def _marks(self) -> NumberMarks:
+        """How the numbers of a CSV file are written: one way for the whole file."""
+        said, delimiter = self._format, str(self._parameters["delimiter"])
+        columns = f"column {self.column!r}" if self.weight is None else f"columns {self.column!r} and {self.weight!r}"
+        decimal = said.decimal or decimal_mark(self._evidence, delimiter, columns, said.thousands)
+        return NumberMarks(decimal, said.thousands or ("point" if decimal == "comma" else "comma"), said.unit)
+
+    @property
+    def how_read(self) -> str:
+        """How the file is read where that was found out and is not the usual; without a word of its content."""
+        if not self._is_csv or (self._format.delimiter and self._format.decimal):
+            return ""
+        usual = in_words(",", NumberMarks(), NOTHING_FOUND)
+        found = in_words(str(self._parameters["delimiter"]), self._marks, self._evidence)
+        return "" if found == usual else f"{self._path} is read with {found}."
+
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
         selected = self._number(self.column)
-        if self.client is not None:
+        if self.keys:
             self._find_clients()
         known = len(self.clients)
-        selected += [] if self.client is None else [self._text(self.client)]
+        selected += [self._text(name) for name in self.keys]
         selected += [] if self.person is None else [self._identifier(self.person)]
         selected += [] if self.weight is None else self._number(self.weight)
+        selected += [self._columns[self.column][0]] if self._is_csv else []
         rows = 0
         for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
             self._refuse_bad(self.column, from_arrow(bad), rows)
+            texts = _texts(names.pop()) if self._is_csv else None
             weights = None
             if self.weight is not None:
                 self._refuse_bad(self.weight, from_arrow(names.pop()), rows)
                 weights = names.pop()
             rows += len(values)
             batch = self.batch(values, people=None if self.person is None else names.pop(), weights=weights)
-            if self.client is not None:
-                # Each name is looked up once per batch, not once per row.
-                clients = names[0].dictionary_encode(null_encoding="encode")
-                codes = np.array([self.code(name) for name in clients.dictionary.to_pylist()], dtype=np.uint16)
+            batch = batch._replace(texts=texts)
+            if self.keys:
+                batch = batch._replace(codes=self._codes_of(names))
                 if len(self.clients) > known:
                     raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
-                batch = batch._replace(codes=codes[from_arrow(clients.indices)])
             yield batch
+
+    def _codes_of(self, columns: Sequence[Any]) -> np.ndarray[Any, Any]:
+        """The number of each row's client; every combination of names is looked up once per batch, not once per row."""
+        cells: list[tuple[str | None, ...]] = []
+        for column in columns:
+            encoded = column.dictionary_encode(null_encoding="encode")
+            names, places = encoded.dictionary.to_pylist(), from_arrow(encoded.indices)
+            if not cells:
+                cells, rows = [(name,) for name in names], places
+                continue
+            found, rows = np.unique(rows.astype(np.int64) * len(names) + places, return_inverse=True)
+            cells = [(*cells[pair // len(names)], names[pair % len(names)]) for pair in found.tolist()]
+        codes: np.ndarray[Any, Any] = np.array([self.code(cell) for cell in cells], dtype=np.uint16)[rows]
+        return codes
 
     def _number(self, name: str) -> list[str]:
         """A column as a number, NaN where missing, and whether an entry is none."""
         expression, _ = self._columns[name]
         if self._is_csv:
-            marks = ", ".join(f"'{mark}'" for mark in MISSING_MARKS)
-            number = f"TRY_CAST({expression} AS DOUBLE)"
-            missing = f"{expression} IS NULL OR lower(trim({expression})) IN ({marks})"
             # A text that is no number is found here rather than by an error that would quote it.
-            bad = f"CASE WHEN {number} IS NOT NULL THEN 0 WHEN {missing} THEN 0 ELSE 1 END"
+            number, bad = self._marks.number(expression), self._marks.is_bad(expression)
         else:
             number, bad = f"CAST({expression} AS DOUBLE)", "0"
         return [f"coalesce({number}, CAST('NaN' AS DOUBLE))", f"CAST({bad} AS INTEGER)"]
 
     def _refuse_bad(self, name: str, bad: np.ndarray[Any, Any], rows: int) -> None:
         if bad.any():
-            record = rows + int(np.flatnonzero(bad)[0]) + 1
+            place = int(np.flatnonzero(bad)[0])
+            kind = kind_of_entry(self._columns[name][0])
+            sql = f"SELECT {kind} FROM {self._sql} LIMIT 1 OFFSET {rows + place}"
+            # Beside the stream, which is still open; only for this one entry, since most files have none.
+            found = self._safely(lambda: self._connection.cursor().sql(sql, params=self._parameters).fetchall())
+            what, advice = self._marks.explain(found[0][0] if found else SOMETHING_ELSE)
             raise DataError(
-                f"column {name!r} of {self._path} must hold numbers; record {record} after the header holds "
-                f"something else. Missing values may be left empty or written NA, NaN or null."
+                f"column {name!r} of {self._path} must hold numbers; record {rows + place + 1} after the header holds "
+                f"{what}. {advice}"
             )
 
     def _find_clients(self) -> None:
         """Number the clients in the order of their names: digests of earlier runs rely on it."""
-        text = self._text(self.client or "")
-        relation = self._run(f"SELECT DISTINCT {text} FROM {self._sql} LIMIT {MOST_CLIENTS + 1}")
-        for name in sorted(check_client(row[0]) for row in self._safely(relation.fetchall)):
-            self.code(name)
+        texts = ", ".join(self._text(name) for name in self.keys)
+        relation = self._run(f"SELECT DISTINCT {texts} FROM {self._sql} LIMIT {MOST_CLIENTS + 1}")
+        cells = {cell_of(row, self.keys, self.client): row for row in self._safely(relation.fetchall)}
+        for cell in sorted(cells, key=lambda cell: cell_name(cell, {})):
+            self.code(cells[cell])
 
     def _text(self, name: str) -> str:
         """A client's column as text; whole floats read as integers, as everywhere."""
@@ -256,10 +316,13 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def _connect() -> Any:
+def connect(path: Path | None = None) -> Any:
+    """A connection of duckdb: to nothing, or to a database of its own that is only read."""
     import duckdb
 
     connection = duckdb.connect(
+        ":memory:" if path is None else str(path),
+        read_only=path is not None,
         config={
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -267,13 +330,20 @@ def _connect() -> Any:
             "preserve_insertion_order": True,
             # A scan of one column waits for nothing; more threads cost memory and gain no time.
             "threads": 1,
-        }
+        },
     )
     # Prefetching holds whole row groups: 20 million rows in one group took 434 MB with it and 281 MB without. Versions
     # that do not know the setting do without.
     with suppress(duckdb.Error):
         connection.execute("SET disable_parquet_prefetching = true")
     return connection
+
+
+def _texts(column: Any) -> Texts:
+    """A column of texts of Arrow; what is missing is empty."""
+    _, places, written = column.buffers()
+    ends = np.frombuffer(places, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    return Texts(np.diff(ends), b"" if written is None else bytes(memoryview(written)[ends[0] : ends[-1]]))
 
 
 def _quoted(name: str, mark: str = '"') -> str:
@@ -293,45 +363,3 @@ def _is_no_text(kind: str) -> bool:
 def _literal(path: Path) -> str:
     """A path without its glob characters: each becomes a class of one."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _header(path: Path) -> str:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            line = stream.readline(LONGEST_HEADER)
-            # A quoted name may hold a line break.
-            while line.count('"') % 2 and len(line) < LONGEST_HEADER and (more := stream.readline(LONGEST_HEADER)):
-                line += more
-            return line
-    except (OSError, EOFError, UnicodeError):
-        pass
-    raise DataError(f"{path} cannot be read as text: it is damaged, half-written, or not in UTF-8.")
-
-
-def _names(header: str, delimiter: str) -> list[str]:
-    """The names of columns that a first line shows under a delimiter; none where it is no line of a CSV file."""
-    try:
-        return [name.strip() for name in next(csv.reader(io.StringIO(header), delimiter=delimiter, strict=False), [])]
-    except csv.Error:
-        return []
-
-
-def _refuse_headless(path: Path, names: Sequence[str]) -> None:
-    """The first line of a file without a header is a record, and must not be shown."""
-    if not any(names):
-        raise DataError(
-            f"{path} is empty, or its first line names nothing. Give a file whose first line names the columns."
-        )
-    if any(_may_be_a_record(name) for name in names):
-        raise DataError(
-            f"the first line of {path} does not name the columns asked for. It is not shown, since it could be a "
-            "record. Give a file whose first line names the columns."
-        )
-
-
-def _may_be_a_record(name: str) -> bool:
-    """Names of columns begin with a letter, hold no number as a word, no decimals, and at most four digits in a row."""
-    words = re.split(r"[\s,;:|]+", name)
-    looks = re.match(r"[^\W\d]", name) and not re.search(r"\d{5}|\d[.,]\d", name) and name.lower() not in MISSING_MARKS
-    return not looks or any(re.fullmatch(r"[-+.\d]+(e[-+\d]+)?", word, re.IGNORECASE) for word in words)

@@ -7,8 +7,8 @@ from privatile.core.messages import LONGEST_NAME
 from privatile.errors import DataError
 
 
-def check_client(value: object) -> str:
-    """The name of a client, or an error that says what a name must be."""
+def check_client(value: object, column: str | None = None) -> str:
+    """The name of a client, or of a group in a named column, or an error that says what a name must be."""
     text = name_text(value)
     if text is None:
         raise DataError(
@@ -16,8 +16,8 @@ def check_client(value: object) -> str:
         )
     if not 0 < len(text) <= LONGEST_NAME or not text.isprintable():
         raise DataError(
-            f"a client's name must be a printable text of 1 to {LONGEST_NAME} characters; the client column holds one "
-            "that is not."
+            f"a client's name must be a printable text of 1 to {LONGEST_NAME} characters; the "
+            f"{'client column' if column is None else f'column {column!r:.60}'} holds one that is not."
         )
     return text
 

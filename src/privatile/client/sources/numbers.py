@@ -81,5 +81,14 @@ def number(name: str, value: object) -> float:
 
 
 def not_numeric(name: str, kind: str) -> DataError:
-    """The error for a column of something else."""
-    return DataError(f"column {name!r} must hold numbers; it holds {kind}. Name a numeric column, or convert it first.")
+    """The error for a column of something else.
+
+    >>> str(not_numeric("born", "DATE"))
+    "column 'born' must hold numbers; it holds DATE. Turn it into days since a fixed day first."
+    """
+    fix = "Name a numeric column, or convert it first."
+    if kind.lower().startswith(("date", "timestamp")):
+        fix = "Turn it into days since a fixed day first."
+    elif kind in ("str", "VARCHAR"):
+        fix = "Name a numeric column, or convert it first; in a query with CAST(… AS DOUBLE)."
+    return DataError(f"column {name!r} must hold numbers; it holds {kind}. {fix}")

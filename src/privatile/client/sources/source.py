@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.sources.names import check_client
+from privatile.client.sources.cells import Cell, cell_name, cell_of, dividing
 from privatile.client.sources.numbers import entries, numbers
 from privatile.client.sources.people import exact_below, person_bytes
 from privatile.core.arrays import Floats
@@ -24,6 +24,13 @@ MOST_CLIENTS = 10_000
 """More distinct names than this are not holders of data: some other column was named."""
 
 
+class Texts(NamedTuple):
+    """The entries of a column as a file writes them: how many bytes each has, and all of them one after the other."""
+
+    lengths: NDArray[np.integer[Any]]
+    written: bytes
+
+
 class Batch(NamedTuple):
     """Rows of a source. `codes` index the source's clients; None means that there is one client."""
 
@@ -31,9 +38,11 @@ class Batch(NamedTuple):
     codes: NDArray[np.integer[Any]] | None = None
     people: Sequence[bytes] | None = None
     weights: Floats | None = None
+    texts: Texts | None = None
+    """The values before they are read as numbers, where they are texts: by these a file is known however it is read."""
 
     def piece(self, start: int, stop: int) -> "Batch":
-        """The rows from `start` up to `stop`."""
+        """The rows from `start` up to `stop`, without their texts."""
         return Batch(
             self.values[start:stop],
             None if self.codes is None else self.codes[start:stop],
@@ -49,8 +58,14 @@ class Source:
     """
 
     def __init__(
-        self, value: str, client: str | None = None, person: str | None = None, weight: str | None = None
+        self,
+        value: str,
+        client: str | None = None,
+        person: str | None = None,
+        weight: str | None = None,
+        groups: Sequence[str] = (),
     ) -> None:
+        """`groups` are further columns that divide the records: a client is then a cell, one combination of entries."""
         self.column = value
         self.client = client
         self.person = person
@@ -60,37 +75,54 @@ class Source:
                 f"the weight column must be a column of its own; {weight!r} is named twice. Weights decide who is "
                 "asked and are not protected: never name the column that is asked about."
             )
+        self.keys = dividing(client, groups, (value, person, weight))
         self.wanted = [name for name in (value, client, person, weight) if name is not None]
-        self.clients = [ONLY_CLIENT] if client is None else []
+        self.wanted += [name for name in self.keys if name not in self.wanted]
+        self.clients = [] if self.keys else [ONLY_CLIENT]
+        self.cells: dict[str, Cell] = {}
+        """The entries of every client, in the order of `keys`."""
         self._codes: dict[object, int] = {}
+
+    @property
+    def how_read(self) -> str:
+        """What the holder should know about how this source is read; empty where it is as usual. Never a value."""
+        return ""
 
     def batches(self) -> "Iterator[Batch]":
         """All rows."""
         raise NotImplementedError
 
-    def batch(self, values: object, clients: object = None, people: object = None, weights: object = None) -> "Batch":
-        """Rows from columns of any library: values and, where such columns are named, holders, people and weights."""
+    def batch(
+        self, values: object, people: object = None, weights: object = None, *, keys: Sequence[object] = ()
+    ) -> "Batch":
+        """Rows from columns of any library: values and, where such are named, people, weights and those that divide."""
+        rows = zip(*(entries(column) for column in keys), strict=True)
         return Batch(
             numbers(self.column, values),
-            None if clients is None else np.array([self.code(entry) for entry in entries(clients)], dtype=np.uint16),
+            np.array([self.code(row) for row in rows], dtype=np.uint16) if keys else None,
             None if people is None else person_bytes(entries(people), exact_below(people)),
             None if weights is None else numbers(self.weight or "weight", weights),
         )
 
-    def code(self, value: object) -> int:
-        """The number of a client, in the order in which they appear; new names are checked."""
-        code = self._codes.get(value)
+    def code(self, row: tuple[object, ...]) -> int:
+        """The number of a client by its entries, in the order in which clients appear; new names are checked."""
+        code = self._codes.get(row)
         if code is None:
-            name = check_client(value)
-            code = self._codes[value] = self._codes.setdefault(name, len(self.clients))
+            cell = cell_of(row, self.keys, self.client)
+            name = cell_name(cell, self.cells)
+            code = self._codes[row] = self._codes.setdefault(name, len(self.clients))
             if code == len(self.clients):
                 if code >= MOST_CLIENTS:
                     raise DataError(
-                        f"the client column has more than {MOST_CLIENTS} different names. A client column names the "
-                        "holders of the data; name another column, or leave it out."
+                        f"{self._divided_by} has more than {MOST_CLIENTS} different names. Such a column names holders "
+                        "of data or groups of people; name another column, or leave it out."
                     )
                 self.clients.append(name)
         return code
+
+    @property
+    def _divided_by(self) -> str:
+        return "the client column" if self.keys == (self.client,) else f"the columns {', '.join(self.keys)} together"
 
     def check(self, available: Sequence[str]) -> None:
         """Refuse a column that is not there."""

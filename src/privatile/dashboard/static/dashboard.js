@@ -3,7 +3,7 @@
   const at = (id) => document.getElementById(id);
   const whole = new Intl.NumberFormat("en");
   const say = (id, text) => { const node = at(id); if (node.textContent !== text) node.textContent = text; };
-  let state = null, shown = 0, chosen = null, chart = null, skew = 0, format = privatileFormat(NaN);
+  let state = null, shown = 0, chosen = null, chart = null, skew = 0, heardAt = 0, format = privatileFormat(NaN);
 
   function span(seconds) {
     if (seconds == null || !isFinite(seconds)) return "–";
@@ -18,6 +18,26 @@
     pill.dataset.status = name;
     if (pill.textContent !== text) pill.textContent = text;
   }
+
+  // A text whose parts between backticks are commands.
+  function withCommands(node, text) {
+    if (node.dataset.text === text) return;
+    node.dataset.text = text;
+    node.replaceChildren(...text.split("`").map((part, i) => {
+      if (i % 2 === 0) return part;
+      const code = document.createElement("code");
+      code.textContent = part;
+      return code;
+    }));
+  }
+
+  // Why what is shown may be old: the command has ended, or the connection is lost.
+  function notice(text) {
+    const box = at("notice");
+    box.hidden = !text;
+    withCommands(box, text);
+  }
+  const clockTime = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
   const current = () => state.levels[Math.min(shown, state.levels.length - 1)];
   // While the run goes on the interval that is valid at every look, then its result; unless somebody chose.
@@ -34,18 +54,19 @@
     const level = current();
     const interval = intervalOf(level);
     const width = (ends) => privatileWidth(ends.low, ends.high, level.estimate, level.path.range);
-    format = privatileFormat(interval ? width(interval) : NaN);
+    format = privatileFormat(interval ? width(interval) : NaN, level.path.range);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
-    say("estimate", level.estimate == null ? "–" : level.values_left || format(level.estimate));
+    const headline = level.estimate == null ? "–" : level.located ? level.values_left || format(level.estimate) : level.texts.estimate;
+    say("estimate", headline);
     const percent = `${100 * state.confidence_level}%`;
     say("interval", interval ? `${percent} interval ${format(interval.low, false)} … ${format(interval.high, true)}`
       + (interval.condition ? `, ${interval.condition}` : "") : "no interval yet");
     say("left-note", level.values_left ? `${percent} certain, if every value is ${level.declared}` : "");
-    const own = level.other ? privatileFormat(width(level.other)) : null;
+    const own = level.other ? privatileFormat(width(level.other), level.path.range) : null;
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
       + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
     const has = level.anytime != null, kind = kindOf(level);
-    document.getElementById("choice").hidden = level.always;  // nothing to choose
+    document.getElementById("choice").hidden = level.always || !interval;  // nothing to choose
     for (const [name, text] of [["beside", level.other ? level.other.name : ""], ["center", level.straddles ? " " : ""]]) {
       const key = document.querySelector(`[data-key="${name}"]`);
       key.hidden = !text;
@@ -57,17 +78,21 @@
     const anytime = kind === "anytime" && has;
     say("interval-note", level.always ? (state.status === "finished" ? "" : "valid however often you look") : state.status === "finished" || anytime
       ? (anytime ? "valid however often you look" : "")
-      : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
+      : !interval ? "" : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
       : "holds at the planned end only: do not stop early because of it");
     const path = pathOf(level);
     if (chart) chart.update(path);
     else if (path.round.length >= 2) {
       const figure = document.querySelector("figure.chart");
-      chart = privatileChart(figure, path, { format: (value, up) => format(value, up) });
+      figure.hidden = false;
+      at("no-chart").hidden = true;
+      chart = privatileChart(figure, path, { format: (value, up) => format(value, up), value: state.value });
       figure.dataset.ready = "yes";
     }
-    document.title = level.estimate == null ? "privatile" : `${format(level.estimate)} · privatile`;
-    list("caveats", level.caveats.map(({ status, title, text }) =>
+    document.title = level.estimate == null ? "privatile" : `${headline} · privatile`;
+    // While it runs, the bar above says that it is unfinished.
+    const told = level.caveats.filter(({ title }) => title !== "Unfinished" || state.status !== "running");
+    list("caveats", told.map(({ status, title, text }) =>
       [status, status === "worry" ? "! look here" : "• note", title, text]), "Nothing to say yet.");
     target();
   }
@@ -94,9 +119,16 @@
       cell.textContent = cell.dataset.at ? `${span(now() - Number(cell.dataset.at))} ago` : "never";
   }
 
+  const heads = [...document.querySelectorAll("#clients-head th")].map((head) => head.textContent);
   function row(client) {
     const line = document.createElement("tr");
-    const cell = (text, name = "td") => { const node = document.createElement(name); node.textContent = text; line.append(node); return node; };
+    const cell = (text, name = "td") => {
+      const node = document.createElement(name);
+      node.textContent = text;
+      if (name === "td") node.dataset.label = heads[line.children.length];
+      line.append(node);
+      return node;
+    };
     cell(client.name, "th").scope = "row";
     const silence = client.state === "silent" ? `silent for ${whole.format(client.silent_rounds)} rounds`
       : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "awaited" ? "not heard yet"
@@ -104,13 +136,13 @@
     const mark = cell(silence);
     mark.className = "state";
     mark.dataset.state = client.state;
-    cell("").dataset.at = client.last_answer ?? "";
+    cell("").dataset.at = client.heard ?? client.last_answer ?? "";
     cell(whole.format(client.answered));
     cell(whole.format(client.missed));
     cell(`${whole.format(client.asked)} of ${whole.format(client.records)}`);
     cell(client.asked === 0 ? "0" : client.epsilon == null ? "∞" : String(Number(client.epsilon.toPrecision(4))));
     cell(client.weight.toFixed(4));
-    cell(client.lying_rank == null ? "no bound" : `±${client.lying_rank.toFixed(3)} in rank`);
+    cell(client.lying_rank == null ? "no bound" : `±${(Math.ceil(client.lying_rank * 1000) / 1000).toFixed(3)} in rank`);
     return line;
   }
 
@@ -125,22 +157,22 @@
       for (const [name, content] of [["span", mark], ["b", title], ["p", text]]) {
         if (!content) continue;
         const part = document.createElement(name);
-        part.textContent = content;
+        withCommands(part, content);
         if (name === "span") part.className = "mark";
         item.append(part);
       }
       return item;
     }));
-    if (!items.length) { const item = document.createElement("li"); item.className = "soft"; item.textContent = none; node.append(item); }
+    if (!items.length && none) { const item = document.createElement("li"); item.className = "soft"; item.textContent = none; node.append(item); }
   }
 
   const LOUD = new Set(["paused", "quarantined", "refused", "broker", "revoked", "forked", "impossible"]);
   function alarms() {
-    list("alarms", state.events.map((event) => {
+    list("alarms", state.alarms.map((alarm) => ["worry", "! look here", alarm.title, alarm.text]), "");
+    list("events", (state.events || []).map((event) => {
       const where = `${event.client ? ` · ${event.client}` : ""}${event.round ? ` · round ${event.round}` : ""}`;
-      const when = new Date(event.at * 1000).toLocaleTimeString();
-      return [LOUD.has(event.kind) ? "worry" : "note", event.kind, "", `${when}${where}: ${event.text}`];
-    }), "None.");
+      return [LOUD.has(event.kind) ? "worry" : "note", event.kind, "", `${clockTime(event.at)}${where}: ${event.text}`];
+    }), "Nothing but rounds.");
   }
 
   let lastAloud = 0;
@@ -155,12 +187,17 @@
 
   function show(next) {
     state = next;
+    heardAt = Date.now() / 1000;
     skew = next.now - Date.now() / 1000;
     const trouble = at("trouble");
     trouble.hidden = !next.trouble;
     trouble.textContent = next.trouble ? `The run's file could not be read: ${next.trouble}` : "";
-    if (next.waiting) { status("waiting", "waiting for the run to begin"); return; }
-    status(next.status, next.status);
+    status(next.badge.kind, next.badge.text);
+    notice(next.over ? `At ${clockTime(next.now)} ${next.over}. This is the last that it knew of the run; \`${next.again}\` shows it again.` : "");
+    alarms();
+    at("empty").hidden = !next.waiting;
+    at("shown").hidden = next.waiting;
+    if (next.waiting) { withCommands(at("waits-for"), next.waits_for); return; }
     say("run", next.run + (next.simulated ? " · simulated" : ""));
     const choice = at("level"), choices = next.levels.map((level) => String(level.level));
     at("level-choice").hidden = choices.length < 2;
@@ -182,7 +219,6 @@
     say("clients-more", hidden > 0 ? `${whole.format(hidden)} more clients have answered and are not listed.` : "");
     if (next.until_width && !at("target").value) at("target").value = next.until_width;
     showLevel();
-    alarms();
     clock();
     aloud();
   }
@@ -201,10 +237,12 @@
     source.addEventListener("state", (event) => { show(JSON.parse(event.data)); document.body.dataset.round = state.done ?? 0; });
     source.onerror = () => {
       if (isOver()) { source.close(); status(state.status, OVER[state.status]); return; }  // nothing more will come
-      status("lost", "connection lost, trying again");
+      status("lost", state && state.over ? state.badge.text : "connection lost, trying again");
+      if (state && !state.over) notice(`No connection since ${clockTime(heardAt)}: what is shown may be old. The page tries again by itself.`);
       if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }
     };
-    source.onopen = () => { if (state && !state.waiting) status(state.status, state.status); };
+    source.onopen = () => { if (state && !state.over) notice(""); if (state) status(state.badge.kind, state.badge.text); };
   }
+  at("all-runs").hidden = !/\/runs\/\d+\/$/.test(location.pathname);
   connect();
 })();

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 
 from privatile.core.messages import Question
 from privatile.errors import NotSigned, ProtocolError
+from privatile.federation.coordinator.holders import Holders
 from privatile.federation.wire.messages import (
     LARGEST_ANSWER,
     AnswerMessage,
@@ -90,6 +91,8 @@ class Greeting(NamedTuple):
     """Whether the hello has signed the nonce of a welcome: then the client is there now."""
     other_version: bool = False
     """Whether the hello names another version of the study: the client may have an outdated invitation."""
+    two_holders: bool = False
+    """Whether it proves, and no earlier one did, that two processes with this client's key have heard each other."""
 
 
 class AnswerIntake:
@@ -120,6 +123,7 @@ class AnswerIntake:
         self._answers: dict[str, Accepted] = {}
         self._nonces: dict[str, deque[str]] = {}
         """Nonces of the last welcomes of each client that no hello has echoed yet."""
+        self._holders: dict[str, Holders] = {}
 
     # -- the state, to read --------------------------------------------------------------------------------------
 
@@ -273,7 +277,8 @@ class AnswerIntake:
             return Verdict(
                 "forked",
                 f"its ledger stands at entry {accepted.ledger.sequence}, but entry {seen.sequence} was seen before: "
-                "it was restored from a backup, or is one of two copies",
+                "it was restored from a backup (the site then says so: `privatile join … --restored`), or is one of "
+                "two copies",
             )
         self._answers[client] = accepted
         return Verdict("counted")
@@ -350,7 +355,8 @@ class AnswerIntake:
         if fresh and message.echo is not None:
             nonces.remove(message.echo)
         nonces.append(nonce)
-        return Greeting(welcome, restored, fresh, message.study != self._study)
+        two = self._holders.setdefault(client, Holders()).see(message, fresh=fresh)
+        return Greeting(welcome, restored, fresh, message.study != self._study, two)
 
 
 def _further(one: Link | None, other: Link | None) -> Link | None:

@@ -6,17 +6,19 @@ links        the last link seen of each client's ledger
 late_links   the same by answers that came too late to count, and the round in which the ledger was last restored
 events       what happened and when: pauses, refusals, quarantines, keys; never a record's value
 heard        when each client last sent anything with a valid signature
+awaited      the clients that the open round waits for, once it has been open for a moment, and since when
 quarantined  clients whose answers do not count until the organizer decides
 uncounted    signed answers of silent clients that did not count, and why: one row per round, client and outcome
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from privatile.errors import StoreError
 from privatile.federation.coordinator.answer_intake import Accepted, LateLink
 from privatile.federation.wire.messages import Link
+from privatile.server.alarms import Alarm, awaiting, read_alarms
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import FEDERATION
 
@@ -108,6 +110,13 @@ class Journal:
         """Whether the run was ended for good."""
         return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
 
+    def stopped(self) -> bool:
+        """Whether the coordinator was stopped, and has not been started again."""
+        rows = self._store.query(
+            "SELECT kind FROM events WHERE kind IN ('stopped', 'started') ORDER BY rowid DESC LIMIT 1"
+        )
+        return rows == [("stopped",)]
+
     def hear(self, times: Mapping[str, float]) -> None:
         """Store when clients were last heard."""
         self._store.execute([("INSERT OR REPLACE INTO heard VALUES (?, ?)", each) for each in times.items()])
@@ -115,6 +124,14 @@ class Journal:
     def heard(self) -> dict[str, float]:
         """When each client was last heard; a client that never was is left out."""
         return dict(self._store.query("SELECT client, at FROM heard"))
+
+    def set_awaited(self, number: int, since: float, clients: Sequence[str]) -> None:
+        """Store whose answers the open round lacks, and since when it is asked."""
+        self._store.execute(awaiting(number, since, clients))
+
+    def alarms(self, silent: Mapping[str, int]) -> list[Alarm]:
+        """What is wrong with the run now; `silent` as in `read_alarms`."""
+        return read_alarms(self._store, silent)
 
     def add_uncounted(self, found: Iterable[Uncounted]) -> None:
         """Store answers that did not count; one that came again only raises its number.

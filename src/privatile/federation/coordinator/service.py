@@ -11,20 +11,22 @@ import logging
 import math
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import nats.errors
 
-from privatile.errors import BrokerError, ProtocolError, RunPaused, StoreError
-from privatile.federation.coordinator.answer_intake import OTHER_VERSION, AnswerIntake, Verdict
+from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused, StoreError
+from privatile.federation.coordinator.answer_intake import OTHER_VERSION, AnswerIntake
 from privatile.federation.coordinator.control import Control
-from privatile.federation.coordinator.journal import Journal, Uncounted
+from privatile.federation.coordinator.holders import TWO_HOLDERS
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.measures import Measures
+from privatile.federation.coordinator.pending_notes import PendingNotes
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.coordinator.round_rules import impossible_clients, may_close
-from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, facts
+from privatile.federation.monitoring import facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.connection import Backoff, connected
@@ -36,11 +38,11 @@ log = logging.getLogger("privatile.federation.coordinator")
 
 End = Literal["finished", "stopped", "aborted"]
 
+GOOD_NEWS = ("finished", "resumed", "broker back", "started", "stopped")
+"""Events that nobody has to act on."""
+
 TICK = 1.0
 """Seconds between two checks of requests, of the roster and of the question that the broker keeps."""
-
-ROWS_PER_CLIENT = 20
-"""Events of one kind that one client may cause before they are thinned out."""
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +65,8 @@ class CoordinatorService:
     backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
 
     def __post_init__(self) -> None:
-        self.metrics = Metrics("privatile", COORDINATOR_METRICS)
+        self._measures = Measures(self.study, self.coordinator, self.journal)
+        self.metrics = self._measures.metrics
         self._intake = AnswerIntake(
             self.study.digest,
             self.signers(),
@@ -72,19 +75,15 @@ class CoordinatorService:
             self.coordinator.asked,
             self.journal.late_links(),
         )
-        self._late_links = dict(self._intake.late_links)
-        """As the journal has them."""
-        self._caused: Counter[tuple[str, str]] = Counter()
-        """Events that a client has caused, by kind and client."""
-        self._uncounted: dict[tuple[int, str, str], Uncounted] = {}
-        """Answers that did not count, since this was last written to the journal."""
-        self._heard: dict[str, float] = {}
-        """When clients were heard, since this was last written to the journal."""
+        self._notes = PendingNotes(self.journal)
         self._ask = b""
         """The open round's questions, signed."""
         self._published = b""
         """What the broker should keep: the last question that was published."""
         self._paused_for = ""
+        self._broker_lost = False
+        self._opened = 0.0
+        """When the open round was first asked by this process, in seconds since 1970."""
         self._next_check = 0.0
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
@@ -100,7 +99,7 @@ class CoordinatorService:
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether the run makes progress, and how far it is."""
-        connected = bool(self.metrics.value("connected"))
+        connected, alarms = bool(self.metrics.value("connected")), self._measures.alarms()
         details = {
             "run": self.coordinator.run,
             "round": self.coordinator.done,
@@ -109,8 +108,9 @@ class CoordinatorService:
             "paused": self._paused_for or None,
             "waiting_for": self._intake.missing[:100],
             "quarantined": sorted(self._intake.quarantined),
+            "alarms": [alarm._asdict() for alarm in alarms[:100]],
         }
-        return connected and not self._paused_for, details
+        return connected and not alarms, details
 
     # -- connecting ----------------------------------------------------------------------------------------------
 
@@ -119,6 +119,8 @@ class CoordinatorService:
         if self.journal.aborted():
             self._abort = True
             self._stop.set()
+        if self.journal.stopped():
+            self._record_event("started", "the coordinator continues the run")
         while self._end is None:
             try:
                 async with connected(
@@ -128,16 +130,26 @@ class CoordinatorService:
                     await port.open(self._on_answer, self._on_hello, replicas=self.replicas)
                     self.backoff.reset()
                     self.metrics.set("connected", 1)
+                    if self._broker_lost:
+                        self._broker_lost = False
+                        self._record_event("broker back", "the broker is connected again")
                     log.info("connected", extra=facts(broker=", ".join(self.urls)))
                     await self._session(port)
             except (BrokerError, nats.errors.Error, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
-                log.warning("no broker", extra=facts(reason=reason))
+                if not self._broker_lost:
+                    self._broker_lost = True
+                    self._record_event("no broker", f"{reason} The coordinator keeps trying.")
+                else:
+                    log.warning("no broker", extra=facts(reason=reason))
             self.metrics.set("connected", 0)
             if self._end is None and self._stop.is_set():
                 self._end = "stopped"
             if self._end is None:
                 await self._recover()
+        if self._end == "stopped":
+            with contextlib.suppress(StoreError):  # a full disk must not make a failure of a stop
+                self._record_event("stopped", "the coordinator was stopped; `privatile serve` continues the run")
         return self._end
 
     async def _recover(self) -> None:
@@ -188,13 +200,14 @@ class CoordinatorService:
                 continue  # as it should be, or a new round has just begun
             self.metrics.add("restored_questions")
             await self._publish(port, expected)
-            if self._worth_a_row("question", ""):
+            if self._notes.worth_a_row("question", ""):
                 self._record_event("question", "the broker kept another message than the open question: restored")
 
     def _open_round(self) -> bool:
         questions = self.coordinator.questions()
         if questions:
             self._intake.open(questions)
+            self._opened = time.time()
             self._ask = AskMessage.of(self.study.digest, questions).pack(self.key)
         return bool(questions)
 
@@ -299,54 +312,41 @@ class CoordinatorService:
         if verdict.outcome != "stale":
             self.metrics.add(verdict.outcome, client=client)
         if verdict.outcome in ("counted", "duplicate"):
-            self._heard[client] = time.time()
+            self._notes.hear(client)
         elif verdict.outcome in ("late", "ignored", "rejected", "forked"):
-            self._note_uncounted(client, verdict)
-        if verdict.outcome in ("rejected", "ahead") and self._worth_a_row(verdict.outcome, client):
+            self._notes.note_uncounted(client, verdict, self.coordinator.done + 1)
+        if verdict.outcome in ("rejected", "ahead") and self._notes.worth_a_row(verdict.outcome, client):
             self._record_event(verdict.outcome, verdict.reason, client, self.coordinator.done + 1)
         if verdict.quarantine:
             self._record_quarantine(client, verdict.quarantine)
         if self._intake.quarantined or (self._intake.is_open and len(self._intake.answers) >= self.study.quorum):
             self._changed.set()
 
-    def _note_uncounted(self, client: str, verdict: Verdict) -> None:
-        """Keep that an answer came and did not count: written once per tick, one row per round, client and outcome."""
-        number = verdict.round
-        if number is None or not 1 <= number <= self.coordinator.done + 1:
-            return
-        key = (number, client, verdict.outcome)
-        before = self._uncounted.get(key, Uncounted(*key, verdict.reason, time.time(), 0))
-        self._uncounted[key] = before._replace(times=before.times + 1)
-
-    def _worth_a_row(self, kind: str, client: str) -> bool:
-        """Whether what a client has caused again is written: always at first, then only the 1st, 2nd, 4th, 8th …
-
-        No client may fill the coordinator's disk; the metrics count every one.
-        """
-        self._caused[kind, client] += 1
-        count = self._caused[kind, client]
-        return count <= ROWS_PER_CLIENT or count & (count - 1) == 0
-
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
         try:
             greeting = self._intake.greet(client, payload, self.coordinator.done, secrets.token_hex(16))
         except ProtocolError as error:
             self.metrics.add("rejected_hellos", client=client)
-            if self._worth_a_row("hello", client):
+            if not self._notes.worth_a_row("hello", client):
+                return
+            if isinstance(error, NotSigned):  # anybody may have sent it
                 log.warning("a hello was rejected", extra=facts(client=client, reason=str(error)))
+            else:
+                self._record_event("version", f"a hello of it cannot be read: {error}", client)
             return
         if greeting is None:
             return
         if greeting.fresh:
-            self._heard[client] = time.time()
-            self.metrics.set("heard", self._heard[client], client=client)
+            self._notes.hear(client)
+        if greeting.two_holders:
+            self._record_event("two holders", TWO_HOLDERS, client)
         if greeting.restored is not None:
             self.journal.relink(client, greeting.restored, self.coordinator.done + 1)
-            self._late_links[client] = self._intake.late_links[client]
-            if self._worth_a_row("restored", client):
+            self._notes.relinked(client, self._intake.late_links[client])
+            if self._notes.worth_a_row("restored", client):
                 reason = "its ledger was restored; unaccounted records are marked as spent"
                 self._record_event("restored", reason, client)
-        if greeting.other_version and self._worth_a_row("version", client):
+        if greeting.other_version and self._notes.worth_a_row("version", client):
             self._record_event("version", OTHER_VERSION, client)
         with contextlib.suppress(nats.errors.Error):
             await port.welcome(client, greeting.welcome.pack(self.key))
@@ -374,18 +374,11 @@ class CoordinatorService:
                 self._record_event("readmitted", "the organizer has decided that its answers count again", client)
 
     def _write_heard_and_uncounted(self) -> None:
-        """Write who was heard, and what did not count: once per tick, since each write waits for the disk."""
-        heard, self._heard = self._heard, {}
-        uncounted, self._uncounted = self._uncounted, {}
-        late = {client: one for client, one in self._intake.late_links.items() if self._late_links.get(client) != one}
-        with contextlib.suppress(StoreError):  # a full disk is reported by what matters: a round or an event
-            if heard:
-                self.journal.hear(heard)
-            if uncounted:
-                self.journal.add_uncounted(uncounted.values())
-            if late:
-                self.journal.set_late_links(late)
-                self._late_links.update(late)
+        """Write who was heard, who is awaited and what did not count: once per tick."""
+        for client, at in self._notes.write(self._intake.late_links).items():
+            self.metrics.set("heard", at, client=client)
+        if self._intake.missing and time.time() - self._opened >= TICK:
+            self._notes.write_awaited(self.coordinator.done + 1, self._opened, self._intake.missing)
 
     def _record_quarantine(self, client: str, reason: str) -> None:
         self.journal.quarantine(client, reason)
@@ -395,5 +388,5 @@ class CoordinatorService:
     def _record_event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log."""
         self.journal.note(kind, text, client, number)
-        level = logging.INFO if kind in ("finished", "resumed") else logging.WARNING
+        level = logging.INFO if kind in GOOD_NEWS else logging.WARNING
         log.log(level, kind, extra=facts(reason=text, client=client, round=number))

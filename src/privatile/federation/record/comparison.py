@@ -3,7 +3,8 @@
     settings   what study and counts fix: rounds, records, budgets, levels, weights, what is declared about the values
     figures    every other number: estimate, both intervals, the values of a declared grid that are left, the anytime
                interval, density, diagnostics, ranks of the clients
-    words      estimand, method, conditions of the intervals, what is contradicted, caveats, explanation
+    words      estimand, method, conditions of the intervals, what is contradicted, caveats and what
+               follows from them, date, explanation
 
 Settings and figures must agree whichever version of privatile made the record, figures of another version within
 `OTHER_BUILD`. Words must agree only if this program
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from privatile.core.messages import LARGEST_REAL
 from privatile.core.scale import LAST_BITS
+from privatile.result.result import QuantileResult
 
 SAME = 1e-9
 """Share of its size that a number recomputed on another machine, whose functions round otherwise, may differ by."""
@@ -23,10 +25,12 @@ SAME = 1e-9
 OTHER_BUILD = 1e-3
 """The same where another build made the record: it may have fitted otherwise. A forger gains nothing from so little."""
 
-WORDS = ("caveats", "condition", "contradiction", "estimand", "explanation", "method")
+WORDS = (
+    "caveats", "condition", "contradiction", "date", "estimand", "explanation", "method", "reliable",
+)  # fmt: skip
 SETTINGS = (
     "rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated",
-    "values",
+    "values", "column", "range", "scale", "simultaneous",
 )  # fmt: skip
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
 IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")
@@ -34,6 +38,14 @@ IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")
 
 
 OTHER, ENDS = "other_interval", ("low", "high")
+
+
+def recorded_facts(result: QuantileResult) -> dict[str, Any]:
+    """The facts of a result that a record holds: all but its sentence, which rounds numbers that are there.
+
+    Rounded outward, a number that differs in its last bit on another machine may be another text.
+    """
+    return {key: value for key, value in result.facts().items() if key != "sentence"}
 
 
 def same(recorded: object, recomputed: object, size: float | None = None, share: float = SAME) -> bool:

@@ -13,6 +13,7 @@ from privatile import __version__
 from privatile.core.words import short
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
+from privatile.federation.record.comparison import recorded_facts
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
@@ -89,7 +90,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "study_hash": study.digest,
             "run": store.run,
             "finished": store.finished is not None,
-            "results": [result.to_dict() for result in coordinator.results()],
+            "results": [recorded_facts(result) for result in coordinator.results()],
             "spent": spent(study, store),
             "transcript": {
                 "rounds": coordinator.done,

@@ -15,7 +15,7 @@ from privatile.core.messages import Answer
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
-from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences
+from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences, recorded_facts
 from privatile.federation.record.countersignature import (
     MOST_NAMED,
     Statement,
@@ -308,7 +308,7 @@ def _named(software: object) -> str:
 
 def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
     """`maker` names the other program that made the record; empty where it was this one."""
-    mine = json.loads(canonical(result.to_dict()))
+    mine = json.loads(canonical(recorded_facts(result)))
     # Another machine rounds otherwise; where nothing is known about the error, the range is the measure.
     inference, scale = result.inference, result.scale
     error = min(inference.error_scale * scale.slope(inference.center), scale.high - scale.low)

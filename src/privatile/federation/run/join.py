@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import os
-import pwd
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +16,7 @@ from privatile.client.ledger.restores import mark_restored
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
+from privatile.client.sources.text_format import TextFormat
 from privatile.errors import LedgerError, SiteRefusal
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.setup.invitation import Invitation
@@ -42,6 +40,8 @@ class JoinOptions:
     value: str
     person: str | None = None
     weight: str | None = None
+    sql: str | None = None
+    text_format: TextFormat | None = None
     limits: Path | None = None
     restored: bool = False
     new_people: bool = False
@@ -51,12 +51,21 @@ class JoinOptions:
     heartbeat: float = HEARTBEAT
 
 
-def join_run(invitation: Invitation, site: Site, source: str, options: JoinOptions, say: Say) -> str:
+def join_run(invitation: Invitation, site: Site, source: object, options: JoinOptions, say: Say) -> str:
     """Run a client until the study ends or somebody stops it."""
-    rows = open_source(source, value=options.value, person=options.person, weight=options.weight)
+    rows = open_source(
+        source,
+        value=options.value,
+        person=options.person,
+        weight=options.weight,
+        sql=options.sql,
+        text_format=options.text_format,
+    )
 
     async def serve() -> str:
         service = prepare_client(invitation, site, rows, options)
+        if rows.how_read:
+            say(rows.how_read)
         async with hosted(service, options.ops_host, options.ops_port, options.ops_names, say):
             return await service.run()
 
@@ -111,42 +120,3 @@ def _write_nothing(ledger: Ledger) -> None:
     """Make the ledger's file, with its keys."""
     with ledger.transaction():
         pass
-
-
-def systemd_unit(client: str, arguments: Sequence[str]) -> str:
-    """A systemd unit that runs this client for months: it restarts after a crash, not after a refusal.
-
-    It runs as the user who wrote it, whose keys the ledger needs.
-    """
-
-    def quote(text: str) -> str:
-        plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-        return f'"{plain}"'
-
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = str(os.getuid())
-    command = " ".join(quote(text) for text in (sys.executable, "-m", "privatile", *arguments))
-    return f"""[Unit]
-Description=privatile client {client}
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-User={user}
-ExecStart={command}
-Restart=on-failure
-RestartSec=30
-# 2: something is wrong with the input or the ledger; 5: the site's limits refuse the study. A restart would not help.
-RestartPreventExitStatus=2 5
-KillSignal=SIGTERM
-TimeoutStopSec=60
-NoNewPrivileges=yes
-PrivateTmp=yes
-ProtectSystem=full
-UMask=0077
-
-[Install]
-WantedBy=multi-user.target
-"""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from privatile.client.ledger.file_systems import require_volume
 from privatile.errors import InputError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
@@ -69,6 +70,7 @@ class ServeOptions:
 def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
     """Run the coordinator of a folder until the study ends or somebody stops it."""
     study, key, settings = directory.study(), directory.key(), directory.settings()
+    require_volume(directory.store_file, "the run's file")
     embedded = not options.brokers
     if embedded:
         wrong = broken_validity(read_certificate(directory.broker_files.certificate), "the broker's certificate")

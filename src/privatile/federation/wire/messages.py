@@ -37,6 +37,9 @@ LARGEST_ANSWER = 4096
 MOST_LEVELS = 50
 """Levels asked in one round: a count takes up to 58 bytes beside its answer's other 530, and 61 would still fit."""
 
+OTHER_PROGRAM = "It is signed by the right key, so its sender runs another version of privatile: use one version."
+"""What a message that has the right signature and the wrong form means."""
+
 State = Literal["stopped", "paused", "finished", "aborted"]
 """Why there is nothing to answer."""
 
@@ -294,4 +297,7 @@ def read_message(payload: bytes, signer: str, largest: int) -> Message:
         raise NotSigned("the signature is not base64.") from None
     if not verify(signer, body, signature):
         raise NotSigned("the signature is not that of the expected signer.")
-    return _decode(body)
+    try:
+        return _decode(body)
+    except ProtocolError as error:
+        raise ProtocolError(f"{error} {OTHER_PROGRAM}") from None

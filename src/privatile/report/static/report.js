@@ -6,7 +6,7 @@
     if (!path || path.round.length < 2) continue;
     const last = path.round.length - 1;
     const width = path.low[last] == null ? NaN : privatileWidth(path.low[last], path.high[last], path.estimate[last], path.range);
-    privatileChart(figure, path, { format: privatileFormat(width) });
+    privatileChart(figure, path, { format: privatileFormat(width, path.range), value: facts.value });
     figure.dataset.ready = "yes";
   }
 })();

@@ -1,0 +1,34 @@
+"""`privatile dashboard`: one run or several in a browser, for as long as you like."""
+
+from pathlib import Path
+
+import click
+
+from privatile.cli.dashboard_options import DashboardOptions
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@click.option("--at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port).")
+@click.option(
+    "--tls",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="CERT KEY",
+    help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+)
+def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | None) -> None:
+    """Watch runs in a browser: running, finished, or not begun yet. The page changes nothing.
+
+    RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Of several runs the first page lists all of
+    them. Ends with Ctrl-C, not with a run.
+
+    \b
+    privatile dashboard run.db
+    privatile dashboard study/ another-study/ --at 127.0.0.1:8080
+    """
+    from privatile.dashboard.live import find_run
+    from privatile.dashboard.serving import show_runs
+
+    address = DashboardOptions(True, at, tls, prefix="").address()
+    show_runs([find_run(run) for run in runs], address, lambda url: click.echo(f"dashboard: {url}", err=True))

@@ -1,0 +1,46 @@
+"""A coordinator's metrics, and what is wrong with its run."""
+
+from collections import Counter
+
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.round_rules import silent_rounds
+from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics
+from privatile.federation.study.study import FederationStudy
+from privatile.server.alarms import KINDS, Alarm
+from privatile.server.coordinator import Coordinator
+
+
+class Measures:
+    """The metrics of one run: those that cost something are computed when somebody asks for them."""
+
+    def __init__(self, study: FederationStudy, coordinator: Coordinator, journal: Journal) -> None:
+        self._coordinator = coordinator
+        self._journal = journal
+        self._measured = -1
+        """The round whose estimate is in the metrics."""
+        labels = {"client": [*study.clients], "level": [f"{level:g}" for level in study.levels], "kind": KINDS}
+        self.metrics = Metrics("privatile", COORDINATOR_METRICS, labels, self._measure)
+        self.metrics.set("deadline_seconds", study.deadline)
+        self.metrics.set("rounds_planned", coordinator.planned)
+        self.metrics.set("round", coordinator.done)
+        self.metrics.set("quarantined", len(journal.quarantined()))
+        for client, at in journal.heard().items():
+            self.metrics.set("heard", at, client=client)
+
+    def alarms(self) -> list[Alarm]:
+        """What is wrong with the run now, the worst first."""
+        return self._journal.alarms(silent_rounds(self._coordinator.tracks))
+
+    def _measure(self) -> None:
+        kinds = Counter(alarm.kind for alarm in self.alarms())
+        for kind in KINDS:
+            self.metrics.set("alarms", kinds[kind], kind=kind)
+        done, tracks = self._coordinator.done, self._coordinator.tracks
+        if done == self._measured or any(track.state.averages.rounds < 2 for track in tracks):
+            return
+        self._measured = done
+        for result in self._coordinator.results():
+            low, high = result.interval_so_far or result.confidence_interval
+            values = {"estimate": result.estimate, "interval_low": low, "interval_high": high, "width": high - low}
+            for name, value in values.items():
+                self.metrics.set(name, value, level=f"{result.level:g}")

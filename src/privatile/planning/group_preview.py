@@ -1,0 +1,115 @@
+"""What runs of many groups would cost and give, before anyone is asked."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from privatile.estimator.spec import RunSpec
+from privatile.planning.preview import Account, Preview, preview
+from privatile.result.layout import fixed_columns
+from privatile.result.number_words import epsilon_text
+
+UNKNOWN = "not known"
+
+
+class GroupWidth(NamedTuple):
+    """One group: its run, or why nobody would be asked."""
+
+    name: str
+    records: int
+    spec: RunSpec | None
+    why: str
+
+
+@dataclass(frozen=True)
+class GroupPreview:
+    """Who would pay what, and how wide each group's interval would be, in rank."""
+
+    by: str
+    groups: tuple[GroupWidth, ...]
+    overall: RunSpec | None
+    account: Account | None = None
+
+    @property
+    def asked(self) -> int:
+        """Records that would answer."""
+        return sum(records for _, records, found, _ in self._previews if found is not None)
+
+    @cached_property
+    def _previews(self) -> list[tuple[str, int, Preview | None, str]]:
+        rows: list[tuple[str, int, Preview | None, str]] = [
+            (
+                group.name,
+                group.records if group.spec is None else _asked(group.spec),
+                None if group.spec is None else preview(group.spec),
+                group.why,
+            )
+            for group in self.groups
+        ]
+        if self.overall is not None:
+            rows.insert(0, ("overall", _asked(self.overall), preview(self.overall), ""))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values."""
+        return {
+            "dry_run": True,
+            "by": self.by,
+            "account": None if self.account is None else self.account.to_dict(),
+            "groups": [
+                {
+                    "name": name,
+                    "overall": place == 0 and self.overall is not None,
+                    "records": records,
+                    "why": why,
+                    "preview": None if found is None else found.to_dict(),
+                }
+                for place, (name, records, found, why) in enumerate(self._previews)
+            ],
+        }
+
+    def to_text(self) -> str:
+        """The same for a terminal."""
+        return "\n".join([f"Dry run: {self.asked:,} records would answer once each; no one was.", "", *self.lines()])
+
+    def lines(self) -> list[str]:
+        """A table: between which quantiles the interval of each group would lie. Then who pays, and the warnings."""
+        cells, reasons = [], []
+        for name, records, found, why in self._previews:
+            if found is None:
+                cells.append((name, f"{records:,}", "–", "–"))
+                reasons.append(f"{name}: {why}.")
+                continue
+            epsilon = epsilon_text(max(client.mechanism.epsilon for client in found.spec.clients))
+            between = ", ".join(
+                f"{max(0.0, level - width / 2):.3f} … {min(1.0, level + width / 2):.3f}" if width == width else UNKNOWN
+                for level, width in zip(found.spec.levels, found.rank_widths, strict=True)
+            )
+            cells.append((name, f"{records:,}", epsilon, between))
+        warnings = self._warnings()
+        budgets = (c.mechanism.epsilon for _, _, found, _ in self._previews if found for c in found.spec.clients)
+        pays = [] if self.account is None else ["", self.account.to_text(max(budgets))]
+        return [
+            *fixed_columns([(self.by, "records", "ε", "interval between the quantiles"), *cells]),
+            *(["", *reasons] if reasons else []),
+            *pays,
+            *warnings,
+        ]
+
+    def _warnings(self) -> list[str]:
+        """Of each kind one line: the first group's, and how many others have one of that kind."""
+        said: dict[str, list[tuple[str, str]]] = {}
+        for name, _, found, _ in self._previews:
+            for code, line in () if found is None else found.warnings():
+                said.setdefault(code, []).append((name, line))
+        lines = []
+        for (first, line), *others in said.values():
+            if others and all(text == line for _, text in others):
+                lines.append(line)
+            else:
+                lines.append(f"{first}: {line}" + (f" So it is with {len(others)} others." if others else ""))
+        return lines
+
+
+def _asked(spec: RunSpec) -> int:
+    return sum(client.records for client in spec.clients)

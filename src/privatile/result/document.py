@@ -1,0 +1,74 @@
+"""Results as programs read them: one JSON document, and one row per result in a table.
+
+`docs/result.schema.json` describes the document. It has one shape, whether a run has one level or several.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from privatile import __version__
+from privatile.errors import InputError, require
+
+SCHEMA_VERSION = 1
+"""Counted up whenever a program that reads the document would have to change."""
+
+Library = Literal["pandas", "polars", "pyarrow"]
+
+
+def document(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The document that holds these results; it is `reliable` where all of them are."""
+    return {
+        "kind": "privatile results",
+        "schema_version": SCHEMA_VERSION,
+        "privatile": __version__,
+        "reliable": all(entry["reliable"] for entry in entries),
+        "results": list(entries),
+    }
+
+
+COLUMNS = {
+    "column": ("column",),
+    "level": ("level",),
+    "estimate": ("estimate",),
+    "low": ("confidence_interval", "low"),
+    "high": ("confidence_interval", "high"),
+    "confidence_level": ("confidence_level",),
+    "reliable": ("reliable",),
+    "condition": ("condition",),
+    "method": ("method",),
+    "other_low": ("other_interval", "low"),
+    "other_high": ("other_interval", "high"),
+    "range_low": ("range", "low"),
+    "range_high": ("range", "high"),
+    "records": ("records",),
+    "rounds": ("rounds",),
+    "epsilon": ("epsilon",),
+    "date": ("date",),
+    "run": ("run",),
+}
+"""Columns of a table of results, and where an entry of the document holds them."""
+
+
+def frame(
+    entries: Sequence[dict[str, Any]], library: Library, before: Mapping[str, Sequence[str]] | None = None
+) -> Any:
+    """A table with a row per result, and what stands `before` its columns.
+
+    `caveats` has the codes of those that are not standing remarks.
+    """
+    if library not in get_args(Library):
+        raise InputError(f"a table is made with one of {', '.join(get_args(Library))}; got {library!r:.60}.")
+    made = require(library, "tables")
+    columns: dict[str, list[Any]] = {name: list(column) for name, column in (before or {}).items()}
+    columns |= {name: [_found(entry, keys) for entry in entries] for name, keys in COLUMNS.items()}
+    columns["caveats"] = [
+        " ".join(one["code"] for one in entry["caveats"] if one["severity"] != "standing") for entry in entries
+    ]
+    return made.table(columns) if library == "pyarrow" else made.DataFrame(columns)
+
+
+def _found(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    value: Any = entry
+    for key in keys:
+        value = None if value is None else value[key]
+    return value

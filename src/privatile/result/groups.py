@@ -1,0 +1,357 @@
+"""The results of many groups, or of many runs, side by side: one table for terminal, JSON, page and figure.
+
+Groups are different people, so their errors are independent: intervals that are to hold all at once are taken at the
+confidence of `level_each`, c^(1/m) for m intervals (Šidák), as for several levels of one run. Of runs that were
+put side by side nothing says so: each is taken with the m-th part of the error (Bonferroni).
+"""
+
+import html
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from privatile.errors import InputError
+from privatile.result.document import Library, document, frame
+from privatile.result.layout import FIRST, WIDTH, fixed_columns, folded
+from privatile.result.result import Caveat, QuantileResult
+from privatile.result.severity import LOST, most_important_first, to_act_on_and_rest
+
+LONGEST_ESTIMATE = 14
+"""Letters of an estimate in a table: values of a declared grid are listed up to here."""
+
+SHORTEST_NAME = 8
+"""Letters of a name that a table shows at least."""
+
+FEWEST_MARKS = 12
+"""Columns of a terminal that a drawing of the intervals needs; with less room there is none."""
+
+LEVEL_NAMES = {0.25: "lower quartile", 0.5: "median", 0.75: "upper quartile"}
+
+
+class GroupOutcome(NamedTuple):
+    """One group: a result per level, None where it is not there; or no entry, and why nobody was asked."""
+
+    name: str
+    results: tuple[QuantileResult | None, ...]
+    records: int
+    """That were asked; where nobody was, that there are."""
+    why: str = ""
+
+    @property
+    def result(self) -> QuantileResult | None:
+        """The first level's."""
+        return self.results[0] if self.results else None
+
+
+class Line(NamedTuple):
+    """One row of a table: texts for people, numbers for drawings."""
+
+    name: str
+    records: int
+    estimate: str
+    """Empty where there is none that may be relied on."""
+    low: str
+    high: str
+    place: float
+    ends: tuple[float, float]
+    """NaN for `place`, and the stated range, where the answers say nothing."""
+    why: str
+    is_overall: bool = False
+
+    @property
+    def is_located(self) -> bool:
+        """Whether there is an estimate to draw."""
+        return not math.isnan(self.place)
+
+
+@dataclass(frozen=True)
+class GroupResults:
+    """A quantile of every group, each with its interval; `results["north"]` is one group's."""
+
+    value: str
+    """What the numbers are."""
+    by: str
+    """What the groups are; empty for runs that were put side by side."""
+    levels: tuple[float, ...]
+    range: tuple[float, float]
+    groups: tuple[GroupOutcome, ...]
+    confidence_level: float
+    simultaneous: bool = False
+    """Whether the confidence holds for all intervals at once, or for each by itself."""
+    overall: tuple[QuantileResult, ...] = ()
+    """Of all groups together, where a share of the people answered about it."""
+    overall_share: float | None = None
+    ungrouped: int = 0
+    """Records without a group, which were not asked."""
+    chosen_later: str = ""
+    """Where the confidence was chosen after the answers had come: what was stated before."""
+    reporter: "Callable[[GroupResults, str | Path], Path] | None" = field(default=None, repr=False, compare=False)
+
+    def __getitem__(self, name: str) -> GroupOutcome:
+        for group in self.groups:
+            if group.name == name:
+                return group
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[GroupOutcome]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def members(self) -> int:
+        """How many intervals are to hold at once: those of all groups, and the overall one."""
+        return len(self.groups) + (self.overall_share is not None)
+
+    def title(self, level_index: int = 0) -> str:
+        """What was estimated."""
+        of = f"The {self.level_name(level_index)} of {self.value}"
+        return f"{of} by {self.by}" if self.by else f"{of} in {len(self.groups)} runs"
+
+    def level_name(self, level_index: int = 0) -> str:
+        """A level in words."""
+        return level_name(self.levels[level_index])
+
+    def lines(self, level_index: int = 0) -> list[Line]:
+        """The rows of a level's table, the largest estimate first; those without one last; the overall value first."""
+        lines = [self._line(group.name, group, level_index) for group in self.groups]
+        lines.sort(key=lambda line: (-math.inf if line.is_located else 0.0, -line.place if line.is_located else 0.0))
+        if self.overall:
+            result = self.overall[level_index]
+            whole = GroupOutcome("overall", self.overall, result.records)
+            lines.insert(0, self._line("overall", whole, level_index)._replace(is_overall=True))
+        return lines
+
+    def _line(self, name: str, group: GroupOutcome, level_index: int) -> Line:
+        result = group.results[level_index] if group.results else None
+        if result is None:
+            low, high = (f"{end:,.10g}" for end in self.range)
+            return Line(name, group.records, "", low, high, math.nan, self.range, group.why)
+        interval = result.interval_so_far or result.confidence_interval
+        low, high = result.ends_shown(interval)
+        ends = (interval.low, interval.high)
+        if not result.located:
+            return Line(name, result.records, "", low, high, math.nan, ends, result.headline)
+        why = "still being asked" if any(caveat.code == "unfinished" for caveat in result.caveats) else ""
+        short = len(result.headline) <= LONGEST_ESTIMATE
+        shown = result.headline if short else result.estimate_shown(interval)
+        return Line(name, result.records, shown, low, high, result.estimate, ends, why)
+
+    def notes(self) -> list[str]:
+        """What a reader must know to read the table."""
+        found = [self._confidence_note(), *([self.chosen_later] if self.chosen_later else [])]
+        if self.overall:
+            found.append(
+                f"The overall value comes from {100 * (self.overall_share or 0.0):.3g}% of each group's people, who "
+                "answered about it instead of about their group."
+            )
+            if missing := [group.name for group in self.groups if not group.results]:
+                found.append(f"It is not about {some(missing)}, where nobody was asked.")
+        elif self.by:
+            found.append(
+                "There is no overall value: it does not follow from the groups' quantiles. With --overall-share 0.2 a "
+                "fifth of each group's people answers about it instead."
+            )
+        if self.ungrouped:
+            found.append(f"{self.ungrouped:,} records have no {self.by}: they belong to no group and were not asked.")
+        return found
+
+    def _confidence_note(self) -> str:
+        percent = f"{100 * self.confidence_level:.4g}%"
+        results = [result for group in (*self.groups,) for result in group.results if result is not None]
+        conditions = dict.fromkeys(result.condition for result in results if result.condition)
+        holds = f", {' or '.join(conditions)}" if conditions else ""
+        count = self.members * len(self.levels)
+        if count == 1:
+            return f"The interval holds with {percent} confidence{holds}."
+        if self.simultaneous:
+            each = f" (each by itself with {100 * results[0].confidence_level:.4g}%)" if results else ""
+            return f"All {count} intervals hold together with {percent} confidence{holds}{each}."
+        return (
+            f"Each interval holds by itself with {percent} confidence{holds}. That all {count} of them hold is less "
+            "sure: --simultaneous gives intervals that do."
+        )
+
+    @property
+    def results(self) -> list[tuple[str, QuantileResult]]:
+        """All results, by the names of their groups; those of all groups together first, as "overall"."""
+        own = [(group.name, result) for group in self.groups for result in group.results if result is not None]
+        return [*(("overall", result) for result in self.overall), *own]
+
+    @property
+    def reliable(self) -> bool:
+        """Whether every group was asked, and every result is to be relied on."""
+        asked = all(group.results and None not in group.results for group in self.groups)
+        return asked and all(result.reliable for _, result in self.results)
+
+    def to_act_on(self) -> list[str]:
+        """What a reader must act on, once for all groups it holds for; why a group has no estimate stands apart."""
+        found: dict[str, list[str]] = {}
+        caveats = []
+        for name, result in self.results:
+            for caveat in to_act_on_and_rest(result.caveats)[0]:
+                if caveat.code not in LOST:
+                    found.setdefault(caveat.text, []).append(name)
+                    caveats.append(caveat)
+        first, _ = to_act_on_and_rest(dict.fromkeys(caveats))
+        return [f"{some(found[caveat.text])}: {caveat.text}" for caveat in first]
+
+    def to_text(self) -> str:
+        """A table per level for a terminal, sorted by the estimate, and what it means."""
+        blocks = [
+            "\n".join([self.title(index), "", *self._table(self.lines(index))]) for index in range(len(self.levels))
+        ]
+        if act := self.to_act_on():
+            blocks.append("\n".join([FIRST, *(f"- {text}" for text in act)]))
+        return "\n\n".join([*blocks, *("\n".join(folded(note, WIDTH)) for note in self.notes())])
+
+    def _table(self, lines: Sequence[Line]) -> list[str]:
+        percent = f"{100 * self.confidence_level:.4g}% interval"
+        heads = (self.by or "run", "records", "estimate", percent)
+        cells = [(line.name, f"{line.records:,}", line.estimate or "–", f"{line.low} … {line.high}") for line in lines]
+        table = fitted([heads, *cells])
+        room = WIDTH - max(map(len, table)) - 2
+        if room >= FEWEST_MARKS:
+            widest = max(map(len, table))
+            table[1:] = [
+                f"{row:<{widest}}  {marks}".rstrip()
+                for row, marks in zip(table[1:], _marks(lines, room, self.range), strict=True)
+            ]
+        reasons: dict[str, list[str]] = {}
+        for line in lines:
+            if line.why:
+                reasons.setdefault(line.why, []).append(line.name)
+        said = [line for why, names in reasons.items() for line in folded(f"{some(names)}: {why}.", WIDTH)]
+        return [*table, *([""] if said else []), *said]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
+        entries = [
+            {"group": name, "overall": place < len(self.overall), **result.facts()}
+            for place, (name, result) in enumerate(self.results)
+        ]
+        return {
+            **document(entries),
+            "kind": "privatile groups",
+            "reliable": self.reliable,
+            "column": self.value,
+            "by": self.by,
+            "range": {"low": self.range[0], "high": self.range[1]},
+            "confidence_level": self.confidence_level,
+            "simultaneous": self.simultaneous,
+            "groups": [{"name": group.name, "records": group.records, "why": group.why} for group in self.groups],
+            "overall_share": self.overall_share,
+            "without_a_group": self.ungrouped,
+            "notes": self.notes(),
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""
+        names = [name for name, _ in self.results]
+        return frame([result.facts() for _, result in self.results], library, {"group": names})
+
+    def _repr_html_(self) -> str:
+        """The first level's table for a notebook; every text is escaped."""
+        percent = f"{100 * self.confidence_level:.4g}% interval"
+        heads = "".join(f"<th>{html.escape(head)}</th>" for head in (self.by or "run", "records", "estimate", percent))
+        rows = "".join(
+            f"<tr><th>{html.escape(line.name)}</th><td>{line.records:,}</td><td>{line.estimate or '–'}</td>"
+            f"<td>{line.low} … {line.high}</td></tr>"
+            for line in self.lines()
+        )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<p>{html.escape(self.title())}</p><table><tr>{heads}</tr>{rows}</table>{notes}"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def report(self, path: str | Path = "groups.html") -> Path:
+        """Write a page (.html: one file, no network needed) or a figure (.svg, .pdf, .png), dots with whiskers."""
+        if self.reporter is None:
+            raise InputError("these results do not know how to be drawn: estimate them with privatile.estimate.")
+        return self.reporter(self, path)
+
+
+def with_partly_asked(overall: Sequence[QuantileResult], partly: Sequence[str]) -> tuple[QuantileResult, ...]:
+    """The overall results, with a caveat where some people of the groups `partly` had answered before."""
+    if not partly:
+        return tuple(overall)
+    text = (
+        f"Some people of {some(partly)} had answered before. The overall value counts each group with the people who "
+        "were left, so these groups count with less than their size."
+    )
+    caveat = Caveat("partly-asked", text)
+    return tuple(replace(result, caveats=most_important_first(caveat, *result.caveats)) for result in overall)
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more.
+
+    >>> some(list("abcdef"))
+    'a, b, c, d and 2 more'
+    """
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def level_name(level: float) -> str:
+    """A level in words.
+
+    >>> level_name(0.5), level_name(0.9)
+    ('median', '0.9 quantile')
+    """
+    return LEVEL_NAMES.get(level, f"{level:g} quantile")
+
+
+def drawn_range(lines: Sequence[Line], stated: tuple[float, float]) -> tuple[float, float]:
+    """What a drawing shows: all estimates, and all ends that the answers gave; an open end goes to the border."""
+    values = [line.place for line in lines if line.is_located]
+    values += [end for line in lines if line.is_located for end in line.ends if stated[0] < end < stated[1]]
+    if not values:
+        return stated
+    low, high = min(values), max(values)
+    room = 0.03 * (high - low) or 0.01 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _marks(lines: Sequence[Line], room: int, stated: tuple[float, float]) -> list[str]:
+    """Each interval as a whisker with its estimate as a dot, on one scale."""
+    low, high = drawn_range(lines, stated)
+
+    def at(value: float) -> int:
+        return round((min(max(value, low), high) - low) / (high - low) * (room - 1))
+
+    drawn = []
+    for line in lines:
+        if not line.is_located:
+            drawn.append("")
+            continue
+        first, last = map(at, line.ends)
+        marks = [" "] * first + ["-"] * (last - first + 1)
+        marks[at(line.place)] = "o"
+        drawn.append("".join(marks))
+    return drawn
+
+
+def fitted(table: Sequence[Sequence[str]]) -> list[str]:
+    """A table for a terminal; the names in its first column are cut where they would make it too wide.
+
+    >>> fitted([("group", "x"), ("n" * 99, "1" * 60)])[1][:20]
+    'nnnnnnnnnnnnnnnnn…  '
+    """
+    others = sum(max(len(row[place]) for row in table) + 2 for place in range(1, len(table[0])))
+    room = max(SHORTEST_NAME, WIDTH - others)
+    return fixed_columns([(short(name, room), *rest) for name, *rest in table])
+
+
+def short(name: str, most: int) -> str:
+    """A name, cut where it has more letters than `most`."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -1,0 +1,169 @@
+"""What is wrong with a run now, read from its file: one rule for `/health`, `status`, `check`, metrics and dashboard.
+
+    quarantined   a client's answers do not count until the organizer decides
+    two holders   two processes used one client's key at the same time; both have stopped
+    paused        the run waits for people or for missing answers
+    no broker     the coordinator has no connection with the broker
+    stopped       no process continues the run
+    silent        a client has missed the last round, or has not answered for as long as the study's deadline
+    waiting       a client was never heard of, and a round waits for it
+
+A run that is over has none of them.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from privatile.core.words import duration
+from privatile.errors import StoreError
+from privatile.server.run_file import RunStore, Statement
+
+KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
+"""The worst first."""
+
+SETTLING = 2.0
+"""Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
+
+_OPPOSITES = {
+    "paused": ("paused", "resumed"),
+    "no broker": ("no broker", "broker back"),
+    "stopped": ("stopped", "started"),
+}
+
+
+class Alarm(NamedTuple):
+    """Something that people should look at now."""
+
+    kind: str
+    client: str | None
+    since: float
+    """Seconds since 1970."""
+    text: str
+
+    @property
+    def title(self) -> str:
+        """A few words.
+
+        >>> Alarm("silent", "north", 0.0, "").title, Alarm("paused", None, 0.0, "").title
+        ('silent: north', 'paused')
+        """
+        return f"waiting for {self.client}" if self.kind == "waiting" else ": ".join(filter(None, self[:2]))
+
+
+class Badge(NamedTuple):
+    """A run's state in a word and in a few."""
+
+    kind: str
+    text: str
+
+
+def awaiting(number: int, since: float, clients: Sequence[str]) -> list[Statement]:
+    """What writes whose answers the open round lacks, and since when it is asked."""
+    row = (number, since, json.dumps(list(clients)))
+    return [("DELETE FROM awaited", ()), ("INSERT INTO awaited VALUES (?, ?, ?)", row)]
+
+
+def badge(status: str, alarms: Sequence[Alarm]) -> Badge:
+    """The worst alarm, else the state itself; how many more clients have the same is added.
+
+    >>> badge("running", []), badge("running", [Alarm("silent", name, 0.0, "") for name in ("north", "south")])
+    (Badge(kind='running', text='running'), Badge(kind='silent', text='silent: north and 1 more'))
+    """
+    if not alarms:
+        return Badge(status, status)
+    worst = alarms[0]
+    more = sum(alarm.kind == worst.kind for alarm in alarms) - 1
+    return Badge(worst.kind, worst.title + (f" and {more:,} more" if more else ""))
+
+
+def read_alarms(
+    store: RunStore, silent: Mapping[str, int], *, alive: bool | None = True, now: float | None = None
+) -> list[Alarm]:
+    """Everything that is wrong now, the worst first.
+
+    `silent` has the rounds in a row that a client has missed, where there are any; `alive` says whether a process
+    continues the run (None: not known).
+    """
+    now = time.time() if now is None else now
+    over = store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1")
+    if over or store.query("SELECT finished FROM run")[0][0] is not None:
+        return []
+    heard = dict(store.query("SELECT client, at FROM heard"))
+    found = [
+        Alarm("quarantined", client, _last(store, "quarantined", client, now), reason)
+        for client, reason in store.query("SELECT client, reason FROM quarantined")
+    ]
+    for client, at, text in store.query(
+        "SELECT client, max(at), text FROM events WHERE kind = 'two holders' GROUP BY client"
+    ):
+        if heard.get(client, 0.0) <= at + SETTLING:
+            found.append(Alarm("two holders", client, at, text))
+    noted = _from_events(store)
+    stopped = [alarm for alarm in noted if alarm.kind == "stopped"]
+    if alive is False and not stopped:
+        since = max([store.created, *heard.values()])
+        stopped = [Alarm("stopped", None, since, "no process continues this run; the same command continues it")]
+    found += stopped or [*noted, *_missing(store, silent, heard, now)]
+    return sorted(found, key=lambda alarm: (KINDS.index(alarm.kind), alarm.client or ""))
+
+
+def _last(store: RunStore, kind: str, client: str, now: float) -> float:
+    rows = store.query("SELECT max(at) FROM events WHERE kind = ? AND client = ?", (kind, client))
+    return float(rows[0][0]) if rows and rows[0][0] is not None else now
+
+
+def _from_events(store: RunStore) -> list[Alarm]:
+    """Conditions whose begin and end are events: they last while the begin is the later of the two.
+
+    A round that was closed since ends a pause too: the process that has noted it may have been killed.
+    """
+    found = []
+    rows = store.query(
+        "SELECT max(r.at) FROM open_round o JOIN rounds r ON r.level = o.level AND r.round = o.round - 1"
+    )
+    last_round = rows[0][0] or 0.0
+    for kind, both in _OPPOSITES.items():
+        rows = store.query("SELECT kind, at, text FROM events WHERE kind IN (?, ?) ORDER BY rowid DESC LIMIT 1", both)
+        if rows and rows[0][0] == kind and rows[0][1] >= last_round:
+            found.append(Alarm(kind, None, rows[0][1], rows[0][2]))
+    return found
+
+
+def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, float], now: float) -> list[Alarm]:
+    found: dict[str, Alarm] = {}
+    for client, rounds in silent.items():
+        times = "the last round" if rounds == 1 else f"the last {rounds:,} rounds"
+        since = heard.get(client, store.created)
+        # A client of a run in one process is not heard by itself: only its answers are.
+        last = f"; {_heard(client, heard, now)}" if client in heard else ""
+        found[client] = Alarm("silent", client, since, f"{client} has missed {times}{last}")
+    for number, since, deadline, clients in _awaited(store):
+        late = now - since >= deadline
+        for client in clients:
+            if client not in heard:
+                text = (
+                    f"{client} has not been heard yet: start `privatile join` there, or ask the site why it is not up"
+                )
+                found[client] = Alarm("waiting", client, since, text)
+            elif late and client not in found:
+                waited = f"{client} has not answered round {number:,} for {duration(now - since)}"
+                found[client] = Alarm("silent", client, since, f"{waited}; {_heard(client, heard, now)}")
+    return list(found.values())
+
+
+def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
+    """The open round, since when it is asked, the study's deadline, and the clients that have not answered."""
+    rows = store.query(
+        "SELECT round, since, study, clients FROM awaited, federation WHERE round = (SELECT max(round) FROM open_round)"
+    )
+    for number, since, study, clients in rows:
+        try:
+            yield number, since, float(json.loads(study)["deadline"]), [str(client) for client in json.loads(clients)]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise StoreError(f"{store.path} is damaged and cannot be read. Restore it from a backup.") from None
+
+
+def _heard(client: str, heard: Mapping[str, float], now: float) -> str:
+    return f"heard {duration(now - heard[client])} ago" if client in heard else "not heard yet"

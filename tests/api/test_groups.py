@@ -1,0 +1,515 @@
+"""Estimates by group: each is the run that the group alone would have been; nobody answers twice; small groups spare
+their people."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privatile
+from privatile.api.groups import GroupRuns, prepare_groups
+from privatile.api.local_run import prepare
+from privatile.cli.by_group import _previewed as previewed
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.statement import statement
+from privatile.errors import AlreadyAnswered, InputError, StoreError
+from privatile.planning.options import Options
+from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
+from privatile.report.group_page import figure_of, page_of, report_groups
+from privatile.result.compare import compare
+from privatile.result.document import frame
+from privatile.result.groups import GroupOutcome, GroupResults
+from privatile.result.pairs import compare_all
+from privatile.result.result import Caveat
+from tests.api.test_only import options, table
+from tests.cli.test_estimate import here
+from tests.cli.test_result_json import VALIDATOR
+
+FEW = {"rounds": 24}
+"""Few rounds: what is tested does not depend on them."""
+
+
+def simulated(data: object = None, seed: int = 1, **more: Any) -> GroupResults:
+    chosen = Options(**{"value": "pay", "epsilon": 4, "range": (0, 100), "by": "region", **FEW, **more})
+    return prepare_groups(table() if data is None else data, chosen, np.random.default_rng(seed)).complete()
+
+
+@pytest.fixture(scope="module")
+def both() -> GroupResults:
+    """Two regions, asked pointwise."""
+    return simulated()
+
+
+@pytest.fixture(scope="module")
+def with_overall() -> GroupResults:
+    """The same, with a quarter of everybody asked about both together."""
+    return simulated(overall_share=0.25)
+
+
+def renamed(results: GroupResults, **names: str) -> GroupResults:
+    return replace(results, groups=tuple(group._replace(name=names[group.name]) for group in results))
+
+
+def facts(result: Any) -> dict[str, Any]:
+    return {key: value for key, value in result.facts().items() if key not in ("run", "date")}
+
+
+def test_a_group_is_the_single_run_with_the_same_records_and_coins(both: GroupResults) -> None:
+    """North is asked first, so its coins are those of the single run; without noise every group's run is the same."""
+    single = privatile.estimate(
+        table(), value="pay", epsilon=4, range=(0, 100), only={"region": "north"}, simulate=True, rng=1, rounds=24
+    )
+    assert facts(both["north"].result) == facts(single)
+    assert facts(both["south"].result) != facts(single)
+    plain: dict[str, Any] = {"value": "pay", "range": (0, 100), "not_private": True, **FEW}
+    exact = simulated(epsilon=None, not_private=True)
+    for name in ("north", "south"):
+        alone = privatile.estimate(table(), client="region", only=name, simulate=True, rng=1, **plain)
+        assert facts(exact[name].result) == facts(alone)
+
+
+def test_the_table_is_sorted_fits_and_says_how_to_read_it(both: GroupResults) -> None:
+    text = both.to_text()
+    assert [line.name for line in both.lines()] == ["south", "north"]
+    assert text.index("south") < text.index("north")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Each interval holds by itself with 95% confidence" in text
+    assert "it does not follow from the groups" in text
+    long = renamed(both, north="n" * 99, south="s" * 99)
+    assert max(map(len, long.to_text().splitlines())) <= 80
+    VALIDATOR.validate(json.loads(both.to_json()))
+    assert both.to_frame("pyarrow").column("group").to_pylist() == ["north", "south"]
+    assert "<td>" in both._repr_html_()
+
+
+def test_simultaneous_intervals_are_those_of_the_root_of_the_confidence(with_overall: GroupResults) -> None:
+    """Two groups and an overall value: (c^(1/3))³ = c. Pointwise each has c itself, and is narrower."""
+    together = simulated(simultaneous=True, overall_share=0.25)
+    levels = {result.confidence_level for _, result in together.results}
+    assert levels == {0.95 ** (1 / 3)}
+    assert together.members == 3
+    assert re.search(
+        "All 3 intervals hold together with 95% confidence.*each by itself with 98.3%", together.notes()[0]
+    )
+    for (name, wide), (_, narrow) in zip(together.results, with_overall.results, strict=True):
+        low, high = narrow.confidence_interval
+        assert wide.confidence_interval.low <= low <= high <= wide.confidence_interval.high, name
+        assert wide.confidence_interval == narrow.interval(0.95 ** (1 / 3))
+
+
+def test_levels_and_groups_share_the_confidence() -> None:
+    """Two groups and three levels: (c^(1/2))^(1/3) each."""
+    chosen = Options(value="pay", epsilon=4, range=(0, 100), by="region", q=(0.25, 0.5, 0.75), simultaneous=True)
+    for run in prepare_groups(table(), chosen, np.random.default_rng(1)).runs:
+        assert (run.spec.confidence_level, run.spec.joint) == (0.95**0.5, 3)
+
+
+def test_an_overall_share_takes_its_people_from_the_groups(with_overall: GroupResults) -> None:
+    results = with_overall
+    asked = {name: result.records for name, result in results.results}
+    assert asked["overall"] == ROWS_ASKED_OVERALL
+    assert asked["north"] + asked["south"] + asked["overall"] == 2400
+    assert {client.name: client.weight for client in results.overall[0].clients} == pytest.approx(
+        {"north": 1 / 3, "south": 2 / 3}
+    )
+    assert results.lines()[0].is_overall
+    assert "partly-asked" not in {caveat.code for caveat in results.overall[0].caveats}
+    assert "25% of each group's people" in results.to_text()
+    for share in (0.0, 1.0, -1):
+        with pytest.raises(InputError, match="overall_share must be a share between 0 and 1"):
+            simulated(overall_share=share)
+
+
+ROWS_ASKED_OVERALL = 2400 // 4
+
+
+def test_small_groups_give_their_range_and_hold_up_nobody() -> None:
+    rows = table()
+    rows["region"][:30], rows["region"][30:33], rows["region"][33:35] = "east", "", "west"
+    rows["pay"][33:35] = np.nan
+    results = simulated(rows, epsilon=2)
+    assert [group.name for group in results] == ["east", "north", "south", "west"]
+    assert not results["east"].results
+    assert "too small" in results["east"].why
+    assert results["west"].why
+    assert results.ungrouped == 3
+    assert not results.reliable
+    last = {line.name: (line.low, line.high) for line in results.lines()[-2:]}
+    assert last == {"east": ("0", "100"), "west": ("0", "100")}
+    VALIDATOR.validate(json.loads(results.to_json()))
+    rows["region"] = "east"
+    with pytest.raises(InputError, match="too small"):
+        simulated(rows[:40], epsilon=0.5)
+
+
+def test_who_is_asked_is_decided_before_the_overall_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """East says something with all of its records and nothing with two thirds of them: nobody of it is asked at all.
+
+    What the preview counts is what is asked then, and the groups do not say that people of the same command are
+    passed over; of people of another command it is said, once.
+    """
+    rows = table()
+    size = 450
+    rows["region"][:size] = "east"
+    more: dict[str, Any] = {"epsilon": 1, "person": "who", "person_key": tmp_path / "people.key"}
+    assert prepare_groups(rows, options(tmp_path, by="region", **more)).groups[0].run is not None
+    chosen = options(tmp_path, by="region", overall_share=1 / 3, **more)
+    runs = prepare_groups(rows, chosen)
+    shown = previewed(runs)
+    assert runs.overall is not None
+    asked = {group.name: group.run for group in runs.groups}
+    assert asked["east"] is None
+    columns = {name: count for name, count, *_ in shown._previews}
+    assert asked["north"] is not None
+    assert columns["north"] == sum(client.records for client in asked["north"].spec.clients)
+    assert shown.asked == len(rows) - size
+    runs.overall.complete(keep=True)
+    runs.ledger.close()
+    runs = prepare_groups(rows, chosen)  # stopped there, the same command goes on with the same groups
+    assert [group.run is None for group in runs.groups] == [True, False, False]
+    assert {name: count for name, count, *_ in previewed(runs)._previews} == columns
+    results = runs.complete()
+    assert {name: result.records for name, result in results.results} == {
+        name: count for name, count in columns.items() if name != "east"
+    }
+    assert "too small" in results["east"].why
+    assert "It is not about east, where nobody was asked." in results.notes()
+    assert "passed over" not in caplog.text
+    other = replace(chosen, ledger=tmp_path / "other.db")
+    prepare(rows[-200:], replace(other, by=None, overall_share=None)).complete()
+    prepare_groups(rows, other).complete()
+    assert caplog.text.count("passed over") == 2  # by the run over all groups, which has two clients
+
+
+def test_what_cannot_be_grouped_is_refused() -> None:
+    for more, words in (
+        ({"by": "pay"}, "cannot form groups"),
+        ({"by": "who", "person": None}, "different entries, and a table may have 1,000 groups"),
+        ({"by": "region", "client": "region"}, "columns of their own"),
+        ({"by": ("region", "region")}, "columns of their own"),
+        ({"by": "region", "only": "north"}, "give the condition with its column"),
+        ({"by": "region", "q": {"north": 0.5, "south": 0.4}}, "same levels for all groups"),
+        ({"by": "county"}, "there is no column 'county'"),
+        ({"by": "region", "epsilon": {"north": 1.0}}, "epsilon is missing for client 'south'"),
+        ({"by": None, "overall_share": 0.1}, "goes with by"),
+    ):
+        with pytest.raises(InputError, match=words):
+            simulated(**more)
+
+
+def test_budgets_by_group_and_groups_with_clients_and_conditions() -> None:
+    results = simulated(epsilon={"north": 2.0, "south": 4.0}, only={"sex": "f"})
+    assert {name: round(result.epsilon, 6) for name, result in results.results} == {"north": 2.0, "south": 4.0}
+    assert results["north"].records == 400
+    crossed = simulated(by="sex", client="region")
+    assert [client.name for client in crossed["f"].result.clients] == ["north, f", "south, f"]  # type: ignore[union-attr]
+
+
+def test_weighted_groups_with_an_overall_share_have_records_for_every_round(tmp_path: Path) -> None:
+    rows = np.empty(6000, dtype=[("pay", float), ("region", "U9"), ("w", float)])
+    rows["region"], rows["w"] = "south", np.random.default_rng(1).choice([1.0, 1.5, 3.0], 6000)
+    rows["region"][::3], rows["pay"] = "north", np.arange(6000.0) / 60
+    chosen = Options(value="pay", epsilon=4, range=(0, 100), by="region", weight="w", overall_share=0.3)
+    runs = prepare_groups(rows, chosen, np.random.default_rng(1)).runs
+    assert len(runs) == 3
+    for run in runs:
+        assert run.spec.plan().rounds <= min(client.records for client in run.spec.clients)
+    with pytest.raises(InputError, match=r"with overall_share=0.01 the run over all groups cannot be"):
+        prepare_groups(rows, replace(chosen, overall_share=0.01), np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three groups, one of which is too small."""
+    folder: Path = tmp_path_factory.mktemp("groups") / "regions"
+    rows = table()
+    rows["region"][:30] = "east"
+    simulated(rows, epsilon=2, save=folder)
+    return folder
+
+
+def test_a_folder_of_groups_is_read_again_and_compared(saved: Path, tmp_path: Path) -> None:
+    assert {path.name for path in saved.iterdir()} == {"groups.json", "north.db", "south.db"}
+    results = read_groups(saved)
+    assert [group.name for group in results] == ["east", "north", "south"]
+    assert "too small" in results["east"].why
+    assert {name for name, _ in results.results} == {"north", "south"}
+    together = results_of([saved], simultaneous=True)
+    assert together["north"].result.confidence_level == 0.95 ** (1 / 3)  # type: ignore[union-attr]
+    side_by_side = read_runs([saved / "north.db", saved / "south.db"], simultaneous=True)
+    assert side_by_side["south"].result.confidence_level == 0.975  # type: ignore[union-attr]
+    assert "of pay in 2 runs" in side_by_side.title()
+    (pair,) = compare_all(results, disjoint=False).pairs
+    assert (pair.first, pair.second) == ("south", "north")
+    (alone,) = compare_all(side_by_side, disjoint=True).pairs
+    assert alone.comparison.difference == pair.comparison.difference
+    with pytest.raises(InputError, match="disjoint=True"):
+        compare_all(side_by_side, disjoint=False)
+    index = json.loads((saved / "groups.json").read_text())
+    index["groups"][1]["file"] = "../elsewhere.db"
+    (tmp_path / "groups.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match="lies in the same folder"):
+        GroupFolder.read(tmp_path / "groups.json")
+
+
+def test_page_and_figure_show_every_group_and_escape_names(saved: Path, both: GroupResults, tmp_path: Path) -> None:
+    results = renamed(both, north="<b>north</b>", south="south")
+    page = page_of(results)
+    assert "&lt;b&gt;north&lt;/b&gt;" in page
+    assert "<b>north</b></th>" not in page
+    assert page.count('<svg class="dots"') == 3  # the axis and two groups
+    assert 'src="http' not in page
+    drawn = report_groups(results, tmp_path / "groups.svg").read_text()
+    assert "median of pay, 95% intervals (each)" in drawn
+    differences = compare_all(read_groups(saved), disjoint=False, simultaneous=True)
+    assert "south − north" in page_of(differences)
+    assert figure_of(differences).axes[0].get_yticklabels()[0].get_text() == "south − north"
+    with pytest.raises(InputError, match=r"must end in \.html"):
+        report_groups(results, tmp_path / "groups.txt")
+
+
+def test_many_differences_share_the_error() -> None:
+    """m differences: each with the m-th part of the error, p-values times m; at that confidence both agree."""
+    results = simulated(by=("region", "sex"))
+    alone, shared = (compare_all(results, disjoint=False, simultaneous=each) for each in (False, True))
+    assert len(shared.pairs) == 6
+    for one, other in zip(alone.pairs, shared.pairs, strict=True):
+        assert (one.first, one.second) == (other.first, other.second)
+        assert other.comparison.confidence_level == pytest.approx(1 - 0.05 / 6)
+        assert shared.p_value(other) == pytest.approx(min(1.0, 6 * alone.p_value(one)))
+    VALIDATOR.validate(json.loads(shared.to_json()))
+    assert max(map(len, shared.to_text().splitlines())) <= 80
+
+
+def test_a_difference_from_what_was_not_located_has_no_number(both: GroupResults) -> None:
+    """A reason stands for it; a small difference is not rounded to 0, and is the same however it is reported."""
+    north, south = (both[name].result for name in ("north", "south"))
+    assert north is not None
+    assert south is not None
+    lost = replace(south, estimate=90.0, caveats=(Caveat("not-located", "The answers say nothing."),))
+    near = replace(north, estimate=north.estimate + 2e-3, run="another")
+    three = replace(
+        both,
+        groups=(
+            GroupOutcome("north", (north,), 800),
+            GroupOutcome("near", (near,), 800),
+            GroupOutcome("west", (lost,), 800),
+        ),
+    )
+    alone, together = (compare_all(three, disjoint=True, simultaneous=each) for each in (False, True))
+    rows = {line.name: (line.estimate, line.why, line.is_located) for line in alone.lines()}
+    assert rows["near − north"][0] == "0.002" == together.lines()[0].estimate
+    assert rows["near − west"] == rows["north − west"] == ("–", "–", False)
+    assert "west: not located. Differences from it are not to be relied on." in alone.notes()
+    assert "0.002" in compare(near, north, disjoint=True).to_text()
+    (one,) = (compare_all(replace(three, groups=three.groups[:2]), disjoint=True, simultaneous=True),)
+    assert one.notes()[0] == "The interval holds with 95% confidence."
+    assert "not located" in page_of(alone)
+    assert figure_of(alone) is not None
+
+
+def test_a_table_of_no_results_has_its_columns() -> None:
+    made = frame([], "pyarrow", {"group": []})
+    assert made.num_rows == 0
+    assert made.column_names[:2] == ["group", "column"]
+    assert made.column_names[-1] == "caveats"
+
+
+class Killed(Exception):
+    pass
+
+
+def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in the middle of the second group, with nothing saved: the same call goes on, and asks nobody twice.
+
+    Not even where people may be asked again: those who have answered this very command are not.
+    """
+    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25, spend_again=True)
+    from privatile.server.coordinator import Coordinator
+
+    accept, left = Coordinator.accept, [24 + 24 + 7]
+
+    def accept_until_killed(self: Coordinator, *given: Any, **more: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        accept(self, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "accept", accept_until_killed)
+        with pytest.raises(Killed):
+            prepare_groups(data, chosen).complete()
+    resumed: GroupRuns = prepare_groups(data, chosen)
+    states = [None if run.store is None else run.store.finished is not None for run in resumed.runs]
+    assert states == [True, True, False]  # overall, north; south was begun
+    results = resumed.complete()
+    assert sum(result.records for _, result in results.results) == len(data)
+    assert not list((tmp_path / "runs").iterdir())
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
+        assert {round(line.epsilon, 6) for line in statement(book).datasets} == {4.0}  # twice would be 8
+    with pytest.raises(AlreadyAnswered):
+        prepare_groups(data, options(tmp_path, by="region", overall_share=0.25))
+    assert sum(run.store is not None for run in prepare_groups(data, chosen).runs) == 0  # now they would be
+    with pytest.raises(AlreadyAnswered, match="split among other clients"):
+        prepare(data, options(tmp_path, client="sex"))
+
+
+@pytest.mark.parametrize("saved_there", [True, False])
+def test_what_is_resumed_keeps_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_there: bool) -> None:
+    """Stopped in the overall run with half of everybody: with a tenth, 40% of the people would answer twice."""
+    save = {"save": tmp_path / "regions"} if saved_there else {}
+    data, chosen = table(), options(tmp_path, by="region", overall_share=0.5, spend_again=True, **save)
+    from privatile.server.coordinator import Coordinator
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "finish", killed)
+        with pytest.raises(Killed):
+            prepare_groups(data, chosen).complete()
+    for share, got in ((0.1, "overall_share=0.1"), (None, "no overall_share")):
+        for new_run in (False, True):
+            with pytest.raises(StoreError, match=f"began with overall_share=0.5; got {got}.*Give the same as then"):
+                prepare_groups(data, replace(chosen, overall_share=share, new_run=new_run))
+    results = prepare_groups(data, chosen).complete()
+    assert sum(result.records for _, result in results.results) == len(data)
+    if not saved_there:
+        assert not list((tmp_path / "runs").iterdir())
+        prepare_groups(data, replace(chosen, overall_share=0.1))  # nothing is left to be resumed
+
+
+def test_a_folder_keeps_what_its_statement_rests_on(tmp_path: Path) -> None:
+    """Another share, or none, would state something false about finished runs; the confidence may change, and says so.
+
+    The file is as private as the runs beside it: it has the groups' sizes.
+    """
+    folder = tmp_path / "regions"
+    begun = simulated(overall_share=0.3, save=folder)
+    before = (folder / "groups.json").read_bytes()
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    for more, words in (
+        ({"overall_share": 0.9}, "overall_share=0.3; got overall_share=0.9"),
+        ({"overall_share": None}, "overall_share=0.3; got no overall_share"),
+        ({"overall_share": None, "simultaneous": True}, "overall_share=0.3; got no overall_share"),
+        ({"overall_share": 0.3, "by": "sex"}, "by='region'; got by='sex'"),
+        ({"overall_share": 0.3, "range": (0, 200)}, r"range=\(0, 100\); got range=\(0, 200\)"),
+        ({"overall_share": 0.3, "only": {"sex": "f"}}, "value='pay'; got value='pay at f'"),
+    ):
+        with pytest.raises(StoreError, match=f"began with {words}.*another folder with save=FOLDER"):
+            simulated(save=folder, **more)
+        assert (folder / "groups.json").read_bytes() == before
+    rows = table()
+    rows["region"][rows["region"] == "south"] = "west"
+    with pytest.raises(StoreError, match="groups='north, south'; got groups='north, west'"):
+        simulated(rows, overall_share=0.3, save=folder)
+
+    again = simulated(overall_share=0.3, save=folder)
+    assert again.notes() == begun.notes() == read_groups(folder).notes()
+    assert "Chosen after" not in again.to_text()
+    together = simulated(overall_share=0.3, save=folder, simultaneous=True)
+    said = "Chosen after the answers had come: the groups were asked for intervals that hold each by itself with 95%"
+    assert said in together.notes()[1]
+    assert said in read_groups(folder, simultaneous=True).notes()[1]
+    assert (folder / "groups.json").read_bytes() == before
+    (folder / "groups.json").unlink()
+    with pytest.raises(StoreError, match=r"has the run over all groups, and no groups\.json"):
+        simulated(overall_share=0.9, save=folder)
+
+
+def test_a_group_named_overall_is_not_the_overall_value() -> None:
+    rows = table()
+    rows["region"][rows["region"] == "north"] = "overall"
+    found = json.loads(simulated(rows, overall_share=0.25).to_json())
+    VALIDATOR.validate(found)
+    assert [(one["group"], one["overall"]) for one in found["results"]] == [
+        ("overall", True),
+        ("overall", False),
+        ("south", False),
+    ]
+    del found["results"][0]["overall"]
+    assert not VALIDATOR.is_valid(found)
+
+
+def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
+    prepare(table(), options(tmp_path, only={"region": "north"})).complete()
+    results = prepare_groups(table(), options(tmp_path, by="region")).complete()
+    assert "have answered before" in results["north"].why
+    assert results["south"].records == 1600
+
+
+def test_the_overall_value_says_which_groups_had_answered_in_part(tmp_path: Path) -> None:
+    """Half of north has answered: north counts with the other half, live and read again; whole groups say nothing."""
+    prepare(table(), options(tmp_path, only={"region": "north"}, person="who", person_key=tmp_path / "k")).complete()
+    rows = np.concatenate([table(), table()])
+    rows["who"][2400:] = [f"q{i}" for i in range(2400)]
+    with_people = {"person": "who", "person_key": tmp_path / "k", "by": "region", "overall_share": 0.25}
+    results = prepare_groups(rows, options(tmp_path, save=tmp_path / "f", **with_people)).complete()
+    for found in (results, read_groups(tmp_path / "f")):
+        (said,) = [one for one in found.overall[0].caveats if one.code == "partly-asked"]
+        assert said.text.startswith("Some people of north had answered before.")
+        assert f"overall: {said.text}" in found.to_act_on()
+        VALIDATOR.validate(json.loads(found.to_json()))
+
+
+def test_a_person_with_records_in_two_groups_answers_in_one_of_them(tmp_path: Path) -> None:
+    rows = np.concatenate([table(), table()])
+    rows["region"][2400:] = "west"
+    results = prepare_groups(
+        rows, options(tmp_path, by="region", person="who", person_key=tmp_path / "people.key", overall_share=0.2)
+    ).complete()
+    assert sum(result.records for _, result in results.results) == 2400
+    assert results["west"].records < 1200
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    from tests.api.test_only import written
+
+    written(tmp_path, table(missing=True))
+    base = (
+        "estimate",
+        "pay.csv",
+        "--value",
+        "pay",
+        "--epsilon",
+        4,
+        "--range",
+        0,
+        100,
+        "--rounds",
+        24,
+        "--by",
+        "region",
+    )
+    dry = here(tmp_path, *base, "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "2,370 records would answer once each" in dry.stdout
+    assert "30 records have no region, so they would not be asked" in dry.stderr
+    done = here(tmp_path, *base, "--save", "regions", "--json")
+    assert done.returncode == 0, done.stderr
+    VALIDATOR.validate(json.loads(done.stdout))
+    again = here(tmp_path, *base, "--save", "regions")
+    assert "2 of 2 runs are finished: their people are not asked again" in again.stderr
+    assert "The median of pay by region" in again.stdout
+    other = here(tmp_path, *base, "--save", "regions", "--overall-share", 0.3)
+    assert other.returncode == 2
+    assert "began with no overall_share; got --overall-share 0.3." in other.stderr
+    assert here(tmp_path, "report", "regions", "--text").stdout == again.stdout
+    made = here(tmp_path, "report", "regions", "-o", "regions.html", "--simultaneous")
+    assert made.returncode == 0, made.stderr
+    assert "All 2 intervals hold together" in (tmp_path / "regions.html").read_text()
+    assert here(tmp_path, "compare", "regions", "-o", "d.html").returncode == 0
+    assert "no difference" in (tmp_path / "d.html").read_text()
+    both = ("regions/north.db", "regions/south.db")
+    three = here(tmp_path, "compare", *both, "regions/north.db", "--disjoint")
+    assert three.returncode == 2
+    assert "named twice" in three.stderr
+    assert here(tmp_path, *base, "--dashboard").returncode == 2
+    (tmp_path / "taken").write_text("")
+    with_file = here(tmp_path, *base, "--save", "taken", "--spend-again")
+    assert with_file.returncode == 2
+    assert "save names a folder" in with_file.stderr.replace("--save", "save")

@@ -1,0 +1,184 @@
+"""Where records come from, on the command line: CSV files as people write them, databases, and their passwords."""
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
+from privatile.federation.site.service import ClientService
+from tests.cli.test_estimate import here
+from tests.federation.kit import Federation, make_study
+
+PASSWORD = "hunter2-correct-horse"
+SQL = "SELECT region, who, score FROM people ORDER BY rowid"
+ASK = ("--value", "score", "--client", "region", "--epsilon", 2, "--range", 0, 100, "--rounds", 20)
+ADDRESS = "sqlite:///file:{}?mode=ro&uri=true&token=" + PASSWORD
+"""An address that works and holds a secret: SQLite ignores what it does not know."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The same people as a German CSV file, a tab-separated one, a plain one and a database."""
+    rng = np.random.default_rng(9)
+    rows = [("north" if k % 3 else "south", f"p{k}", round(value, 2)) for k, value in enumerate(rng.normal(50, 9, 900))]
+    for name, line in (
+        ("plain.csv", "{},{},{}\n"),
+        ("tabs.tsv", "{}\t{}\t{}\n"),
+        ("german.csv", "{};{};{}\n"),
+    ):
+        text = "".join(line.format(*row) for row in rows)
+        text = text.replace(".", ",") if name == "german.csv" else text
+        (tmp_path / name).write_text(line.format("region", "who", "score") + text)
+    with sqlite3.connect(tmp_path / "people.db") as connection:
+        connection.execute("CREATE TABLE people (region TEXT, who TEXT, score REAL)")
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    connection.close()
+    (tmp_path / "address").write_text(ADDRESS.format(tmp_path / "people.db") + "\n")
+    return tmp_path
+
+
+def test_files_as_people_write_them_are_the_same_records(home: Path) -> None:
+    """One run, shown again from every other form of the same people: the ledger knows them, and no one is asked."""
+    first = here(home, "estimate", "plain.csv", *ASK, "--save", "run.db", "--json")
+    assert first.returncode == 0, first.stderr
+    assert "is read with" not in first.stderr
+    for name, words in (
+        ("tabs.tsv", "is read with tabs between columns, decimal points."),
+        ("german.csv", "is read with semicolons between columns, decimal commas."),
+        ("people.db", ""),
+    ):
+        sql = ("--sql", SQL) if name == "people.db" else ()
+        again = here(home, "estimate", name, *ASK, *sql, "--save", "run.db", "--json")
+        assert again.returncode == 0, again.stderr
+        assert "shown again, no one is asked" in again.stderr
+        assert words in again.stderr
+        assert json.loads(again.stdout) == json.loads(first.stdout)
+    groups = here(
+        home, "estimate", "german.csv", *ASK[:2], *ASK[4:], "--by", "region", "--dry-run", "--ledger", "new.db"
+    )
+    assert "decimal commas" in groups.stderr, groups.stderr
+    # Negative control: the same people in another order are refused, since nothing shows that they are the same.
+    refused = here(home, "estimate", "people.db", *ASK, "--sql", SQL + " DESC")
+    assert refused.returncode == 2
+    assert "--new-people" in refused.stderr
+
+
+REFUSED: list[tuple[tuple[object, ...], str]] = [
+    (("german.csv", "--decimal", "dot"), "decimal must be point or comma"),
+    (("german.csv", "--delimiter", "comma"), "no column 'score'"),
+    (("german.csv", "--decimal", "point"), "written otherwise than the rest.*--decimal comma reads it"),
+    (("people.db",), "is a SQLite database. Say which rows are meant: --sql"),
+    (("people.db", "--sql", SQL, "--decimal", "comma"), "decimal are for CSV files"),
+    (("plain.csv", "--sql", SQL), "no SQLite and no DuckDB file.*--database-url-file FILE"),
+    ((), "DATA is missing: name a file"),
+    (("--database-url-file", "address"), "needs a query: --sql"),
+    (("--database-url-file", "gone", "--sql", SQL), "gone cannot be used: no such file"),
+    (("--database-url-env", "NOT_THERE", "--sql", SQL), "'NOT_THERE' of the environment is empty"),
+    (("plain.csv", "--database-url-file", "address", "--sql", SQL), "records come from one place"),
+    (("--database-url-file", "address", "--database-url-env", "X", "--sql", SQL), "exclude each other"),
+    ((f"postgresql://me:{PASSWORD}@host/pay", "--sql", SQL), "the address of a database.*--database-url-file FILE"),
+    (("options.toml",), "goes on the command line"),
+    (("deep/options.toml",), "address goes into a file"),
+    (("deep/one.toml",), "address goes into a file"),
+    ((f"postgresql:/me:{PASSWORD}@host/pay.toml",), "the address of a database"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "told"), REFUSED)
+def test_refusals(home: Path, words: tuple[object, ...], told: str) -> None:
+    (home / "options.toml").write_text(f'database_url_file = "{PASSWORD}"\nsql = "SELECT 1"\n')
+    (home / "deep").mkdir()
+    (home / "deep" / "options.toml").write_text(f'data = "mysql://me:{PASSWORD}@host/pay"\nsql = "SELECT 1"\n')
+    (home / "deep" / "one.toml").write_text(f'data = "postgresql:/me:{PASSWORD}@host/pay"\n')  # one slash
+    done = here(home, "estimate", *words, *ASK)
+    assert done.returncode == 2, done.stderr
+    assert re.search(told, done.stderr.replace("\n", " ")), done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+def leaks(folder: Path, *texts: str) -> list[str]:
+    """Where the password stands, outside the file that is its place."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "address"]
+    found = [str(path) for path in files if PASSWORD.encode() in path.read_bytes()]
+    return found + [text for text in texts if PASSWORD in text]
+
+
+def test_a_password_is_written_nowhere(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Output, logs, run file, ledger, keys, page and every other file, after a run by address and one that fails."""
+    pytest.importorskip("sqlalchemy", reason="THE DATABASE'S ADDRESS IS NOT TESTED: the extra databases is missing")
+    caplog.set_level(1)
+    monkeypatch.setenv("PEOPLE", (home / "address").read_text())
+    by_file = ("--database-url-file", "address", "--sql")
+    done = here(home, "estimate", *by_file, SQL, *ASK, "--person", "who", "--save", "run.db", "--explain")
+    assert done.returncode == 0, done.stderr
+    (home / "options.toml").write_text(f'sql = "{SQL}"\nvalue = "score"\nrange = [0, 100]\nepsilon = 1\n')
+    dry = here(home, "estimate", "options.toml", "--database-url-env", "PEOPLE", "--dry-run", "--ledger", "new.db")
+    assert dry.returncode == 0, dry.stderr
+    page = here(home, "report", "run.db", "-o", "page.html")
+    assert page.returncode == 0, page.stderr
+    broken = here(home, "estimate", *by_file, "SELECT nothing FROM people", *ASK)
+    assert broken.returncode == 2
+    assert "the database refused or broke off" in broken.stderr
+    told = [text for one in (done, dry, page, broken) for text in (one.stdout, one.stderr)]
+    assert {path.name for path in home.rglob("*.db")} >= {"run.db", "ledger.db"}
+    assert leaks(home, caplog.text, *told) == []
+    (home / "log").write_text(f"connecting to {PASSWORD}")
+    assert leaks(home, f"failed: {PASSWORD}") == [str(home / "log"), f"failed: {PASSWORD}"]  # negative control
+
+
+@pytest.mark.network
+def test_a_site_joins_with_a_query(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Data, ledger and limits are read before anything is connected to: here it ends there.
+
+    The second and the third time the ledger takes the records for those of the first.
+    """
+    pytest.importorskip("sqlalchemy", reason="THE DATABASE'S ADDRESS IS NOT TESTED: the extra databases is missing")
+    federation = Federation(home / "federation", make_study(1, value="score"))
+    ready: list[int] = []
+
+    async def end_at_once(service: ClientService) -> str:
+        ready.append(service.responder._responder._column.records)
+        return "finished"
+
+    monkeypatch.setattr(ClientService, "run", end_at_once)
+    caplog.set_level(1)
+    join = ["join", str(federation.directory.invitation_file("site0")), "--site", str(federation.sites["site0"].path)]
+    join += ["--value", "score", "--person", "who", "--yes", "--verbose"]
+    told = []
+    for words in (
+        ("--database-url-file", str(home / "address"), "--sql", SQL),
+        ("--source", str(home / "people.db"), "--sql", SQL),
+        ("--source", str(home / "german.csv")),
+    ):
+        done = CliRunner().invoke(main, [*join, *words])
+        assert done.exit_code == 0, done.output
+        told.append(done.output)
+    assert ready == [900] * 3
+    assert "decimal commas" in told[2]
+    assert "is read with" not in told[0] + told[1]
+    assert leaks(home, caplog.text, *told) == []
+    units = ["--install-unit", str(home / "units"), "--database-url-file", str(home / "address"), "--sql", SQL]
+    assert CliRunner().invoke(main, [*join, *units, "--unit", "EUR"]).exit_code == 0
+    text = (home / "units" / "privatile-site0.service").read_text()
+    assert f'"--sql" "{SQL}"' in text
+    assert f'"--database-url-file" "{home / "address"}"' in text
+    assert '"--unit" "EUR"' in text
+    assert leaks(home) == []
+    for more, error in (
+        (["--install-unit", str(home), "--database-url-env", "PEOPLE", "--sql", SQL], "not have your environment"),
+        ([], "--source is missing"),
+        (["--source", f"mysql://me:{PASSWORD}@host/pay"], "the address of a database"),
+    ):
+        refused = CliRunner().invoke(main, [*join, *more])
+        assert refused.exit_code == 2
+        assert error in refused.output
+        assert PASSWORD not in refused.output

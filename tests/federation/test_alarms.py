@@ -1,0 +1,256 @@
+"""What is wrong with a run is said everywhere at once: alarms, /health, metrics, `status`, `check`, the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
+from privatile.dashboard.live import LiveRun
+from privatile.federation.coordinator.holders import Holders
+from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
+from privatile.federation.run.status import read_status
+from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.messages import Hello, Link
+from tests.federation.test_journal import Port, Table
+
+ROOT = Path(__file__).parents[2]
+NOWHERE: Any = Port()
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """A coordinator whose deadline is 60 s, as far as the tests' clock goes."""
+    made = Table(tmp_path, deadline=60.0, patience=3)
+    made.service.metrics.set("connected", 1)
+    monkeypatch.setattr("privatile.federation.run.status.running_coordinator", lambda path: 1)
+    return made
+
+
+def hello(table: Table, client: str, *, echo: str | None = None, instance: str = "1" * 32) -> Hello:
+    return Hello(table.federation.study.digest, client, instance, Link(0, "0" * 32), None, secrets.token_hex(16), echo)
+
+
+def arrive(table: Table, client: str) -> None:
+    """A client that is there: its second hello echoes the welcome to the first."""
+    key = table.federation.sites[client].key()
+    welcomes: list[str] = []
+
+    async def scene() -> None:
+        intake, greet = table.service._intake, table.service._intake.greet
+
+        def remember(*arguments: Any) -> Any:
+            welcomes.append(arguments[-1])
+            return greet(*arguments)
+
+        intake.greet = remember  # type: ignore[method-assign, assignment]
+        await table.service._on_hello(NOWHERE, client, hello(table, client).pack(key))
+        await table.service._on_hello(NOWHERE, client, hello(table, client, echo=welcomes[0]).pack(key))
+        intake.greet = greet  # type: ignore[method-assign]
+
+    asyncio.run(scene())
+
+
+def tick(table: Table, opened: float) -> None:
+    """One second of the service's own work; the round was opened so many seconds ago."""
+    table.service._opened = time.time() - opened
+    table.service._next_check = 0.0
+    table.service._check_requests()
+
+
+def close(table: Table) -> None:
+    table.service._close_round()
+    table.next_round()
+
+
+def told(table: Table) -> tuple[list[str], str]:
+    """The alarms as all places tell them, which must agree, and the dashboard's badge."""
+    good, health = table.service.health()
+    live = LiveRun(table.federation.directory.store_file)
+    live.refresh()
+    status = read_status(table.federation.directory)
+    kinds = [alarm["kind"] for alarm in health["alarms"]]
+    assert kinds == [alarm["kind"] for alarm in live.state["alarms"]] == [alarm.kind for alarm in status.alarms]
+    assert good == live.healthy == (not kinds)
+    table.service.metrics.text()
+    for kind in ("silent", "waiting", "paused", "quarantined", "two holders"):
+        assert table.service.metrics.value("alarms", kind=kind) == kinds.count(kind)
+    for client in live.state["clients"]["listed"]:
+        assert client["heard"] == status.heard[client["name"]]  # "heard 2 s ago" is the same everywhere
+    live.close()
+    return kinds, str(live.state["badge"]["text"])
+
+
+def test_waiting_silent_paused_and_quarantined_sites_change_everything_at_once(table: Table) -> None:
+    service = table.service
+    assert told(table) == ([], "running")  # the round has just been opened
+    arrive(table, "site0")
+    tick(table, 2.0)
+    assert told(table) == (["waiting"], "waiting for site1")
+    arrive(table, "site1")
+    tick(table, 3.0)
+    assert told(table) == ([], "running")  # both are there and have a deadline's time to answer
+    tick(table, 30.0)  # half of it: the clock is real
+    assert told(table) == ([], "running")
+    tick(table, 61.0)
+    assert told(table) == (["silent", "silent"], "silent: site0 and 1 more")
+    for name in ("site0", "site1"):
+        service._on_answer(name, table.answer(name))
+    close(table)
+    assert told(table) == ([], "running")
+    service._on_answer("site0", table.answer("site0"))
+    close(table)  # at the deadline
+    assert told(table) == (["silent"], "silent: site1")
+    service._pause("client site1 has been silent for 3 rounds")
+    assert told(table) == (["paused", "silent"], "paused")
+    text = CliRunner().invoke(main, ["federation", "status", str(table.federation.directory.path)]).output
+    assert "ALARM        paused: client site1 has been silent for 3 rounds" in text
+    assert "ALARM        silent: site1: site1 has missed the last round" in text
+    for name in ("site0", "site1"):
+        service._on_answer(name, table.answer(name))
+    close(table)
+    assert told(table) == ([], "running")
+    service._intake.quarantine("site0", "three bad answers")
+    service._record_quarantine("site0", "three bad answers")
+    assert told(table) == (["quarantined"], "quarantined: site0")
+
+
+def test_a_lost_broker_is_an_alarm_until_it_is_back(table: Table) -> None:
+    table.service._record_event("no broker", "nothing listens")
+    assert told(table) == (["no broker"], "no broker")
+    table.service._record_event("broker back", "connected")
+    assert told(table) == ([], "running")
+
+
+def test_two_holders_are_an_alarm_until_the_client_is_back(table: Table) -> None:
+    arrive(table, "site0")
+    service, key = table.service, table.federation.sites["site0"].key()
+    ours = hello(table, "site0")
+    twin = hello(table, "site0", instance="2" * 32)
+    sent = [ours, twin, altered(ours, echo=twin.nonce)]
+    sent.append(altered(twin, echo=sent[-1].nonce))
+    for one in sent:
+        asyncio.run(service._on_hello(NOWHERE, "site0", one.pack(key)))
+    tick(table, 0.0)
+    assert told(table)[0][0] == "two holders"
+    service.journal.hear({"site0": time.time() + 60.0})
+    assert "two holders" not in told(table)[0]
+
+
+def altered(one: Hello, **changes: Any) -> Hello:
+    return msgspec.structs.replace(one, nonce=secrets.token_hex(16), **changes)
+
+
+def test_only_two_processes_that_hear_each_other_are_two_holders(table: Table) -> None:
+    """A recorded hello that is sent again, a restart, and an old exchange of two holders prove nothing."""
+    ours, old = hello(table, "site0"), hello(table, "site0", instance="2" * 32)
+    holders = Holders()
+    assert not holders.see(ours, fresh=True)
+    assert not holders.see(old, fresh=False)  # recorded before
+    challenge = altered(ours, echo=old.nonce)
+    assert not holders.see(challenge, fresh=False)
+    assert not holders.see(old, fresh=False)  # again
+    restarted = hello(table, "site0", instance="3" * 32)
+    assert not holders.see(restarted, fresh=True)
+    reply = altered(old, echo=challenge.nonce)  # only a live process could have signed this
+    assert holders.see(reply, fresh=False)
+    replayed = Holders()  # all of it recorded, and sent again to a coordinator that never heard either of them
+    assert not any(replayed.see(one, fresh=False) for one in (ours, old, challenge, reply))
+
+
+def test_check_names_what_is_wrong_with_the_run_too(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privatile.federation.setup.check.check_configuration", lambda *arguments: None)
+    monkeypatch.setattr("privatile.federation.setup.check.find_binary", lambda: type("Found", (), {"path": ""}))
+    folder = str(table.federation.directory.path)
+    assert "Everything is in order." in CliRunner().invoke(main, ["federation", "check", folder]).output
+    arrive(table, "site0")
+    tick(table, 2.0)
+    done = CliRunner().invoke(main, ["federation", "check", folder])
+    assert done.exit_code == 1
+    assert "waiting for site1" in done.output
+    assert "in order" not in done.output
+
+
+def test_every_metric_is_there_from_the_start_with_help_and_type(table: Table) -> None:
+    page = table.service.metrics.text().decode()
+    for known in COORDINATOR_METRICS:
+        name = f"privatile_{known.name}"
+        assert re.search(rf"^# HELP {name}(_total)? .+\.?$", page, re.MULTILINE), name
+        assert re.search(rf"^# TYPE {name}(_total)? (counter|gauge)$", page, re.MULTILINE), name
+        assert re.search(rf"^{name}(_total)?(\{{.*\}})? \S+$", page, re.MULTILINE), name
+    assert 'privatile_counted_total{client="site1"} 0.0' in page
+    assert 'privatile_estimate{level="0.5"} NaN' in page
+    for _ in range(8):
+        for name in ("site0", "site1"):
+            table.service._on_answer(name, table.answer(name))
+        close(table)
+    page = table.service.metrics.text().decode()
+    found = dict(re.findall(r'^privatile_(\w+)\{level="0.5"\} (\S+)$', page, re.MULTILINE))
+    result = table.run.coordinator.result()
+    low, high = result.interval_so_far or result.confidence_interval
+    assert (float(found["estimate"]), float(found["width"])) == (result.estimate, high - low)
+
+
+def test_the_alarm_rules_name_metrics_that_exist() -> None:
+    rules = (ROOT / "deploy" / "alerts.yml").read_text()
+    known = set()
+    for prefix, metrics in (("privatile", COORDINATOR_METRICS), ("privatile_client", CLIENT_METRICS)):
+        labels = {"client": ["north"], "level": ["0.5"], "kind": ["silent"]}
+        known |= set(re.findall(r"^(privatile\w+)", Metrics(prefix, metrics, labels).text().decode(), re.MULTILINE))
+    expressions = re.findall(r"expr: (.+)", rules)
+    named = {name for text in expressions for name in re.findall(r"\bprivatile_\w+", text)}
+    assert len(expressions) >= 10
+    assert named <= known, named - known
+    assert not {"privatile_no_such_metric"} <= known  # the control
+    from privatile.server.alarms import KINDS
+
+    assert set(re.findall(r'kind="([^"]+)"', rules)) <= set(KINDS)
+
+
+def test_the_empty_dashboard_says_what_it_waits_for(table: Table, tmp_path: Path) -> None:
+    table.run.store.close()
+    folder = table.federation.directory.path
+    (folder / "run.db").unlink()
+    state = LiveRun(folder / "run.db").state
+    assert (state["waiting"], state["waits_for"]) == (
+        True,
+        f"the coordinator: `privatile serve {folder}` begins the run",
+    )
+    assert "run.db" in LiveRun(tmp_path / "elsewhere" / "run.db").state["waits_for"]
+    json.dumps(state)
+
+
+def test_metrics_alarms_and_log_events_are_documented() -> None:
+    from privatile.server.alarms import KINDS
+
+    page = (ROOT / "docs" / "operations.md").read_text()
+    for known in (*COORDINATOR_METRICS, *CLIENT_METRICS):
+        assert re.search(
+            rf"^\| `{known.name}(_total)?` \| {known.label} \| {re.escape(known.meaning)} \|$", page, re.M
+        ), known
+    assert all(f"| `{kind}` |" in page for kind in KINDS)
+    folder = ROOT / "src" / "privatile" / "federation"
+    said = set()
+    for file in ("coordinator/service.py", "site/service.py"):
+        text = (folder / file).read_text()
+        said |= set(re.findall(r'_record_event\(\s*"([^"]+)"', text))
+        said |= set(re.findall(r'log\.(?:debug|info|warning|error)\(\s*"([^"]+)"', text))
+    assert {"paused", "welcomed", "two holders"} <= said
+    assert [event for event in said if f"`{event}`" not in page] == []
+
+
+def test_by_default_a_silent_site_is_seen_after_a_minute_and_pauses_the_run_within_minutes() -> None:
+    options = {option.name: option.default for option in main.get_command(None, "federation").commands["init"].params}  # type: ignore[arg-type, union-attr]
+    defaults = {name: FederationStudy.__dataclass_fields__[name].default for name in ("deadline", "patience")}
+    assert defaults == {name: options[name] for name in defaults}  # in Python and on the command line
+    assert defaults["deadline"] <= 60.0
+    assert defaults["deadline"] * defaults["patience"] <= 300.0

@@ -1,0 +1,103 @@
+"""What is known before anyone is asked is said then, by the rules that the result uses; and what would help."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privatile.api.local_run import LocalRun, prepare
+from privatile.errors import InputError
+from privatile.inference.readings import LITTLE
+from privatile.planning.options import Options
+from privatile.planning.preview import TOO_SMALL, Preview, preview
+
+BEFOREHAND = {
+    "support", "not-validated", "dominance", "not-private", "weak", "missing", "dither", "file", "person", "central",
+    "unweighted", "survey-weights",
+}  # fmt: skip
+"""Caveats that need no answer."""
+
+
+def table() -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(5)
+    rows = np.empty(1200, dtype=[("pay", float), ("region", "U9"), ("who", "U9"), ("weight", float)])
+    rows["region"] = np.where(np.arange(1200) < 60, "tiny", np.where(np.arange(1200) % 2 == 0, "north", "south"))
+    rows["pay"], rows["weight"] = rng.normal(50, 10, 1200), rng.choice([1.0, 2.0], 1200)
+    rows["who"] = [f"p{i}" for i in range(1200)]
+    return rows
+
+
+def made(folder: Path, **more: Any) -> LocalRun:
+    given = {"value": "pay", "client": "region", "epsilon": 1, "range": (0, 100), "rounds": 20, **more}
+    return prepare(table(), Options(person_key=folder / "people.key", **given), np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, {"support"}),
+        ({"weights": "equal"}, {"support", "dominance"}),
+        ({"epsilon": 12.0, "allow_weak": True}, {"weak"}),
+        ({"epsilon": None, "not_private": True, "interval": "smooth", "target": "file"}, {"not-private", "file"}),
+        ({"interval": "smooth", "missing": "drop"}, {"contradiction"}),
+        ({"values": "continuous", "rounds": 60}, {"declaration", "support"}),
+        ({"dither": 0.5}, {"support", "dither"}),
+        ({"person": "who", "q": (0.5, 0.9)}, {"person", "support"}),
+        ({"weight": "weight", "rounds": None}, {"survey-weights"}),
+        ({"until_width": 30.0}, {"support"}),
+    ],
+)
+def test_a_dry_run_and_the_result_say_the_same(tmp_path: Path, more: dict[str, Any], said: set[str]) -> None:
+    run = made(tmp_path, **more)
+    known = preview(run.spec)
+    results = run.complete()
+    for found, result in zip(known.caveats, results, strict=True):
+        before = {(one.code, one.text) for one in found if one != TOO_SMALL}
+        known_then = (one for one in result.caveats if one.code in BEFOREHAND or LITTLE in one.text)
+        assert before == {(one.code, one.text) for one in known_then}
+        assert said <= {code for code, _ in before}
+    text = known.to_text()
+    for code, line in ((one.code, one.text) for one in known.caveats[0]):
+        assert (line in text) == (code not in ("missing", "central", "unweighted"))
+
+
+def test_the_dry_run_names_the_costly_client_and_what_would_help(tmp_path: Path) -> None:
+    found = preview(made(tmp_path, weights="equal", epsilon=6).spec)
+    size, without = found.cures
+    assert (size.client, size.option, without.option) == ("tiny", "--weights size", "--leave-out tiny")
+    assert "Client tiny makes up 8" in found.to_text()
+    assert "With --leave-out tiny the interval would be about 0." in found.to_text()
+    # What is promised is what a dry run with that option says, up to the price of less information.
+    for cure, more in ((size, {"weights": "size"}), (without, {"weights": "equal", "leave_out": "tiny"})):
+        cured = preview(made(tmp_path, epsilon=6, **more).spec)
+        assert cured.rank_widths[0] / found.rank_widths[0] == pytest.approx(cure.times_as_wide, rel=0.15)
+        assert cured.cures == ()
+    assert preview(made(tmp_path, epsilon=6).spec).cures == ()
+
+
+def test_what_is_too_small_is_said(tmp_path: Path) -> None:
+    def said(**more: Any) -> Preview:
+        return preview(made(tmp_path, leave_out=("north", "south"), **more).spec)
+
+    assert said(epsilon=0.5).says_nothing
+    assert "Too small" in said(epsilon=0.5).to_text()
+    assert not preview(made(tmp_path).spec).says_nothing
+
+
+def test_a_client_that_is_left_out_is_not_asked_and_not_meant(tmp_path: Path) -> None:
+    epsilon = {"north": 2, "south": 1, "tiny": 1}
+    weights = {"north": 0.4, "south": 0.4, "tiny": 0.2}
+    run = made(tmp_path, leave_out="tiny", epsilon=epsilon, weights=weights)
+    assert {client.name: client.weight for client in run.spec.clients} == {"north": 0.5, "south": 0.5}
+    (result,) = run.complete()
+    assert result.records == 1140
+    assert "pay without tiny" in result.estimand
+    with pytest.raises(InputError, match="leave_out names 'east', which is no client"):
+        made(tmp_path, leave_out=("east",))
+    with pytest.raises(InputError, match="nobody is left"):
+        made(tmp_path, leave_out=("north", "south", "tiny"))
+    # A client too small to be asked refuses the run, and the error names what leaves it out.
+    with pytest.raises(InputError, match="leave_out='tiny'"):
+        made(tmp_path, q=(0.2, 0.4, 0.6, 0.8))
+    made(tmp_path, q=(0.2, 0.4, 0.6, 0.8), leave_out="tiny")
