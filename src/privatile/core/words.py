@@ -38,6 +38,10 @@ def printable(text: object) -> str:
     return "".join(character if character.isprintable() else "�" for character in str(text))
 
 
+LONGEST_NAME = 40
+"""Letters of the name before an address's colon that are looked at."""
+
+
 def is_address(text: str) -> bool:
     """Whether a text is the address of a database, or holds one, rather than the name of a file. It is never shown.
 
@@ -48,7 +52,9 @@ def is_address(text: str) -> bool:
     >>> [is_address(text) for text in ("C:/pay.csv", "pay/2024-05.csv")]
     [False, False]
     """
-    return re.search(r"[A-Za-z][\w+.-]+:/", text) is not None
+    # What stands before each colon, and no more of it than a name has: a long text is read once.
+    names = (text[max(0, colon.start() - LONGEST_NAME) : colon.start()] for colon in re.finditer(":/", text))
+    return any(re.search(r"[A-Za-z][\w+.-]+$", name) for name in names)
 
 
 def short(value: object) -> str:
