@@ -4,12 +4,15 @@ import json
 import re
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import privatile
 from privatile.cli import main
+from privatile.errors import InputError
 from privatile.federation.site.service import ClientService
 from tests.cli.test_estimate import here
 from tests.federation.kit import Federation, make_study
@@ -182,3 +185,14 @@ def test_a_site_joins_with_a_query(
         assert refused.exit_code == 2
         assert error in refused.output
         assert PASSWORD not in refused.output
+
+
+def test_the_values_asked_about_are_no_names(tmp_path: Path) -> None:
+    """Names of clients are listed by errors and shown by results, so the value column cannot be the clients'."""
+    rows = "".join(f"{41_000 + k},s\n" for k in range(60))
+    (tmp_path / "pay.csv").write_text("pay,site\n" + rows, encoding="utf-8")
+    asked: dict[str, Any] = {"value": "pay", "client": "pay", "ledger": tmp_path / "l.db"}
+    for more in ({"leave_out": "x"}, {"only": "x"}, {}):
+        with pytest.raises(InputError, match="cannot name clients") as caught:
+            privatile.estimate(tmp_path / "pay.csv", epsilon=1, range=(0, 9e4), **asked, **more)
+        assert "410" not in str(caught.value)

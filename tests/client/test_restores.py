@@ -186,7 +186,7 @@ def test_a_run_that_is_resumed_does_not_exceed_the_limit() -> None:
 
 
 def test_a_run_overtaken_by_one_with_a_larger_limit_is_checked_at_every_answer() -> None:
-    """Broken off, then its records answer a run that may spend again: before, ε = 2 was spent where 1 is allowed."""
+    """It stops early, then its records answer a run that may spend more: before, ε = 2 was spent where 1 is allowed."""
     ledger = Ledger.in_memory()
     one = site(ledger, "one", max_epsilon=1.0)
     one.reserve(N)

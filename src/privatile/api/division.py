@@ -11,11 +11,9 @@ from privatile.client.order.weight_classes import ClassRule
 from privatile.client.sources.cells import NO_ENTRY, Cell
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.text_format import TextFormat
+from privatile.core.words import listed
 from privatile.errors import InputError
 from privatile.planning.options import Options
-
-SHOWN = 8
-"""Names that an error lists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +108,3 @@ class Division:
 
     def _clients(self) -> str:
         return listed(sorted(dict.fromkeys(column.content.holder for column in self.columns.values())))
-
-
-def listed(names: list[str]) -> str:
-    """The first names, and how many more.
-
-    >>> listed(list("abcdefghij"))
-    'a, b, c, d, e, f, g, h and 2 more'
-    """
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

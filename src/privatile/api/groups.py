@@ -25,6 +25,7 @@ from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import check_column
 from privatile.client.order.weight_classes import MOST_ROUNDS
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
+from privatile.estimator.auto import FEWEST_ROUNDS
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import FROM_RECORDS, RunSpec
 from privatile.planning.options import Options
@@ -147,7 +148,7 @@ class GroupRuns:
             why = "its records have answered before, so they are not asked again"
             return group._replace(refused=error, why=why, left_out=True)
         except InputError as error:  # wrong options refuse every group, and are then raised
-            few = group.records < FEWEST * max(1, len(self.options.levels))
+            few = group.records < FEWEST_ROUNDS * max(1, len(self.options.levels))
             return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."), left_out=True)
         if small:
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
@@ -358,6 +359,3 @@ def _is_whole(run: LocalRun) -> bool:
 TOO_SMALL = "too small at this ε to say anything, so its people are not asked"
 
 SPENT = "too few of its people are left after those who answered about the overall value"
-
-FEWEST = 20
-"""Records per level below which the default design refuses a client, whatever was asked for."""

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Sequence
 
 
 def duration(seconds: float) -> str:
@@ -36,6 +37,16 @@ def printable(text: object) -> str:
     'a�[2Jb�'
     """
     return "".join(character if character.isprintable() else "�" for character in str(text))
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """The first names, and how many more.
+
+    >>> listed(list("abcdef")), listed(list("abcdef"), 4)
+    ('a, b, c, d, e, f', 'a, b, c, d and 2 more')
+    """
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
 LONGEST_NAME = 40

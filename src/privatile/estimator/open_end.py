@@ -3,7 +3,7 @@
 The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead
 of a share of a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are
 placed anew whenever the information has grown by a quarter; every fifth round asks the centre. The tests are bets
-(`open_candidates`). How many records a round asks is not decided here: whoever comes, answers the present question.
+(`open_candidates`). How many records a round asks is not decided here: all who come answer the present question.
 """
 
 import math

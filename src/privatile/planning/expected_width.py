@@ -41,12 +41,6 @@ BY_CONFIDENCE = ((0.8, 4.1), (0.9, 3.5), (0.95, 3.2), (0.99, 3.1), (0.999, 3.5))
 questions are placed for 95%."""
 
 
-TOO_LITTLE = (
-    f"Below {SUPPORTED:,.0f} the answers may leave one side of the interval open, or both: it then ends where the "
-    "stated range ends"
-)
-
-
 class ExpectedWidth(NamedTuple):
     """What one of the two intervals of a run is expected to be worth."""
 

@@ -15,7 +15,7 @@ from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
-from privatile.core.words import is_address
+from privatile.core.words import is_address, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
 from privatile.estimator.plan import LocalLevel
@@ -186,7 +186,7 @@ class Options(ReportOptions):
         only = self.only
         if isinstance(only, Mapping):
             only = ", ".join(only[column] for column in sorted(only))
-        without = f" without {_listed(self.leave_out)}" if self.leave_out else ""
+        without = f" without {listed(self.leave_out)}" if self.leave_out else ""
         return (self.value or "the value") + (f" at {only}" if only else "") + without
 
     def _check_epsilon(self, budget: float) -> None:
@@ -235,7 +235,7 @@ class Options(ReportOptions):
             if isinstance(given, Mapping):
                 for name in given:
                     if name not in names:
-                        raise InputError(f"{option} names {name!r}, which is no client. The clients: {_listed(names)}.")
+                        raise InputError(f"{option} names {name!r}, which is no client. The clients: {listed(names)}.")
                 for name in names:
                     if name not in given:
                         raise InputError(f"{option} is missing for client {name!r}. Give one for every client.")
@@ -263,11 +263,6 @@ class Options(ReportOptions):
     def weighting(self) -> str:
         """How the weights were chosen, in one word."""
         return self.weights if isinstance(self.weights, str) else "given"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
 
 
 WEIGHTINGS = ("size", "equal", "precision")

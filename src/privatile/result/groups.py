@@ -13,11 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from privatile.core.words import listed
 from privatile.errors import InputError
 from privatile.result.document import Library, document, frame
 from privatile.result.layout import FIRST, WIDTH, fixed_columns, folded
 from privatile.result.result import Caveat, QuantileResult
 from privatile.result.severity import LOST, most_important_first, to_act_on_and_rest
+
+FEW = 4
+"""Names of groups that a line lists."""
 
 LONGEST_ESTIMATE = 14
 """Letters of an estimate in a table: values of a declared grid are listed up to here."""
@@ -150,7 +154,7 @@ class GroupResults:
                 "answered about it instead of about their group."
             )
             if missing := [group.name for group in self.groups if not group.results]:
-                found.append(f"It is not about {some(missing)}, where nobody was asked.")
+                found.append(f"It is not about {listed(missing, FEW)}, where nobody was asked.")
         elif self.by:
             found.append(
                 "There is no overall value: it does not follow from the groups' quantiles. With --overall-share 0.2 a "
@@ -198,7 +202,7 @@ class GroupResults:
                     found.setdefault(caveat.text, []).append(name)
                     caveats.append(caveat)
         first, _ = to_act_on_and_rest(dict.fromkeys(caveats))
-        return [f"{some(found[caveat.text])}: {caveat.text}" for caveat in first]
+        return [f"{listed(found[caveat.text], FEW)}: {caveat.text}" for caveat in first]
 
     def to_text(self) -> str:
         """A table per level for a terminal, sorted by the estimate, and what it means."""
@@ -225,7 +229,7 @@ class GroupResults:
         for line in lines:
             if line.why:
                 reasons.setdefault(line.why, []).append(line.name)
-        said = [line for why, names in reasons.items() for line in folded(f"{some(names)}: {why}.", WIDTH)]
+        said = [line for why, names in reasons.items() for line in folded(f"{listed(names, FEW)}: {why}.", WIDTH)]
         return [*table, *([""] if said else []), *said]
 
     def to_dict(self) -> dict[str, Any]:
@@ -285,21 +289,11 @@ def with_partly_asked(overall: Sequence[QuantileResult], partly: Sequence[str]) 
     if not partly:
         return tuple(overall)
     text = (
-        f"Some people of {some(partly)} had answered before. The overall value counts each group with the people who "
-        "were left, so these groups count with less than their size."
+        f"Some people of {listed(partly, FEW)} had answered before. The overall value counts each group with the "
+        "people who were left, so these groups count with less than their size."
     )
     caveat = Caveat("partly-asked", text)
     return tuple(replace(result, caveats=most_important_first(caveat, *result.caveats)) for result in overall)
-
-
-def some(names: Sequence[str], most: int = 4) -> str:
-    """The first names, and how many more.
-
-    >>> some(list("abcdef"))
-    'a, b, c, d and 2 more'
-    """
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def level_name(level: float) -> str:

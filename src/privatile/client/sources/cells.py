@@ -5,7 +5,7 @@ otherwise is recognised, and nobody answers twice. The columns are taken in the 
 is the group and whichever the condition, the cells are the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from privatile.client.sources.names import check_client, name_text
 from privatile.errors import DataError, InputError
@@ -17,14 +17,21 @@ NO_ENTRY = "(none)"
 """What stands for a missing entry in the name of a cell."""
 
 
-def dividing(client: str | None, groups: Iterable[str], forbidden: Iterable[str | None]) -> tuple[str, ...]:
+def dividing(client: str | None, groups: Iterable[str], forbidden: Sequence[str | None]) -> tuple[str, ...]:
     """The columns that divide the records, in the order of their names.
 
-    A group's name is shown, so the column that is asked about, a person's column and a weight's are no groups.
+    A group's name is shown, so the column that is asked about, a person's column and a weight's (`forbidden`, in this
+    order) are no groups; nor are the values that are asked about names of clients.
 
     >>> dividing("site", ("sex", "region"), ("salary", None))
     ('region', 'sex', 'site')
     """
+    value, *_ = forbidden
+    if client is not None and client == value:
+        raise InputError(
+            f"column {client!r} cannot name clients: names of clients are shown, and this column is the one asked "
+            "about. Name another one."
+        )
     for name in groups:
         if name in forbidden:
             raise InputError(

@@ -13,6 +13,7 @@ import msgspec
 
 from privatile.client.order.weight_classes import WIDEST
 from privatile.core.messages import Missing
+from privatile.core.words import listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Mode
@@ -97,7 +98,7 @@ class Invitation:
             ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
             ("this client", f"{self.client}, weight {agreement.weight:g} of 1"),
             *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
-            ("other clients", _some(others)),
+            ("other clients", listed(others) if others else "none"),
             ("epsilon", f"{agreement.epsilon:g} for each record, which answers once{weak}"),
             ("records", f"{agreement.records:,} at most, in {study.rounds:,} rounds"),
             ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
@@ -164,12 +165,6 @@ def _class_words(agreement: ClientAgreement) -> str:
         f"{high / low:.3g}: of the lightest records about {1.0 - low / high:.0%} are never asked, and the interval is "
         "wider"
     )
-
-
-def _some(names: list[str]) -> str:
-    """Names, not more than fit on a line."""
-    more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
-    return ", ".join(names[:8]) + more if names else "none"
 
 
 def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:
