@@ -192,7 +192,8 @@ def test_the_values_asked_about_are_no_names(tmp_path: Path) -> None:
     rows = "".join(f"{41_000 + k},s\n" for k in range(60))
     (tmp_path / "pay.csv").write_text("pay,site\n" + rows, encoding="utf-8")
     asked: dict[str, Any] = {"value": "pay", "client": "pay", "ledger": tmp_path / "l.db"}
-    for more in ({"leave_out": "x"}, {"only": "x"}, {}):
+    chosen: tuple[dict[str, Any], ...] = ({"leave_out": "x"}, {"only": "x"}, {})
+    for more in chosen:
         with pytest.raises(InputError, match="cannot name clients") as caught:
             privatile.estimate(tmp_path / "pay.csv", epsilon=1, range=(0, 9e4), **asked, **more)
         assert "410" not in str(caught.value)
