@@ -80,7 +80,12 @@ def told(table: Table) -> tuple[list[str], str]:
     status = read_status(table.federation.directory)
     kinds = [alarm["kind"] for alarm in health["alarms"]]
     assert kinds == [alarm["kind"] for alarm in live.state["alarms"]] == [alarm.kind for alarm in status.alarms]
+    assert status.state == live.state["status"]
     assert good == live.healthy == (not kinds)
+    states = {client["name"]: client["state"] for client in live.state["clients"]["listed"]}
+    for alarm in status.alarms:
+        if alarm.client is not None and alarm.kind in ("silent", "waiting", "quarantined"):
+            assert states[alarm.client] == ("awaited" if alarm.kind == "waiting" else alarm.kind)
     table.service.metrics.text()
     for kind in ("silent", "waiting", "paused", "quarantined", "two holders"):
         assert table.service.metrics.value("alarms", kind=kind) == kinds.count(kind)
@@ -122,6 +127,25 @@ def test_waiting_silent_paused_and_quarantined_sites_change_everything_at_once(t
     service._intake.quarantine("site0", "three bad answers")
     service._record_quarantine("site0", "three bad answers")
     assert told(table) == (["quarantined"], "quarantined: site0")
+
+
+def test_an_aborted_run_stays_aborted_whatever_is_noted_after_it(table: Table) -> None:
+    table.service._pause("too few answers")
+    table.service._record_event("aborted", "the run was aborted")
+    for _ in range(60):  # more than a page or `status` shows
+        table.service._record_event("broker back", "the broker is connected again")
+    live = LiveRun(table.federation.directory.store_file)
+    live.refresh()
+    assert read_status(table.federation.directory).state == live.state["status"] == "aborted"
+    live.close()
+
+
+def test_a_paused_run_without_a_process_is_stopped(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.service._pause("too few answers")
+    assert read_status(table.federation.directory).state == "paused"
+    monkeypatch.setattr("privatile.federation.run.status.running_coordinator", lambda path: None)
+    status = read_status(table.federation.directory)
+    assert (status.state, [alarm.kind for alarm in status.alarms]) == ("stopped", ["stopped"])
 
 
 def test_a_lost_broker_is_an_alarm_until_it_is_back(table: Table) -> None:

@@ -93,5 +93,5 @@ def test_silence_is_counted(tmp_path: Path) -> None:
     assert silent == [0, 1, 2, 3, 4, 5]
     assert history.answered.tolist() == [5, 2]
     assert history.silent.tolist() == [1, 4]
-    assert history.silent_streak.tolist() == [0, 3]
+    assert list(history.state.used) == [1, 4]
     assert history.last_answer[1] < history.last_answer[0]

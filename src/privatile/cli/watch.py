@@ -127,7 +127,8 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
         table.add_column(head, justify="right")
     for client in clients["listed"][:SHOWN_CLIENTS]:
         name, last = client["state"], client["last_answer"]
-        word = f"silent, {client['silent_rounds']} rounds" if name == "silent" else words.get(name, name)
+        missed = client["silent_rounds"]
+        word = f"silent, {missed} rounds" if name == "silent" and missed else words.get(name, name)
         last = client["heard"] or last
         ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privatile.dashboard.live import LiveRun
 from privatile.report.pages import render, static
-from privatile.server.alarms import KINDS, Badge
+from privatile.server.alarms import KINDS, OVER, Badge
 from privatile.server.web import host_name, is_loopback
 
 INTERVAL = 1.0
@@ -96,7 +96,7 @@ class Feed:
             await asyncio.get_running_loop().run_in_executor(self._reader, self.run.refresh)
         again = f"privatile dashboard {shlex.quote(str(self.run.path))}"
         state = {**self.run.state, "now": time.time(), "over": GOODBYE, "again": again}
-        if state.get("status") not in ("finished", "aborted"):
+        if state.get("status") not in OVER:
             state["badge"] = Badge("stopped", "stopped")._asdict()
         await self._announce(encode(state))
 

@@ -19,7 +19,7 @@ from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
 from privatile.result.result import QuantileResult
 from privatile.result.sentence import SMOOTH, grid_text
-from privatile.server.alarms import Alarm, Badge, badge, read_alarms
+from privatile.server.alarms import Alarm, Badge, badge, read_alarms, run_state, silent_rounds
 from privatile.server.run_file import RunStore
 from privatile.server.writer import writer_lives
 
@@ -30,7 +30,7 @@ SHOWN_CLIENTS = 200
 """Clients listed; the silent and the quarantined come first."""
 
 RECENT = 30.0
-"""Seconds over which the rate of rounds is measured; without a round for so long, a run is quiet."""
+"""Seconds over which the rate of rounds is measured."""
 
 NEW_FILE = 5.0
 """Seconds for which a file without a run may be one that is just being made."""
@@ -67,24 +67,22 @@ class LiveRun:
         record = self._record = self._record or RunRecord(store)
         fresh = record.refresh(store)
         record.finished = store.query("SELECT finished FROM run")[0][0]
-        last = max((float(history.at[-1]) for history in record.histories if len(history)), default=0.0)
         alive = writer_lives(store.query("SELECT machine, process FROM writer"))
-        quiet = time.time() - max(last, store.created) > RECENT
         quarantined = store.query("SELECT client, reason FROM quarantined")
         heard = dict(store.query("SELECT client, at FROM heard"))
-        history = max(record.histories, key=len)
-        streaks = zip(store.spec.clients, history.silent_streak, strict=True)
-        alarms = read_alarms(store, {client.name: int(rounds) for client, rounds in streaks if rounds}, alive=alive)
+        silent = silent_rounds(record.histories)
+        alarms = read_alarms(store, silent, alive=alive)
+        status = run_state(store, alarms, alive=alive)
         count = store.query("SELECT count(*) FROM events")
-        seen = (record.finished, count, quarantined, alive, quiet, heard, [alarm[:2] for alarm in alarms])
+        seen = (status, count, quarantined, heard, [alarm[:2] for alarm in alarms])
         if not fresh and seen == self._seen:
             return False
         self._seen = seen
         columns = ("at", "kind", "client", "round", "text")
         rows = store.query(f"SELECT {', '.join(columns)} FROM events ORDER BY rowid DESC LIMIT {EVENTS}")
         events = [dict(zip(columns, row, strict=True)) for row in rows]
-        status = "finished" if record.finished is not None else _status(events, alarms, alive, quiet)
-        self.state = _state(record.view(), status, events, dict(quarantined), heard) | {
+        clients = _clients(record.view(), silent, dict(quarantined), heard, alarms)
+        self.state = _state(record.view(), status, events, clients) | {
             "badge": badge(status, alarms)._asdict(),
             "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in alarms[:SHOWN_CLIENTS]],
         }
@@ -133,23 +131,7 @@ def nothing_yet(path: Path) -> dict[str, Any]:
     }
 
 
-def _status(events: list[dict[str, Any]], alarms: list[Alarm], alive: bool | None, quiet: bool) -> str:
-    """A run that is not finished, in a word; `alive`: whether its process lives, None where this cannot be known."""
-    if any(event["kind"] == "aborted" for event in events):
-        return "aborted"
-    for name in ("stopped", "paused"):
-        if any(alarm.kind == name for alarm in alarms):
-            return name
-    return "no news" if alive is None and quiet else "running"
-
-
-def _state(
-    view: RunView,
-    status: str,
-    events: list[dict[str, Any]],
-    quarantined: dict[str, str],
-    heard: dict[str, float],
-) -> dict[str, Any]:
+def _state(view: RunView, status: str, events: list[dict[str, Any]], clients: dict[str, Any]) -> dict[str, Any]:
     times, now = view.levels[0].history.at, time.time()
     return {
         "waiting": False,
@@ -168,7 +150,7 @@ def _state(
         "rate": _rate(times, now) if status == "running" else None,
         "records": view.records,
         "levels": [_level(level) for level in view.levels],
-        "clients": _clients(view, quarantined, heard),
+        "clients": clients,
         "events": events,
     }
 
@@ -224,13 +206,26 @@ def _anytime_condition(result: QuantileResult) -> str:
     return result.condition if result.valid_at_every_look else SMOOTH
 
 
-def _clients(view: RunView, quarantined: dict[str, str], heard: dict[str, float]) -> dict[str, Any]:
-    history = view.levels[0].history
-    streaks = history.silent_streak
+def _clients(
+    view: RunView,
+    silent: dict[str, int],
+    quarantined: dict[str, str],
+    heard: dict[str, float],
+    alarms: list[Alarm],
+) -> dict[str, Any]:
+    """Everybody's state: that of the alarms, else whether anything came; of many, those with an alarm first."""
+    history = max((level.history for level in view.levels), key=len)  # one that is over counts no more answers
+    missing = silent.keys() | {alarm.client for alarm in alarms if alarm.kind == "silent"}
     asked = [sum(counts) for counts in zip(*(level.history.state.asked for level in view.levels), strict=True)]
     states = [
-        "quarantined" if client.name in quarantined else "silent" if streak else "alive" if answered else "awaited"
-        for client, streak, answered in zip(view.spec.clients, streaks, history.answered, strict=True)
+        "quarantined"
+        if client.name in quarantined
+        else "silent"
+        if client.name in missing
+        else "alive"
+        if answered or client.name in heard
+        else "awaited"
+        for client, answered in zip(view.spec.clients, history.answered, strict=True)
     ]
     counts = {state: states.count(state) for state in ("alive", "silent", "awaited", "quarantined")}
     order = sorted(range(len(states)), key=lambda k: (states[k] == "alive", k))[:SHOWN_CLIENTS]
@@ -243,7 +238,7 @@ def _clients(view: RunView, quarantined: dict[str, str], heard: dict[str, float]
                 "name": clients[k].name,
                 "state": states[k],
                 "reason": quarantined.get(clients[k].name),
-                "silent_rounds": int(streaks[k]),
+                "silent_rounds": silent.get(clients[k].name, 0),
                 "last_answer": None if math.isnan(history.last_answer[k]) else float(history.last_answer[k]),
                 "heard": heard.get(clients[k].name),
                 "answered": int(history.answered[k]),

@@ -190,11 +190,6 @@ class LevelHistory:
         return self._track.trajectory
 
     @property
-    def silent_streak(self) -> Integers:
-        """Silent rounds in a row up to now, by client."""
-        return np.maximum(np.array(self.state.used, dtype=np.int64) - 1, 0)
-
-    @property
     def burn_in(self) -> int:
         """Rounds before averaging (last) started."""
         return len(self) - self.state.averages.rounds

@@ -1,4 +1,7 @@
-"""What is wrong with a run now, read from its file: one rule for `/health`, `status`, `check`, metrics and dashboard.
+"""What state a run is in and what is wrong with it now, read from its file.
+
+One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run is `finished`, `aborted`, `stopped`,
+`paused`, `no news` (no process is known, and no round came for a while) or `running`. What can be wrong:
 
     quarantined   a client's answers do not count until the organizer decides
     two holders   two processes used one client's key at the same time; both have stopped
@@ -14,14 +17,21 @@ A run that is over has none of them.
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from privatile.core.words import duration
 from privatile.errors import StoreError
+from privatile.estimator.plan import Plan, RoundState
 from privatile.server.run_file import RunStore, Statement
 
 KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
 """The worst first."""
+
+OVER = ("finished", "aborted")
+"""States in which nobody is asked any more."""
+
+QUIET = 30.0
+"""Seconds without a round after which a run whose process cannot be known has no news."""
 
 SETTLING = 2.0
 """Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
@@ -59,6 +69,62 @@ class Badge(NamedTuple):
     text: str
 
 
+class LevelState(Protocol):
+    """One level of a run: whoever follows it."""
+
+    @property
+    def plan(self) -> Plan:
+        """What is asked."""
+
+    @property
+    def state(self) -> RoundState:
+        """Where the rounds led."""
+
+
+def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
+    """Rounds in a row that a client has missed, where there are any.
+
+    A client answers about all levels or none; a level that is over no longer counts silence.
+    """
+    longest = max(levels, key=lambda level: level.state.round)
+    missed = zip(longest.plan.clients, longest.state.used, strict=True)
+    return {client.name: used - 1 for client, used in missed if used > 1}
+
+
+def is_finished(store: RunStore) -> bool:
+    """Whether the run is over, by what its file says now: another process may have ended it."""
+    return store.query("SELECT finished FROM run")[0][0] is not None
+
+
+def is_aborted(store: RunStore) -> bool:
+    """Whether the run was ended for good."""
+    return bool(store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
+
+
+def is_stopped(store: RunStore) -> bool:
+    """Whether the coordinator said that it stops, and none has said since that it continues."""
+    return _condition(store, "stopped") is not None
+
+
+def run_state(store: RunStore, alarms: Sequence[Alarm], *, alive: bool | None = True, now: float | None = None) -> str:
+    """A run's state in a word; `alarms` and `alive` as in `read_alarms`."""
+    if is_finished(store):
+        return "finished"
+    if is_aborted(store):
+        return "aborted"
+    for kind in ("stopped", "paused"):
+        if any(alarm.kind == kind for alarm in alarms):
+            return kind
+    if alive is None:
+        last = store.created
+        for level_index in range(len(store.spec.levels)):
+            last_of = "SELECT at FROM rounds WHERE level = ? ORDER BY round DESC LIMIT 1"
+            last = max([last, *(at for (at,) in store.query(last_of, (level_index,)))])
+        if (time.time() if now is None else now) - last > QUIET:
+            return "no news"
+    return "running"
+
+
 def awaiting(number: int, since: float, clients: Sequence[str]) -> list[Statement]:
     """What writes whose answers the open round lacks, and since when it is asked."""
     row = (number, since, json.dumps(list(clients)))
@@ -87,8 +153,7 @@ def read_alarms(
     continues the run (None: not known).
     """
     now = time.time() if now is None else now
-    over = store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1")
-    if over or store.query("SELECT finished FROM run")[0][0] is not None:
+    if is_finished(store) or is_aborted(store):
         return []
     heard = dict(store.query("SELECT client, at FROM heard"))
     found = [
@@ -115,20 +180,25 @@ def _last(store: RunStore, kind: str, client: str, now: float) -> float:
 
 
 def _from_events(store: RunStore) -> list[Alarm]:
-    """Conditions whose begin and end are events: they last while the begin is the later of the two.
-
-    A round that was closed since ends a pause too: the process that has noted it may have been killed.
-    """
+    """What lasts by its events. A round that was closed since ends it too: who has noted it may have been killed."""
     found = []
     rows = store.query(
         "SELECT max(r.at) FROM open_round o JOIN rounds r ON r.level = o.level AND r.round = o.round - 1"
     )
     last_round = rows[0][0] or 0.0
-    for kind, both in _OPPOSITES.items():
-        rows = store.query("SELECT kind, at, text FROM events WHERE kind IN (?, ?) ORDER BY rowid DESC LIMIT 1", both)
-        if rows and rows[0][0] == kind and rows[0][1] >= last_round:
-            found.append(Alarm(kind, None, rows[0][1], rows[0][2]))
+    for kind in _OPPOSITES:
+        alarm = _condition(store, kind)
+        if alarm is not None and alarm.since >= last_round:
+            found.append(alarm)
     return found
+
+
+def _condition(store: RunStore, kind: str) -> Alarm | None:
+    """A condition whose begin and end are events: it lasts while the begin is the later of the two."""
+    rows = store.query(
+        "SELECT kind, at, text FROM events WHERE kind IN (?, ?) ORDER BY rowid DESC LIMIT 1", _OPPOSITES[kind]
+    )
+    return Alarm(kind, None, rows[0][1], rows[0][2]) if rows and rows[0][0] == kind else None
 
 
 def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, float], now: float) -> list[Alarm]:

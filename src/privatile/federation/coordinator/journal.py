@@ -18,7 +18,7 @@ from typing import NamedTuple
 from privatile.errors import StoreError
 from privatile.federation.coordinator.answer_intake import Accepted, LateLink
 from privatile.federation.wire.messages import Link
-from privatile.server.alarms import Alarm, awaiting, read_alarms
+from privatile.server.alarms import Alarm, awaiting, is_aborted, is_stopped, read_alarms
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import FEDERATION
 
@@ -108,14 +108,11 @@ class Journal:
 
     def aborted(self) -> bool:
         """Whether the run was ended for good."""
-        return bool(self._store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
+        return is_aborted(self._store)
 
     def stopped(self) -> bool:
         """Whether the coordinator was stopped, and has not been started again."""
-        rows = self._store.query(
-            "SELECT kind FROM events WHERE kind IN ('stopped', 'started') ORDER BY rowid DESC LIMIT 1"
-        )
-        return rows == [("stopped",)]
+        return is_stopped(self._store)
 
     def hear(self, times: Mapping[str, float]) -> None:
         """Store when clients were last heard."""

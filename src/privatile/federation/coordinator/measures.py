@@ -3,10 +3,9 @@
 from collections import Counter
 
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.coordinator.round_rules import silent_rounds
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics
 from privatile.federation.study.study import FederationStudy
-from privatile.server.alarms import KINDS, Alarm
+from privatile.server.alarms import KINDS, Alarm, silent_rounds
 from privatile.server.coordinator import Coordinator
 
 

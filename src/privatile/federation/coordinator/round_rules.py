@@ -52,17 +52,6 @@ def must_wait_for(missing: Sequence[str], tracks: Sequence[Track], patience: int
     return ""
 
 
-def silent_rounds(tracks: Sequence[Track]) -> dict[str, int]:
-    """Rounds in a row that a client has missed, where there are any.
-
-    A client answers about all levels or none; a level that is over no longer counts silence.
-    """
-    track = max(tracks, key=lambda one: one.state.round)
-    return {
-        client.name: used - 1 for client, used in zip(track.plan.clients, track.state.used, strict=True) if used > 1
-    }
-
-
 def impossible_clients(tracks: Sequence[Track]) -> Iterator[str]:
     """Clients whose share of ones over all rounds is impossible under their truth rate."""
     for track in tracks:

@@ -7,11 +7,10 @@ from typing import Any
 from privatile.core.words import duration
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
-from privatile.federation.coordinator.round_rules import silent_rounds
 from privatile.federation.run.lock import running_coordinator
 from privatile.federation.setup.directory import Directory
 from privatile.result.result import QuantileResult
-from privatile.server.alarms import Alarm, read_alarms
+from privatile.server.alarms import Alarm, read_alarms, run_state, silent_rounds
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 
@@ -98,14 +97,10 @@ def read_status(directory: Directory) -> Status:
         journal, coordinator = Journal(store), Coordinator(store)
         events, heard = tuple(journal.events(10)), journal.heard()
         silent = silent_rounds(coordinator.tracks)
-        kinds = [event.kind for event in events if event.kind in ("paused", "resumed", "aborted", "finished")]
-        state = "finished" if store.finished else (kinds or ["resumed"])[-1]
         alarms = tuple(read_alarms(store, silent, alive=process is not None))
-        if state == "resumed" or (state == "paused" and process and not any(one.kind == "paused" for one in alarms)):
-            state = "running" if process else "stopped"
         return Status(
             store.run,
-            state,
+            run_state(store, alarms, alive=process is not None),
             store.spec.levels,
             coordinator.done,
             coordinator.planned,
