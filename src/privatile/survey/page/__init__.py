@@ -1,0 +1,78 @@
+"""What a person's browser is served, and the hash by which people check it.
+
+The files beside this one are all there is: no framework, no build step, no other host. They are the same for every
+survey of this version; what differs comes from `survey.json`. Below 10 kB compressed in all.
+"""
+
+import gzip
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+MEDIA_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+}
+
+LANGUAGES = ("en", "de", "fr")
+"""Those with a message file; a new one needs its file in `messages/` and its name here."""
+
+FILES = {
+    "": "index.html",
+    "static/answer.js": "answer.js",
+    "static/mechanism.js": "mechanism.js",
+    "static/answer.css": "answer.css",
+    **{f"static/messages/{language}.json": f"messages/{language}.json" for language in LANGUAGES},
+}
+"""The answering page: paths below the survey's root, and files of this package. These make its hash."""
+
+ORGANISER_FILES = {"organiser": "organiser.html", "static/organiser.js": "organiser.js"}
+"""The shell of the organiser's page. It holds no fact: its script fetches them with the organiser's token."""
+
+
+class PageFile(NamedTuple):
+    """A file as it is served."""
+
+    media_type: str
+    body: bytes
+    gzipped: bytes
+
+
+def served(name: str) -> PageFile:
+    """A file of this package as it is served."""
+    body = (resources.files(__name__) / name).read_bytes()
+    # No date in the compressed file: the same bytes at every start.
+    return PageFile(MEDIA_TYPES[name.rpartition(".")[2]], body, gzip.compress(body, 9, mtime=0))
+
+
+@cache
+def page_files() -> dict[str, PageFile]:
+    """All files by their paths below the survey's root; "" is the answering page itself."""
+    return {path: served(name) for path, name in {**FILES, **ORGANISER_FILES}.items()}
+
+
+@cache
+def page_manifest() -> str:
+    """One line per file, sorted by name, as `sha256sum` prints them.
+
+    >>> [line.split("  ")[1] for line in page_manifest().splitlines()][:3]
+    ['answer.css', 'answer.js', 'index.html']
+    """
+    files = sorted((name, page_files()[path].body) for path, name in FILES.items())
+    return "".join(f"{hashlib.sha256(body).hexdigest()}  {name}\n" for name, body in files)
+
+
+@cache
+def page_sha256() -> str:
+    """The page's hash: SHA-256 of `page_manifest`, so `sha256sum FILES… | sha256sum` gives it too.
+
+    >>> len(page_sha256())
+    64
+    """
+    return hashlib.sha256(page_manifest().encode()).hexdigest()
+
+
+__all__ = ["FILES", "LANGUAGES", "PageFile", "page_files", "page_manifest", "page_sha256"]

@@ -1,0 +1,234 @@
+// The answering page. The number lives in the input field and in a variable of `send`, and in nothing else.
+import { drawCoin, liesPer100, readNumber, readQuery, readThreshold, respond } from "./mechanism.js";
+
+const $ = (id) => document.getElementById(id);
+const code = new URLSearchParams(location.hash.slice(1)).get("c") ?? "";
+const confirmed = new Set();
+let words, locale, facts, values, db, record, status, error;
+
+// Words
+
+const number = (value) => new Intl.NumberFormat(locale, { maximumSignificantDigits: 12 }).format(value);
+const inUnit = (value) => number(value) + (facts.unit ? ` ${facts.unit}` : "");
+const fill = (key, more) =>
+  (words?.[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => ({ ...values, ...more })[name] ?? "");
+
+// A live region speaks when it is written to: only what is new is written.
+const put = (element, text = "") => element.textContent === text || (element.textContent = text);
+
+function draw() {
+  document.documentElement.lang = locale;
+  if (facts) {
+    const threshold = readThreshold(record ? record.threshold : facts.threshold);
+    const [low, high] = facts.range;
+    values = { value: facts.value, low: number(low), high: inUnit(high), lies: threshold && number(+liesPer100(threshold).toPrecision(2)) };
+    put($("title"), (document.title = facts.title));
+    put($("label"), fill("label"));
+    put($("unit"), facts.unit);
+  }
+  for (const element of document.querySelectorAll("[data-t]")) put(element, fill(element.dataset.t));
+  if (record) {
+    put($("said"), fill(record.answer ? "sayyes" : "sayno"));
+    put($("asked"), fill("asked", { query: inUnit(readQuery(record.query)) }));
+  }
+  if (status) put($("status"), fill(...status));
+  put($("error"), error && fill(error));
+}
+
+async function speak(language) {
+  locale = language;
+  words = await patiently(`static/messages/${language}.json`);
+  draw();
+}
+
+function say(...message) {
+  status = message;
+  draw();
+}
+
+function show(...parts) {
+  for (const id of ["about", "form", "warning", "sent"]) $(id).hidden = !parts.includes(id);
+  if (!parts.includes("form")) $("number").value = "";
+}
+
+// What this device remembers: one answer per survey and per code, written to the disk before it is sent
+
+const opened = () =>
+  new Promise((resolve, reject) => {
+    const request = indexedDB.open("privatile", 1);
+    request.onupgradeneeded = () => {
+      request.result.createObjectStore("answers", { keyPath: "survey" }).createIndex("code", "code", { unique: true });
+      request.result.createObjectStore("asked");
+    };
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+
+const stored = (name, work, mode = "readonly") =>
+  new Promise((resolve, reject) => {
+    const transaction = db.transaction(name, mode, { durability: "strict" });
+    const request = work(transaction.objectStore(name));
+    transaction.oncomplete = () => resolve(request.result);
+    transaction.onabort = () => reject(transaction.error);
+  });
+
+const find = async () =>
+  (await stored("answers", (all) => all.index("code").get(code))) ?? stored("answers", (all) => all.get(facts.survey));
+
+// Requests: repeated as they are until the survey says something final
+
+const pause = (seconds) =>
+  new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      removeEventListener("online", done);
+      $("again").hidden = true;
+      resolve();
+    };
+    const timer = setTimeout(done, 1000 * seconds + Number(drawCoin() % 1000n));
+    addEventListener("online", done);
+    $("again").onclick = done;
+    $("again").hidden = !words;
+  });
+
+async function patiently(path, body, isReadable = () => true) {
+  for (let seconds = 1; ; seconds = Math.min(2 * seconds, 30)) {
+    let trouble = navigator.onLine ? "trouble" : "offline";
+    let wait = seconds;
+    try {
+      const reply = await fetch(path, {
+        cache: "no-store",
+        credentials: "omit",
+        redirect: "error",
+        signal: AbortSignal.timeout(20000),
+        // A yes is as long as a no.
+        ...(body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body).padEnd(120) }),
+      });
+      if (reply.status === 503 || reply.status === 429) {
+        trouble = "wait";
+        wait = Math.min(Number(reply.headers.get("Retry-After")) || seconds, 60);
+      } else if (reply.ok) {
+        const content = await reply.json();
+        if (isReadable(content)) return content;
+      } else if (reply.status < 500 && body) return { status: reply.status };
+    } catch {}
+    say(trouble);
+    await pause(wait);
+  }
+}
+
+// One answer
+
+async function send(value) {
+  const refuse = (key, more) => (show(), say(key, more));
+  const mayGoOn = (key, more) =>
+    new Promise((resolve) => {
+      if (confirmed.has(key)) return resolve(true);
+      put($("why"), fill(key, more));
+      show("warning");
+      say();
+      $("warning").focus();
+      $("continue").onclick = () => (confirmed.add(key), show("about"), resolve(true));
+      $("stop").onclick = () => resolve(false);
+    });
+  show("about");
+  const [other] = await stored("answers", (all) => all.getAll());
+  if (other && !(await find()) && !(await mayGoOn("other", other))) return refuse("stopped");
+  say("asking");
+  const fetchQuestion = () =>
+    patiently("question", { code }, (reply) => reply.survey === facts.survey && Number.isSafeInteger(reply.round) && readQuery(reply.query) !== undefined);
+  let question = await fetchQuestion();
+  if (question.handed_before === true && !(await stored("asked", (all) => all.get(code)))) {
+    if (!(await mayGoOn("handed"))) return refuse("stopped");
+    say("asking");
+    question = await fetchQuestion();
+  }
+  if (question.status && !(await find())) {
+    const key = { 404: "unknown", 409: "spent", 410: "closed" }[question.status];
+    return refuse(key ?? "refused", question);
+  }
+  await stored("asked", (all) => all.put(1, code), "readwrite");
+  // The coin is drawn here and nowhere else: once per code and survey, whatever the survey says.
+  record = await navigator.locks.request("privatile draw", async () => {
+    const earlier = await find();
+    if (earlier || question.status) return earlier;
+    const { survey, threshold, title } = facts;
+    const { round, query } = question;
+    const answer = respond(value > readQuery(query), drawCoin(), readThreshold(threshold));
+    const fresh = { survey, code, round, query, threshold, title, answer, at: new Date().toISOString().slice(0, 10) };
+    await stored("answers", (all) => all.add(fresh), "readwrite");
+    return fresh;
+  });
+  await deliver();
+}
+
+async function deliver() {
+  show("sent");
+  say("sending");
+  $("said").focus();
+  const { survey, round, answer } = record;
+  await navigator.locks.request("privatile send", async () => {
+    record = await stored("answers", (all) => all.get(survey));
+    if (record.outcome) return;
+    const reply = await patiently("answer", { code: record.code, round, answer }, (reply) => [true, false, null].includes(reply.counted));
+    if (reply.status) return say("refused", reply);
+    record.outcome = { true: "counted", false: "late", null: "repeat" }[reply.counted];
+    await stored("answers", (all) => all.put(record), "readwrite");
+  });
+  if (record.outcome) say(record.code === code ? record.outcome : "twice");
+}
+
+// The page
+
+function submit(event) {
+  event.preventDefault();
+  const read = readNumber($("number").value);
+  const [low, high] = facts.range;
+  const unusual = read.value < low || read.value > high;
+  error = read.error ?? (unusual && error !== "outside" ? "outside" : undefined);
+  $("number").setAttribute("aria-invalid", Boolean(error));
+  draw();
+  if (error) return $("number").focus();
+  send(read.value).catch(() => (show(), say("nostorage")));
+}
+
+function isAcceptable({ survey, title, value, range, threshold }) {
+  const texts = [survey, title, value].every((text) => typeof text === "string" && text.length < 300);
+  return texts && range?.length === 2 && range.every(Number.isFinite) && readThreshold(threshold);
+}
+
+async function begin() {
+  const own = ["en", "de", "fr"];
+  const wanted = navigator.languages.map((name) => name.slice(0, 2)).find((name) => own.includes(name)) ?? "en";
+  for (const name of own) {
+    const label = new Intl.DisplayNames(name, { type: "language" }).of(name);
+    $("language").add(new Option(label, name, false, name === wanted));
+  }
+  $("language").onchange = () => speak($("language").value);
+  await speak(wanted);
+  if (!isSecureContext) return say("insecure");
+  if (!navigator.locks || !globalThis.BigUint64Array) return say("old");
+  if (!/^[\w-]{22}$/.test(code)) return say("nocode");
+  try {
+    db = await opened();
+    await stored("asked", (all) => all.put(1, ""), "readwrite");
+  } catch {
+    return say("nostorage");
+  }
+  const found = await patiently("survey.json");
+  if (!isAcceptable(found)) return say("facts");
+  facts = found;
+  record = await find();
+  if (record) return deliver();
+  say();
+  if (facts.state === "closed") return say("closed");
+  // Some phones have no minus sign among the digits.
+  if (facts.range[0] < 0) $("number").inputMode = "text";
+  $("form").onsubmit = submit;
+  $("number").oninput = () => ((error = undefined), draw());
+  show("about", "form");
+}
+
+addEventListener("hashchange", () => location.reload());
+addEventListener("pagehide", () => ($("number").value = ""));
+begin();
