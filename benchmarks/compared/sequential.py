@@ -1,9 +1,8 @@
 """Peers that ask one person after another, each by randomized response: streams, and the Bayesian screening search.
 
 All work on cells 0 … cells − 1 of the range or on [0, 1], with a target τ′ = (1 − r)/2 + rτ: the share of reports "not
-above" at the quantile, r = tanh(ε/2). Written from what we know of the
-methods and from abstracts, not from the full papers and not from their programs. The loops are
-compiled by numba; `.py_func` is the same in plain Python.
+above" at the quantile, r = tanh(ε/2). Written from what we know of the methods and from abstracts, not from the full
+papers and not from their programs. The loops are compiled by numba; `.py_func` is the same in plain Python.
 """
 
 import math

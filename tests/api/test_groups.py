@@ -18,8 +18,9 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.statement import statement
 from privatile.errors import AlreadyAnswered, InputError, StoreError
 from privatile.planning.options import Options
-from privatile.report.group_files import GroupFolder, read_groups, read_runs, results_of
+from privatile.report.group_folder import GroupFolder
 from privatile.report.group_page import figure_of, page_of, report_groups
+from privatile.report.group_reading import read_groups, read_runs, results_of
 from privatile.result.compare import compare
 from privatile.result.document import frame
 from privatile.result.groups import GroupOutcome, GroupResults

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import privatile.api.sample_tables as sample
+import privatile.core.sample_tables as sample
 from privatile.cli import main
 from privatile.errors import InputError
 

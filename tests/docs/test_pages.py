@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.api.sample_tables import write_tables
+from privatile.core.sample_tables import write_tables
 from privatile.errors import how_to_install
 from tests.docs.page_blocks import SETUP, blocks, commands, lines
 from tests.docs.stale_lines import stale_setup, stale_spans

@@ -10,7 +10,7 @@ from privatile.api.local_run import LocalRun, prepare
 from privatile.errors import InputError
 from privatile.inference.readings import LITTLE
 from privatile.planning.options import Options
-from privatile.planning.preview import TOO_SMALL, Preview, preview
+from privatile.planning.preview import SAYS_NOTHING, Preview, preview
 
 BEFOREHAND = {
     "support", "not-validated", "dominance", "not-private", "weak", "missing", "dither", "file", "person", "central",
@@ -53,7 +53,7 @@ def test_a_dry_run_and_the_result_say_the_same(tmp_path: Path, more: dict[str, A
     known = preview(run.spec)
     results = run.complete()
     for found, result in zip(known.caveats, results, strict=True):
-        before = {(one.code, one.text) for one in found if one != TOO_SMALL}
+        before = {(one.code, one.text) for one in found if one != SAYS_NOTHING}
         known_then = (one for one in result.caveats if one.code in BEFOREHAND or LITTLE in one.text)
         assert before == {(one.code, one.text) for one in known_then}
         assert said <= {code for code, _ in before}

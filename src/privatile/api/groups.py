@@ -8,9 +8,10 @@ that run comes first and takes the first records of every group's random order.
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +29,10 @@ from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreE
 from privatile.estimator.auto import FEWEST_ROUNDS
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import FROM_RECORDS, RunSpec
+from privatile.inference.inference import settings_of_each
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
-from privatile.report.group_files import INDEX, OVERALL, GroupEntry, GroupFolder, each, file_names
+from privatile.report.group_folder import INDEX, OVERALL, GroupEntry, GroupFolder, file_names
 from privatile.report.group_page import report_groups
 from privatile.result.groups import GroupOutcome, GroupResults, with_partly_asked
 from privatile.result.result import QuantileResult
@@ -60,46 +62,65 @@ class Group(NamedTuple):
 def prepare_groups(data: object, options: Options, rng: np.random.Generator | None = None) -> "GroupRuns":
     """Read the data and work out the run of every group; asks no one. With `rng` everything is a simulation."""
     ledger, coins, division = opened(data, options, rng)
-    return GroupRuns(options, division, ledger, coins)
+    runs = GroupRuns(options, division, ledger, coins, *find_groups(options, division))
+    runs.prepare()
+    return runs
+
+
+class Found(NamedTuple):
+    """Which groups the data has."""
+
+    known: list[tuple[str, ...]]
+    """Their entries, one for each column of `by`, in order."""
+    ungrouped: int
+    """Records without a group, since the column is empty there. They are not asked."""
+    contents: list[bytes]
+    """Digests of the columns that belong to a group."""
+
+
+def find_groups(options: Options, division: Division) -> Found:
+    """The groups that the records of a division belong to; refused where there are none, or too many for a table."""
+    by = options.by_columns
+    named = ", ".join(map(repr, by))
+    columns = division.only(options)
+    places = [division.keys.index(column) for column in by]
+    cells = {name: division.cells[column.content.holder] for name, column in columns.items()}
+    entries = {name: tuple(cell[place] for place in places) for name, cell in cells.items()}
+    known = sorted({tuple(map(str, entry)) for entry in entries.values() if None not in entry})
+    if not known:
+        raise InputError(f"no record has an entry in column {named}: there are no groups.")
+    if len(known) > MOST_GROUPS:
+        raise InputError(
+            f"column {named} has {len(known):,} different entries, and a table may have {MOST_GROUPS:,} groups. "
+            "Name a coarser column, or choose some of the records with only."
+        )
+    grouped = [columns[name] for name, entry in entries.items() if None not in entry]
+    options.check_clients(sorted({division.holder(column) for column in grouped}), ("epsilon", "weights"))
+    ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
+    return Found(known, ungrouped, sorted(column.content.digest for column in grouped))
 
 
 @dataclass(eq=False, repr=False)
 class GroupRuns:
-    """Data read and divided, nothing asked yet. `groups` are in the order of their names."""
+    """The runs of many groups, nothing asked yet. `groups` are in the order of their names."""
 
     options: Options
     division: Division
     ledger: Ledger
     coins: Coins
+    known: list[tuple[str, ...]]
+    ungrouped: int
+    contents: list[bytes]
+    groups: list[Group] = field(default_factory=list, init=False)
+    overall: LocalRun | None = field(default=None, init=False)
     _begun: GroupFolder | None = field(default=None, init=False)
     _partly: tuple[str, ...] = field(default=(), init=False)
 
-    def __post_init__(self) -> None:
-        self.overall: LocalRun | None = None
-        by, division = self.options.by_columns, self.division
-        named = ", ".join(map(repr, by))
-        columns = division.only(self.options)
-        places = [division.keys.index(column) for column in by]
-        cells = {name: division.cells[column.content.holder] for name, column in columns.items()}
-        entries = {name: tuple(cell[place] for place in places) for name, cell in cells.items()}
-        known = sorted({tuple(map(str, entry)) for entry in entries.values() if None not in entry})
-        self.ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
-        """Records without a group, since the column is empty there. They are not asked."""
-        if not known:
-            raise InputError(f"no record has an entry in column {named}: there are no groups.")
-        if len(known) > MOST_GROUPS:
-            raise InputError(
-                f"column {named} has {len(known):,} different entries, and a table may have {MOST_GROUPS:,} groups. "
-                "Name a coarser column, or choose some of the records with only."
-            )
-        holders = sorted({division.holder(columns[name]) for name, entry in entries.items() if None not in entry})
-        self.options.check_clients(holders, ("epsilon", "weights"))
-        named_columns = [columns[name] for name, entry in entries.items() if None not in entry]
-        self._list = self._list_path(sorted(column.content.digest for column in named_columns))
-        self._files = file_names([", ".join(entry) for entry in known])
-        self.groups = [Group(", ".join(entry), entry, 0) for entry in known]
+    def prepare(self) -> None:
+        """Work out every run, after what was begun here before."""
+        self.groups = [Group(", ".join(entry), entry, 0) for entry in self.known]
         self._begun = self._checked_list()
-        self._prepare(known, self._taken)
+        self._prepare(self._taken)
         if (share := self.options.overall_share) is None:
             return
         begun = None if self.options.new_run else self._begun
@@ -108,7 +129,7 @@ class GroupRuns:
         with suppress(InputError):  # it may be about groups that turn out to be too small
             self.overall = self._overall()
         if self.overall is None or self.overall.store is None:
-            self._prepare(known, share)
+            self._prepare(share)
             self.overall = self._overall()
         if self.overall.spec.weighting in FROM_RECORDS:
             self._partly = tuple(group.name for group in self.groups if group.run is not None and group.name in partly)
@@ -118,8 +139,8 @@ class GroupRuns:
         """Where all records may be asked again, those that answered about all groups still count as asked."""
         return (self.options.overall_share or 0.0) if self.options.spend_again else 0.0
 
-    def _prepare(self, known: Sequence[tuple[str, ...]], taken: float) -> None:
-        self.groups = [self._prepared(entry, taken) for entry in known]
+    def _prepare(self, taken: float) -> None:
+        self.groups = [self._prepared(entry, taken) for entry in self.known]
         if all(group.run is None for group in self.groups):
             raise next(group.refused for group in self.groups if group.refused is not None)
 
@@ -186,7 +207,7 @@ class GroupRuns:
     ) -> LocalRun:
         options = self.options
         members = len(self._files) + (options.overall_share is not None)
-        level = each(options.confidence_level, members, simultaneous=options.simultaneous)
+        level = settings_of_each(options.confidence_level, members, simultaneous=options.simultaneous)
         holders = {self.division.holder(column) for column in columns.values()}
         for name in ("epsilon", "weights"):
             if isinstance(given := getattr(options, name), Mapping):
@@ -227,14 +248,19 @@ class GroupRuns:
     def _place(self, file: str) -> Path | None:
         return None if self.options.save is None else Path(self.options.save) / file
 
-    def _list_path(self, contents: list[bytes]) -> Path | None:
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        return file_names([", ".join(entry) for entry in self.known])
+
+    @cached_property
+    def _list(self) -> Path | None:
         """Where the list of groups lies: in the folder, or with the files of unfinished runs; none of simulations."""
         options = self.options
         if options.save is not None:
             return Path(options.save) / INDEX
         if self.ledger.path is None:
             return None
-        asked = (options.value_in_words, options.by, options.only, options.levels, options.epsilon, contents)
+        asked = (options.value_in_words, options.by, options.only, options.levels, options.epsilon, self.contents)
         name = hashlib.sha256(repr(asked).encode()).hexdigest()[:24]
         return self.ledger.path.parent / "runs" / f"{name}-{INDEX}"
 

@@ -57,8 +57,9 @@ def compare(
         first, second = (_result(path, level, reported) for path in runs)
         facts = compared(first, second, disjoint=disjoint, confidence_level=confidence_level)
     else:
-        from privatile.report.group_files import is_group_folder, results_of
+        from privatile.report.group_folder import is_group_folder
         from privatile.report.group_page import report_groups
+        from privatile.report.group_reading import results_of
         from privatile.result.pairs import compare_all
 
         if len(runs) == 1 and not is_group_folder(runs[0]):

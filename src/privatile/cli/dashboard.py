@@ -4,19 +4,12 @@ from pathlib import Path
 
 import click
 
-from privatile.cli.dashboard_options import DashboardOptions
+from privatile.cli.dashboard_options import DashboardOptions, address_options
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option("--at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port).")
-@click.option(
-    "--tls",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="CERT KEY",
-    help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
-)
+@address_options("")
 def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | None) -> None:
     """Watch runs in a browser: running, finished, or not begun yet. The page changes nothing.
 

@@ -75,20 +75,32 @@ class DashboardOptions:
                 threading.Event().wait()
 
 
+def address_options(prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Where the dashboard listens, and with which certificate: --at and --tls, behind a prefix."""
+
+    def with_address(command: Callable[..., Any]) -> Callable[..., Any]:
+        where = click.option(
+            f"--{prefix}at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."
+        )
+        tls = click.option(
+            f"--{prefix}tls",
+            nargs=2,
+            type=click.Path(path_type=Path),
+            metavar="CERT KEY",
+            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+        )
+        return where(tls(command))
+
+    return with_address
+
+
 def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--dashboard, --dashboard-at, --dashboard-tls and --keep; the command gets one argument, `dashboard`."""
 
     @click.option(
         "--dashboard", is_flag=True, help="Watch the run in a browser while it runs; the page changes nothing."
     )
-    @click.option("--dashboard-at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port).")
-    @click.option(
-        "--dashboard-tls",
-        nargs=2,
-        type=click.Path(path_type=Path),
-        metavar="CERT KEY",
-        help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
-    )
+    @address_options("dashboard-")
     @click.option("--keep", is_flag=True, help="Keep the dashboard open when the run has ended, until Ctrl-C.")
     @wraps(command)
     def with_options(

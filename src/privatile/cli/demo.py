@@ -29,7 +29,7 @@ def demo() -> None:
     import numpy as np
 
     from privatile.api.estimate import estimate
-    from privatile.api.sample_tables import salaries, write_tables
+    from privatile.core.sample_tables import salaries, write_tables
 
     write_tables(Path())
     columns = salaries()

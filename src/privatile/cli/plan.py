@@ -169,7 +169,7 @@ def _guess(
     density: float | None,
 ) -> "Guess | None":
     """Where units come from."""
-    from privatile.planning.guess import from_densities, from_spread
+    from privatile.planning.guess import from_densities, from_results, from_spread
 
     if population is not None:
         from privatile.simulation.plan_check import guess_of
@@ -179,35 +179,11 @@ def _guess(
         return from_spread(spread)
     if density is not None:
         return from_densities(dict.fromkeys(levels, density), f"a density of {density:g} per unit")
-    return None if like is None else _like(like, levels)
+    if like is not None:
+        from privatile.report.view import read_results
 
-
-def _like(path: Path, levels: tuple[float, ...]) -> "Guess":
-    """The densities that an earlier run found at its quantiles."""
-    from privatile.planning.guess import from_densities
-    from privatile.report.view import RunRecord
-    from privatile.server.run_file import RunStore
-
-    with RunStore.open(path, read_only=True) as store:
-        results = RunRecord(store, store.spec).results()
-        known = store.spec.levels
-    found: dict[float, float] = {}
-    errors = []
-    for level in levels:
-        if level not in known:
-            has = ", ".join(f"{one:g}" for one in known)
-            raise InputError(f"--like {path}: that run is about level {has}, and the plan about {level:g}.")
-        result = results[known.index(level)]
-        facts = None if result is None else result.facts().get("density")
-        if facts is None or not facts["estimate"] > 0.0:
-            raise InputError(
-                f"--like {path}: its answers do not tell the density at level {level:g}. Give a rough guess instead: "
-                "--spread UNITS, within which the middle half of the people lies."
-            )
-        found[level] = facts["estimate"]
-        errors.append(facts["relative_error"])
-    words = f"the density that {path.name} found, within a standard error of {100 * max(errors):.0f}%"
-    return from_densities(found, words)
+        return from_results(read_results(like), levels, like.name)
+    return None
 
 
 def _checked(made: "RunPlan", index: int, found: dict[str, Any]) -> str:

@@ -93,7 +93,7 @@ def report(
 
 
 def _print(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any], as_json: bool) -> None:
-    from privatile.report.group_files import results_of
+    from privatile.report.group_reading import results_of
     from privatile.report.view import read_results
 
     echo_facts(results_of(paths, **reported) if kind == "groups" else read_results(paths[0], **reported), as_json)
@@ -101,8 +101,8 @@ def _print(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any], as_jso
 
 def _of_groups(sources: tuple[Path, ...], reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
     """The same for groups, or for several runs side by side."""
-    from privatile.report.group_files import results_of
     from privatile.report.group_page import figure_of, page_of
+    from privatile.report.group_reading import results_of
 
     results = results_of(sources, **reported)
     return partial(page_of, results), partial(figure_of, results)
@@ -131,7 +131,7 @@ def _makers(kind: Kind, path: Path, reported: dict[str, Any]) -> tuple[Callable[
 def find(source: Path) -> tuple[Kind, Path]:
     """What a path is: a run's file, a federation's folder, an experiment's store, or the paper's folder."""
     if source.is_dir():
-        from privatile.report.group_files import is_group_folder
+        from privatile.report.group_folder import is_group_folder
 
         if is_group_folder(source):
             return "groups", source

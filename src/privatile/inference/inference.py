@@ -7,6 +7,7 @@ from the same law, so they never disagree: a value is inside the interval iff it
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from privatile.core.scale import Scale, clip, working_range
 from privatile.laws.critical import checked_level
@@ -120,6 +121,18 @@ def level_each(confidence_level: float, members: int) -> float:
     (0.983, 0.95)
     """
     return float(confidence_level ** (1.0 / members))
+
+
+def settings_of_each(confidence_level: float, members: int, *, simultaneous: bool) -> dict[str, Any]:
+    """How each of several runs is reported, so that all intervals hold at once, or each by itself.
+
+    >>> settings_of_each(0.95, 3, simultaneous=True)["confidence_level"] ** 3
+    0.95
+    >>> settings_of_each(0.95, 3, simultaneous=False)
+    {'confidence_level': 0.95, 'simultaneous': False}
+    """
+    level = level_each(confidence_level, members) if simultaneous else confidence_level
+    return {"confidence_level": level, "simultaneous": simultaneous}
 
 
 def simultaneous(inference: "Inference", members: int) -> "Inference":

@@ -23,14 +23,16 @@ import numpy as np
 from privatile.estimator.auto import SUPPORTED, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
+from privatile.laws.critical import critical_value
 from privatile.laws.fieller import low_information_factor
 from privatile.laws.normal import two_sided_z
 from privatile.planning.guess import Guess
 from privatile.result.diagnostics import three_digits
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
-LOST = 1.2
-"""Search and bend raise the standard error by the factor 1 + LOST/√I: 4% at I = 1,000, as the coverage study found."""
+SEARCH_AND_BEND = 1.2
+"""Search and bend raise the standard error by the factor 1 + SEARCH_AND_BEND/√I: 4% at I = 1,000, as the
+coverage study found."""
 
 BY_INFORMATION = ((150.0, 3.9), (600.0, 3.4), (6000.0, 3.2))
 """Information, and the median width of the any-shape interval at 95% over that of one that knows the distribution
@@ -39,6 +41,9 @@ BY_INFORMATION = ((150.0, 3.9), (600.0, 3.4), (6000.0, 3.2))
 BY_CONFIDENCE = ((0.8, 4.1), (0.9, 3.5), (0.95, 3.2), (0.99, 3.1), (0.999, 3.5))
 """Confidence level, and the same ratio there at information 6,000 (`python -m studies.any_shape.by_confidence`): the
 questions are placed for 95%."""
+
+SELF_NORMALIZED_COST = 1.30
+"""A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""
 
 
 class ExpectedWidth(NamedTuple):
@@ -196,10 +201,23 @@ def inflation(info: float, rounds: int, confidence_level: float = 0.95) -> float
     rest = 1.0 - z * z * slope_variance
     if rest <= 0.0:
         return math.inf
-    return (1.0 + LOST * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
+    return (1.0 + SEARCH_AND_BEND * unit) * (1.0 + slope_variance / 2.0) / math.sqrt(rest)
 
 
 def rank_width(level: float, clients: Sequence[Client], confidence_level: float, inflated: float) -> float:
     """w: the interval's expected width in rank, with the factor that its method adds."""
     error = math.sqrt(math.fsum(client.rank_variance(level) for client in clients))
     return 2.0 * inflated * two_sided_z(confidence_level) * error
+
+
+def self_normalized_cost(confidence_level: float) -> float:
+    """`SELF_NORMALIZED_COST` at another level: the self-normalised quantile grows faster than the normal one.
+
+    >>> self_normalized_cost(0.95), round(self_normalized_cost(0.99), 2)
+    (1.3, 1.47)
+    """
+    if confidence_level == 0.95:
+        return SELF_NORMALIZED_COST
+    constant = [1] * 1000
+    at = float(critical_value(constant, confidence_level)) / float(critical_value(constant, 0.95))
+    return SELF_NORMALIZED_COST * at * two_sided_z(0.95) / two_sided_z(confidence_level)

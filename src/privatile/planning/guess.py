@@ -1,10 +1,11 @@
 """A guess of the distribution, which turns widths in rank into widths in units before anyone is asked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 from privatile.errors import InputError
+from privatile.result.result import QuantileResult
 
 QUARTILES = NormalDist().inv_cdf(0.75) - NormalDist().inv_cdf(0.25)
 """Distance between the quartiles of the standard normal distribution."""
@@ -42,6 +43,27 @@ def from_densities(densities: Mapping[float, float], words: str) -> Guess:
     for level, density in densities.items():
         _check(f"the density at level {level:g}", density)
     return Guess(words, lambda level, rank: rank / densities[level])
+
+
+def from_results(results: Sequence[QuantileResult], levels: Sequence[float], name: str) -> Guess:
+    """From the densities that an earlier run, called `name`, found at its quantiles."""
+    known = {result.level: result for result in results}
+    densities, errors = {}, []
+    for level in levels:
+        if level not in known:
+            has = ", ".join(f"{one:g}" for one in known)
+            raise InputError(f"{name}: that run is about level {has}, and the plan about {level:g}.")
+        density = known[level].facts()["density"]
+        if density is None or not density["estimate"] > 0.0:
+            raise InputError(
+                f"{name}: its answers do not tell the density at level {level:g}. Give a rough guess instead: "
+                "spread=UNITS, within which the middle half of the people lies."
+            )
+        densities[level] = density["estimate"]
+        errors.append(density["relative_error"])
+    return from_densities(
+        densities, f"the density that {name} found, within a standard error of {100 * max(errors):.0f}%"
+    )
 
 
 def _check(what: str, value: float) -> None:

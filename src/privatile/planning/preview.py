@@ -19,14 +19,13 @@ from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.inference.inference import level_each
 from privatile.inference.readings import LITTLE
-from privatile.laws.critical import critical_value
-from privatile.laws.normal import two_sided_z
 from privatile.planning.cures import Cure, cures
 from privatile.planning.expected_width import (
     ExpectedWidth,
     both_in_words,
     expected_widths,
     rank_width,
+    self_normalized_cost,
     width_in_units,
 )
 from privatile.planning.guess import Guess
@@ -37,10 +36,7 @@ from privatile.result.number_words import epsilon_text, finite
 from privatile.result.result import Caveat, Row
 from privatile.result.severity import SEVERITIES, most_important_first, to_act_on_and_rest
 
-SELF_NORMALIZED_COST = 1.30
-"""A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""
-
-TOO_SMALL = Caveat(
+SAYS_NOTHING = Caveat(
     "unbounded",
     "Too small: the interval is expected to be the whole stated range, so that people would answer for nothing. More "
     "records or a larger ε would help.",
@@ -102,7 +98,7 @@ class Preview:
     @property
     def says_nothing(self) -> bool:
         """Whether the interval of every level is expected to be the whole stated range."""
-        return all(TOO_SMALL in found for found in self.caveats)
+        return all(SAYS_NOTHING in found for found in self.caveats)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values. A width is that of the whole interval."""
@@ -201,7 +197,7 @@ def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
         said += caveats_beforehand(spec, plan.clients, any_shape=shown[0].method == "any-shape")
         # By the expected width in rank, w/2 ≥ max(τ, 1 − τ). Where none is known (fixed designs) nothing is said.
         if shown[0].rank_width / 2.0 >= max(plan.level, 1.0 - plan.level):
-            said.append(TOO_SMALL)
+            said.append(SAYS_NOTHING)
         widths.append(shown)
         rounds.append(plan.rounds)
         rows += [row] if isinstance(row, Row) else []
@@ -216,7 +212,7 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
     confidence = level_each(spec.confidence_level, spec.joint)
 
     def self_normalized() -> ExpectedWidth:
-        path = rank_width(level, clients, confidence, _self_normalized_cost(confidence))
+        path = rank_width(level, clients, confidence, self_normalized_cost(confidence))
         return ExpectedWidth("self-normalized", "", path, width_in_units(guess, level, path))
 
     if spec.needs_path or spec.round_mode == "local":
@@ -261,12 +257,3 @@ def _who_pays(clients: Sequence[ClientSpec]) -> Iterator[str]:
     for name, parts in holders.items():
         epsilon, weight = epsilon_text(parts[0].mechanism.epsilon), sum(part.weight for part in parts)
         yield f"{name:<{gap}}  {sum(part.records for part in parts):>12,}  {epsilon:>8}  {weight:>8.4f}"
-
-
-def _self_normalized_cost(confidence_level: float) -> float:
-    """`SELF_NORMALIZED_COST` at another level: the self-normalised quantile grows faster than the normal one."""
-    if confidence_level == 0.95:
-        return SELF_NORMALIZED_COST
-    constant = [1] * 1000
-    at = float(critical_value(constant, confidence_level)) / float(critical_value(constant, 0.95))
-    return SELF_NORMALIZED_COST * at * two_sided_z(0.95) / two_sided_z(confidence_level)

@@ -12,7 +12,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.values import parse_values
 from privatile.inference.choice import Evidence, as_displayed
 from privatile.inference.grid_values import Grid
-from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
+from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, level_each
 from privatile.result.number_words import outward
 from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, interval_in_units
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
@@ -48,7 +48,7 @@ def both_readings(
     expected = not any_shape or settings.declared.step is None
     contradiction = f"no smooth interval: {why}" if why and expected else ""
     caveats = list(against_smooth(why, settings, shown.method))
-    values, level = None, settings.confidence_level ** (1.0 / settings.joint)
+    values, level = None, level_each(settings.confidence_level, settings.joint)
     if any_shape and both.crossed(level):
         contradiction = (
             "the answers contradict each other: some place the quantile above a value, others at or below a smaller one"

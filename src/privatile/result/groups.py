@@ -343,9 +343,9 @@ def fitted(table: Sequence[Sequence[str]]) -> list[str]:
     """
     others = sum(max(len(row[place]) for row in table) + 2 for place in range(1, len(table[0])))
     room = max(SHORTEST_NAME, WIDTH - others)
-    return fixed_columns([(short(name, room), *rest) for name, *rest in table])
+    return fixed_columns([(cut_name(name, room), *rest) for name, *rest in table])
 
 
-def short(name: str, most: int) -> str:
+def cut_name(name: str, most: int) -> str:
     """A name, cut where it has more letters than `most`."""
     return name if len(name) <= most else f"{name[: most - 1]}…"

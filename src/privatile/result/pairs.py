@@ -15,7 +15,7 @@ from privatile import __version__
 from privatile.errors import InputError
 from privatile.result.compare import Comparison, compare
 from privatile.result.document import SCHEMA_VERSION
-from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, short
+from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name
 from privatile.result.layout import WIDTH, fixed_columns, folded
 from privatile.result.result import QuantileResult
 from privatile.result.severity import to_act_on_and_rest
@@ -125,7 +125,7 @@ class Comparisons:
         cells = [(line.name, line.estimate, f"{line.low} … {line.high}", line.why) for line in lines]
         others = sum(max(map(len, column)) + 2 for column in list(zip(heads, *cells, strict=True))[1:])
         each = max(SHORTEST_NAME, (WIDTH - others - 3) // 2)
-        names = [f"{short(pair.first, each)} − {short(pair.second, each)}" for pair in self.pairs]
+        names = [f"{cut_name(pair.first, each)} − {cut_name(pair.second, each)}" for pair in self.pairs]
         cells = [(name, *row[1:]) for name, row in zip(names, cells, strict=True)]
         notes = ["\n".join(folded(note, WIDTH)) for note in self.notes()]
         return "\n\n".join(["\n".join([self.title, "", *fixed_columns([heads, *cells])]), *notes])

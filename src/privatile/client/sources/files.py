@@ -74,7 +74,7 @@ class FileSource(Source):
         self._connection = connect()
         self._is_csv = kind == "csv"
         # What to read from, as SQL with its parameters, and each column's expression and type.
-        self._parameters: dict[str, object] = {"path": _literal(path)}
+        self._parameters: dict[str, object] = {"path": _without_wildcards(path)}
         self._columns: dict[str, tuple[str, str]] = {}
         self._sql = self._csv_table() if self._is_csv else self._described_table(kind)
         self.check(list(self._columns))
@@ -360,6 +360,6 @@ def _is_no_text(kind: str) -> bool:
     return nested or kind in ("BOOLEAN", "JSON") or ("NULL" not in kind and bool(NUMERIC.fullmatch(kind)))
 
 
-def _literal(path: Path) -> str:
+def _without_wildcards(path: Path) -> str:
     """A path without its glob characters: each becomes a class of one."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))

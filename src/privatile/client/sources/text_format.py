@@ -151,7 +151,7 @@ class NumberMarks:
             separators = THOUSANDS[self.thousands]
             grouped = (
                 f"CASE WHEN {_looks(text, _grouped(separators, DECIMALS[self.decimal]))} "
-                f"THEN regexp_replace({text}, {_literal(_class(separators))}, '', 'g') ELSE {text} END"
+                f"THEN regexp_replace({text}, {_sql_text(_class(separators))}, '', 'g') ELSE {text} END"
             )
         if self.decimal == "comma":
             with_point = f"CASE WHEN contains({grouped}, '.') THEN NULL ELSE replace({grouped}, ',', '.') END"
@@ -162,7 +162,7 @@ class NumberMarks:
 
     def is_bad(self, column: str) -> str:
         """SQL: 1 for an entry that is neither a number nor missing, otherwise 0."""
-        marks = ", ".join(_literal(mark) for mark in MISSING_MARKS)
+        marks = ", ".join(_sql_text(mark) for mark in MISSING_MARKS)
         missing = f"{column} IS NULL OR lower(trim({column})) IN ({marks})"
         return f"CASE WHEN {self.number(column)} IS NOT NULL THEN 0 WHEN {missing} THEN 0 ELSE 1 END"
 
@@ -183,14 +183,14 @@ class NumberMarks:
         if self.unit is None:
             return f"trim({column})" if self.decimal == "comma" or self.thousands != "none" else column
         unit = re.escape(self.unit.strip())
-        before, after = _literal(rf"^([-+]?)\s*{unit}\s*"), _literal(rf"\s*{unit}$")
+        before, after = _sql_text(rf"^([-+]?)\s*{unit}\s*"), _sql_text(rf"\s*{unit}$")
         return f"regexp_replace(regexp_replace(trim({column}), {before}, '\\1'), {after}, '')"
 
     def evidence(self, column: str) -> str:
         """SQL: which marks a column has, and which of them can be read in one way only (`Evidence`)."""
         text = self._without_unit(column)
         if self.thousands not in (*DECIMALS, "none"):
-            text = f"regexp_replace({text}, {_literal(_class(THOUSANDS[self.thousands]))}, '', 'g')"
+            text = f"regexp_replace({text}, {_sql_text(_class(THOUSANDS[self.thousands]))}, '', 'g')"
         return ", ".join(
             f"coalesce(bool_or(CASE WHEN contains({text}, '{mark}') THEN {there} ELSE {elsewhere} END), false)"
             for mark, other in ((",", "."), (".", ","))
@@ -269,7 +269,7 @@ def in_words(delimiter: str, marks: NumberMarks, found: Evidence) -> str:
 
 
 def _looks(text: str, like: str) -> str:
-    return f"regexp_full_match({text}, {_literal(like)})"
+    return f"regexp_full_match({text}, {_sql_text(like)})"
 
 
 def _grouped(mark: str, other: str) -> str:
@@ -295,5 +295,5 @@ def _class(marks: str) -> str:
     return f"[{marks}]"
 
 
-def _literal(text: str) -> str:
+def _sql_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

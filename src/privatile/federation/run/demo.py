@@ -9,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from statistics import median
 
-import numpy as np
-
+from privatile.core.sample_tables import MEDIANS, salaries
 from privatile.errors import InputError, PrivatileError
 from privatile.federation.run.hosting import Say
 from privatile.federation.setup.broker import free_port
@@ -22,12 +23,8 @@ from privatile.federation.setup.invitation import read_enrolment, read_invitatio
 from privatile.federation.site.folder import enroll
 from privatile.federation.study.study import FederationStudy
 
-NAMES = ("north", "south", "east", "west", "coast")
-MEDIANS = (41_000.0, 38_000.0, 52_000.0, 45_000.0, 60_000.0)
-"""Of the made-up yearly salaries of each site; their logarithms are normal with standard deviation 0.6."""
-
-SEED = 1
-"""Of the made-up data; the sites' answers are as random as in earnest."""
+NAMES = tuple(MEDIANS)
+"""Of the sites. Their people are made up; their answers are as random as in earnest."""
 
 STOP_SECONDS = 15.0
 
@@ -107,16 +104,14 @@ def prepare(folder: Path, names: tuple[str, ...], rounds: int, records: int) -> 
     }
     settings = BrokerSettings(port=free_port())
     directory = initialize(folder / "study", FederationStudy.from_dict(plain), settings)
-    rng = np.random.default_rng(SEED)
-    everybody = []
-    for name, median in zip(names, MEDIANS, strict=False):
+    columns = salaries(len(names), records)
+    for name, column in columns.items():
         site = enroll(read_invitation(directory.invitation_file(name)), folder / f"site-{name}", max_epsilon=1.0)
         enrolment = read_enrolment(site.enrolment_file)
         admit(directory, enrolment, enrolment.keys.fingerprint)
-        salaries = np.round(median * np.exp(0.6 * rng.standard_normal(records)))
-        everybody.append(salaries)
-        np.savetxt(folder / f"{name}.csv", salaries, header="salary", comments="", fmt="%.0f")
-    return Demo(directory, float(np.median(np.concatenate(everybody))))
+        rows = [f"{salary:.0f}" for salary in column]
+        (folder / f"{name}.csv").write_text("\n".join(["salary", *rows, ""]), encoding="utf-8")
+    return Demo(directory, median(chain(*columns.values())))
 
 
 def start(demo: Demo, names: tuple[str, ...], say: Say) -> None:

@@ -1,7 +1,8 @@
-"""The tables of `privatile demo`, which the documentation uses: made up, and the same on every machine."""
+"""The tables of the demos, which the documentation uses: made up, and the same on every machine."""
 
 import math
 import random
+from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
 
@@ -10,22 +11,22 @@ from privatile.errors import InputError
 Columns = dict[str, list[float]]
 """Client -> its values."""
 
-MEDIANS = {"north": 41_000, "south": 38_000, "east": 52_000}
+MEDIANS = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 45_000, "coast": 60_000}
 """Of the yearly salaries of each region; their logarithms are normal with standard deviation 0.6."""
 
 # Of Python's generator only `random` is used: its numbers are the same in every version.
 
 
-def salaries() -> Columns:
-    """8,000 salaries in each of three regions, rounded to tens.
+def salaries(regions: int = 3, people: int = 8_000) -> Columns:
+    """The salaries of so many people in each of the first regions, rounded to tens.
 
     >>> {region: (len(values), values[0]) for region, values in salaries().items()}
     {'north': (8000, 21110.0), 'south': (8000, 66420.0), 'east': (8000, 14470.0)}
     """
     rng, normal = random.Random(1), NormalDist(0.0, 0.6)
     return {
-        region: [round(median * math.exp(normal.inv_cdf(rng.random())), -1) for _ in range(8_000)]
-        for region, median in MEDIANS.items()
+        region: [round(median * math.exp(normal.inv_cdf(rng.random())), -1) for _ in range(people)]
+        for region, median in islice(MEDIANS.items(), regions)
     }
 
 
