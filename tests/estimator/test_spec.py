@@ -73,7 +73,7 @@ def test_foreign_json_is_refused() -> None:
     plain = json.loads(SPEC.to_json())
     with pytest.raises(InputError, match="no such setting"):
         RunSpec.from_json(json.dumps({**plain, "seed": 3}))
-    with pytest.raises(InputError, match="of version 2, but of version 99"):
+    with pytest.raises(InputError, match="of version 3, but of version 99"):
         RunSpec.from_json(json.dumps({**plain, "version": 99}))
 
 

@@ -33,6 +33,8 @@ import numpy as np
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, working_range
 from privatile.errors import PrivatileError, ProtocolError
+from privatile.estimator.clients import UNKNOWN_SIZE
+from privatile.estimator.ending import End
 from privatile.estimator.plan import Ask
 from privatile.estimator.schedule import NAMES, SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -76,6 +78,8 @@ def spec_of(number: int, rounds: int, design: str | None = None) -> RunSpec:
     scale, low, high = SCALES[int(rng.integers(len(SCALES)))]
     mechanisms = [RandomizedResponse.from_epsilon(float(rng.choice((0.5, 1.0, 2.0, 4.0)))) for _ in range(clients)]
     records = [int(rng.integers(40, 400)) * rounds * len(levels) for _ in range(clients)]
+    if design == "open":
+        records = [UNKNOWN_SIZE] * clients
     return RunSpec(
         "income",
         levels,
@@ -84,12 +88,13 @@ def spec_of(number: int, rounds: int, design: str | None = None) -> RunSpec:
         low,
         high,
         design=design,
-        rounds=None if design.startswith("list") else rounds,
-        until_width=_until_width(rng, scale, low, high) if design in (*SELF_TUNING, "rounds") else None,
+        rounds=None if design.startswith("list") or design == "open" else rounds,
+        until_width=_until_width(rng, scale, low, high) if design in (*SELF_TUNING, "open", "rounds") else None,
         values="continuous" if design == "tuned" else "any",
         simultaneous=len(levels) > 1,
         local_level="own" if rng.random() < 0.2 else "global",
         simulated=True,
+        end=End(answers=200 * rounds * clients) if design == "open" and number % 2 else None,
     )
 
 
@@ -102,7 +107,8 @@ def made(number: int, rounds: int, design: str | None = None) -> bytes:
     """The file of one run, its counts by chance.
 
     In a third of the runs clients are silent now and then. In half of the runs of the designs that tune themselves the
-    values are heaped: F jumps.
+    values are heaped: F jumps. To the rounds of an open-ended run as many come as happen to: most often a few, now and
+    then many or nobody of a client. It ends by its answers, by its width, or after so many rounds.
     """
     spec = spec_of(number, rounds, design)
     rng = np.random.default_rng((11, number))
@@ -110,22 +116,28 @@ def made(number: int, rounds: int, design: str | None = None) -> bytes:
     low, high = working_range(scale)
     width = high - low
     people = NormalDist(low + width * rng.uniform(0.2, 0.8), width * 10.0 ** rng.uniform(-2.5, -0.8))
-    heap = width / 20.0 if number % 20 in (0, 11) else 0.0
+    heap = width / 20.0 if number % (2 * len(NAMES)) in (0, len(NAMES) + 1, len(NAMES) + 2) else 0.0
     silence = 0.15 if number % 3 == 0 and len(spec.clients) > 1 else 0.0
     store = RunStore.create(":memory:", f"run-{number}", spec)
     coordinator = Coordinator(store)
-    while (asked := coordinator.rounds()) is not None:
+    is_open = spec.design == "open"
+    while (asked := coordinator.rounds()) is not None and not (is_open and coordinator.done == rounds):
         counts: list[list[int | None]] = []
+        came: list[list[int]] = []
         for each in asked:
             query = scale.to_working(each.questions[0].query)
             counts.append([])
-            for question, client in zip(each.questions, spec.clients, strict=True):
+            came.append([question.length for question in each.questions])
+            if is_open:
+                came[-1] = [int(n) for n in rng.poisson(rng.lognormal(3.5, 1.5, len(spec.clients)))]
+                came[-1][0] += not any(came[-1])
+            for length, client in zip(came[-1], spec.clients, strict=True):
                 place = heap * math.floor(query / heap) if heap else query
                 yes = 0.5 + client.mechanism.truth_rate * (0.5 - people.cdf(place))
-                silent = coordinator.done and rng.random() < silence
-                counts[-1].append(None if silent else int(rng.binomial(question.length, yes)))
-        coordinator.accept(counts)
-    coordinator.finish()
+                silent = not is_open and coordinator.done and rng.random() < silence
+                counts[-1].append(None if silent or not length else int(rng.binomial(length, yes)))
+        coordinator.accept(counts, lengths=came if is_open else None)
+    coordinator.finish("command" if is_open and coordinator.rounds() is not None else None)
     return store.to_bytes()
 
 

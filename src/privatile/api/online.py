@@ -122,7 +122,7 @@ class OnlineQuantile:
     def _next(self, lengths: tuple[int, ...]) -> Ask:
         """The next round, answered by so many records of every client."""
         if isinstance(self._plan, OpenPlan):
-            return self._plan.ask(self._state)._replace(lengths=lengths)
+            return self._plan.present(self._state)._replace(lengths=lengths)
         done = self._state.round
         return Ask(self._state.query, lengths, self._steps.at(done), done >= self._burn_in)
 
@@ -133,4 +133,5 @@ class OnlineQuantile:
             for client, count in zip(self._plan.clients, self._state.asked, strict=True)
         )
         plan = replace(self._plan, clients=asked)
-        return summarize(self._settings, plan, self._state, self._trajectory, run="online")
+        follows = not isinstance(plan, OpenPlan)
+        return summarize(self._settings, plan, self._state, self._trajectory, run="online", at_fixed_end=follows)

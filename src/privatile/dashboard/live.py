@@ -243,7 +243,7 @@ def _clients(
                 "heard": heard.get(clients[k].name),
                 "answered": int(history.answered[k]),
                 "missed": int(history.silent[k]),
-                "records": view.spec.clients[k].records,
+                "records": None if view.spec.design == "open" else view.spec.clients[k].records,
                 "asked": asked[k],
                 "epsilon": finite(view.spec.clients[k].mechanism.epsilon),
                 "weight": view.spec.clients[k].weight,

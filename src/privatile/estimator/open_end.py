@@ -62,7 +62,7 @@ class OpenEnd(NamedTuple):
     belief: Belief
     stage: Ints
     done: Ints
-    """Rounds done, and those of the window."""
+    """Rounds that gave an answer, and all those of the window."""
     asked: Ints
     information: Floats
     """t: Σp of all answers."""
@@ -103,6 +103,8 @@ class OpenEndPolicy:
     level: float
     low: float
     high: float
+    boundary_shift: float = 0.0
+    """Share by which the boundary of every decision is moved; see `Plan.with_boundaries_moved`."""
 
     def begin(self, runs: int = 1, xp: Any = np) -> OpenEnd:
         """Before the first round; `xp` is the library of the arrays."""
@@ -129,10 +131,12 @@ class OpenEndPolicy:
         belief = state.belief
         if len(seeking):
             answers = (state.query[seeking], residuals[seeking], variances[seeking])
-            belief = belief.put(seeking, search_belief.learn(belief.take(seeking), *answers))
-        state = state._replace(belief=belief, done=state.done + 1, information=state.information + precision)
+            belief = belief.put(seeking, search_belief.learn(belief.take(seeking), *answers, self.boundary_shift))
+        state = state._replace(belief=belief, done=state.done + came, information=state.information + precision)
         if len(inside):
-            some = _learn_inside(take_rows(state, inside, _WHOLE), residuals[inside], precision[inside])
+            some = _learn_inside(
+                take_rows(state, inside, _WHOLE), residuals[inside], precision[inside], self.boundary_shift
+            )
             state = put_rows(state, inside, some, _WHOLE)
         if len(seeking):
             state = self._search(state, seeking)
@@ -146,13 +150,14 @@ class OpenEndPolicy:
         xp = array_namespace(state.query)
         belief = state.belief.take(runs)
         known = search_belief.summarize(belief)
-        found = (known.error < LOCATED * known.spread) & (known.spread_error < SPREAD_KNOWN)
+        boundary = 1.0 + self.boundary_shift
+        found = (known.error < LOCATED * boundary * known.spread) & (known.spread_error < SPREAD_KNOWN * boundary)
         gathered = (self.level * (1.0 - self.level)) ** 2 * state.information[runs]
-        ends = found | (gathered >= ENOUGH)
+        ends = found | (gathered >= ENOUGH * boundary)
         done = state.done[runs]
         # The mean variance of this run's own answers; of the first one nothing is known.
         typical = xp.where(done > 0, done / xp.maximum(state.information[runs], 1.0), 0.05)
-        query, _ = search_belief.best_question(belief, typical)
+        query, _ = search_belief.best_question(belief, typical, self.boundary_shift)
         fit = begin_fit(self.level, xp.minimum(known.error / known.spread, 3.0))
         scale = self.level * (1.0 - self.level)
         return state._replace(
@@ -169,7 +174,7 @@ class OpenEndPolicy:
     def _straddle(self, state: OpenEnd) -> OpenEnd:
         """The next question of the window; all are placed anew where the information has grown or a side is astray."""
         xp = array_namespace(state.query)
-        grown = state.information >= GROWN * state.placed_at
+        grown = state.information >= GROWN * (1.0 + self.boundary_shift) * state.placed_at
         moving = xp.flatnonzero((state.placed == 0) | (grown & (state.asked > 0)) | state.astray)
         if len(moving):
             state = put_rows(state, moving, self._placed(take_rows(state, moving, _WHOLE)), _WHOLE)
@@ -181,13 +186,13 @@ class OpenEndPolicy:
         """New questions from all answers of the window."""
         xp = array_namespace(state.query)
         root = solve_fit(Ridge(state.matrix, state.vector), self.level)
-        first = state.placed == 0
+        first, boundary = state.placed == 0, 1.0 + self.boundary_shift
         slope = xp.where(first, root.slope, xp.clip(root.slope, state.slope / 2.0, state.slope * 2.0))
-        low, high = sign_change(state.places, state.sums, state.precisions, CERTAIN)
+        low, high = sign_change(state.places, state.sums, state.precisions, CERTAIN * boundary)
         center = state.origin + state.spread * root.center
         center, beyond, moved = plausible_center(state.sides, state.beyond, center, low, high, first)
         peak, start = state.tests.outermost
-        late = (start > 0.0) & (peak < ACCEPTED) & (state.information[:, None] > BEHIND * start)
+        late = (start > 0.0) & (peak < ACCEPTED * boundary) & (state.information[:, None] > BEHIND * boundary * start)
         behind = xp.where(late, state.behind + 1, 0)
         distance = DISTANCE / (xp.sqrt(state.information) * slope)
         sides = state.sides.copy()
@@ -225,7 +230,7 @@ def _emptied(state: OpenEnd, values: Floats) -> Floats:
     return changed
 
 
-def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats) -> OpenEnd:
+def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats, boundary_shift: float) -> OpenEnd:
     """One answer per run to the window's question."""
     xp = array_namespace(residual)
     rows = xp.arange(len(residual))
@@ -248,7 +253,7 @@ def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats) -> OpenEn
         side_sums[chosen, side] += outward * signal[chosen]
         side_precisions[chosen, side] += precision[chosen]
         score = side_sums[chosen, side] / xp.sqrt(side_precisions[chosen, side])
-        astray = _put(astray, chosen, astray[chosen] | (score < -CERTAIN))
+        astray = _put(astray, chosen, astray[chosen] | (score < -CERTAIN * (1.0 + boundary_shift)))
         new = chosen[fresh[chosen, side]]
         if len(new):
             begun = add_bet(take_rows(tests, new), state.stage[new], place[fresh[chosen, side]], state.information[new])

@@ -1,19 +1,27 @@
-"""The straddling design without a known end as a plan: whoever comes answers the present question (`open_end`)."""
+"""The straddling design without a known end as a plan: whoever comes answers the present question (`open_end`).
+
+How many come to a round is up to whoever asks, by the number of people or by the clock. It must never depend on the
+answers: a round that is closed because its answers look well would be biased. So it is decided by functions that see
+numbers of people and times only, and reaches the plan together with the counts, as `Ask.lengths`.
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from privatile.core.scale import working_range
+from privatile.errors import InputError
+from privatile.estimator import search_belief
 from privatile.estimator.attendance import Pool, Pools, gather, outermost
-from privatile.estimator.clients import pooled_noise
+from privatile.estimator.clients import UNKNOWN_SIZE, check_clients, pooled_noise
 from privatile.estimator.open_end import SEARCH, OpenEnd, OpenEndPolicy
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.straddle import STAGES
+from privatile.estimator.straddle_schedule import CENTRE
 
 
 class OpenMemory(NamedTuple):
@@ -23,20 +31,46 @@ class OpenMemory(NamedTuple):
     pools: Pools
     """Answers that wait for silent clients."""
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Of every client, the records whose answers wait for those of the others."""
+        rows = [pool.records for pool in self.pools.values()]
+        return tuple(map(sum, zip(*rows, strict=True)))
+
 
 @dataclass(frozen=True, eq=False)
 class OpenPlan(Plan):
     """Search, then straddle the quantile, for as long as anybody answers.
 
-    The caller decides how many records answer a question; `ask` has no end and leaves the lengths to the caller.
+    The caller decides how many records answer a question; `ask` leaves the lengths to the caller. It ends only at a
+    number of answers that was fixed beforehand.
     """
 
     rounds: int = 0
+    """Not known."""
+    answers: int | None = None
+    """Number of answers after which it ends; none: it does not."""
+
+    def __post_init__(self) -> None:
+        check_clients(self.clients)
+        if self.mode != "cohort":
+            raise InputError("design open asks cohorts: leave out mode='local', or take another design.")
+
+    @property
+    def open_ended(self) -> bool:
+        """Rounds are as long as they become."""
+        return True
+
+    def so_far(self, state: RoundState) -> "OpenPlan":
+        """The plan of those who have answered, at least one of every client."""
+        rows = zip(self.clients, state.asked, strict=True)
+        clients = tuple(replace(client, records=max(1, asked), file_records=UNKNOWN_SIZE) for client, asked in rows)
+        return replace(self, clients=clients)
 
     @cached_property
     def policy(self) -> OpenEndPolicy:
         """The rules, with this run's numbers."""
-        return OpenEndPolicy(self.level, *working_range(self.scale))
+        return OpenEndPolicy(self.level, *working_range(self.scale), self.boundary_shift)
 
     @property
     def start(self) -> float:
@@ -52,8 +86,16 @@ class OpenPlan(Plan):
         """Nothing learned."""
         return OpenMemory(self.policy.begin(), {})
 
-    def ask(self, state: RoundState) -> Ask:
-        """The present question, without lengths."""
+    def ask(self, state: RoundState) -> Ask | None:
+        """The present question, without lengths; none once the number of answers is reached."""
+        return None if self.is_reached(state) else self.present(state)
+
+    def is_reached(self, state: RoundState) -> bool:
+        """Whether the number of answers that was fixed beforehand has come."""
+        return self.answers is not None and sum(state.asked) >= self.answers
+
+    def present(self, state: RoundState) -> Ask:
+        """The question that stands."""
         learned = open_memory(state).policy_state
         stage = int(learned.stage[0])
         return Ask(float(learned.query[0]), (), 0.0, stage != SEARCH, STAGES[stage])
@@ -61,6 +103,7 @@ class OpenPlan(Plan):
     def learn(self, ask: Ask, state: RoundState) -> OpenMemory:
         """What is known after a round: real answers alone, each once; those of some clients wait for the others."""
         learned, pools = open_memory(state)
+        learned = _as_asked(learned, ask)
         means = [mean if used == 1 else None for mean, used in zip(state.means, state.used, strict=True)]
         pools, pool = gather(pools, ask.stage, ask.query, ask.lengths, means)
         place, residual, variance = self._heard(ask, pool)
@@ -79,9 +122,27 @@ class OpenPlan(Plan):
         place = outermost(ask.stage if ask.averaged else "centre", pool.places)
         return place, residual, math.fsum(client.noise(number) for client, number, _ in rows)
 
+    def standard_error(self, state: RoundState, ask: Ask) -> float:
+        """The belief's own error of the quantile; in the window 1/(f·√t), that of the centre at information t."""
+        learned = open_memory(state).policy_state
+        if not ask.averaged:
+            return float(search_belief.summarize(learned.belief).error[0])
+        return float(learned.spread[0] / (learned.slope[0] * math.sqrt(float(learned.information[0]))))
+
 
 def open_memory(state: RoundState) -> OpenMemory:
     """The memory of a run of this design."""
     if not isinstance(state.memory, OpenMemory):
         raise TypeError("this run does not follow the open-ended design")
     return state.memory
+
+
+def _as_asked(learned: OpenEnd, ask: Ask) -> OpenEnd:
+    """The state with the question that was asked: in a replay it may differ from this machine's in the last bits."""
+    if ask.stage == "search":
+        return learned
+    if STAGES.index(ask.stage) == CENTRE:
+        return learned._replace(center=np.array([ask.query]))
+    sides = learned.sides.copy()
+    sides[0, STAGES.index(ask.stage)] = ask.query
+    return learned._replace(sides=sides)

@@ -102,6 +102,15 @@ class Plan(ABC):
     def rounds(self) -> int:
         """How many rounds there will be at most."""
 
+    @property
+    def open_ended(self) -> bool:
+        """Whether a round has as many records as come, and nobody knows beforehand how many rounds there will be."""
+        return False
+
+    def so_far(self, state: RoundState) -> "Plan":
+        """The plan as a result describes it: where the numbers of records are not known, those that have answered."""
+        return self
+
     @abstractmethod
     def ask(self, state: RoundState) -> Ask | None:
         """The next round; none when the run is over."""

@@ -309,8 +309,8 @@ SELF_TUNING = ("straddle", "tuned")
 """Designs that tune themselves: straddle the quantile, for every distribution; or follow it with a tuned step, for
 values declared continuous. "auto" is one of them (`RunSpec`)."""
 
-NAMES = (*SELF_TUNING, "rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…")
-"""Every design by the name it has in files; `RunSpec.plan` makes the first three."""
+NAMES = (*SELF_TUNING, "open", "rounds", *PRESETS, "log", "constant:E", "power:B", "list:E,E,…")
+"""Every design by the name it has in files; `RunSpec.plan` makes the first four."""
 
 
 def parse_design(text: str) -> Design:
@@ -323,8 +323,8 @@ def parse_design(text: str) -> Design:
     >>> parse_design("fibonacci")
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: design must be one of auto, straddle, tuned, rounds, paper-c1, paper-c5, paper-log,
-    log, constant:E, power:B, list:E,E,…; got 'fibonacci'.
+    privatile.errors.InputError: design must be one of auto, straddle, tuned, open, rounds, paper-c1, paper-c5,
+    paper-log, log, constant:E, power:B, list:E,E,…; got 'fibonacci'.
     """
     if text in PRESETS:
         return PRESETS[text]

@@ -18,6 +18,8 @@ from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import UNKNOWN_SIZE, Client, check_clients, check_level
+from privatile.estimator.ending import End
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
 from privatile.estimator.schedule import (
     MOST_COUNTS,
@@ -32,8 +34,8 @@ from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choi
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.estimator.survey import Survey
 
-VERSION = 2
-"""2: `values`, and the straddling design."""
+VERSION = 3
+"""3: the open-ended design and its `end`."""
 
 FROM_RECORDS = ("size", "precision")
 """Ways of weighting that follow from the numbers of records."""
@@ -76,6 +78,9 @@ class RunSpec(ReportSettings):
     Design "auto" becomes the design that it stands for: "tuned" for values declared continuous and for self-normalised
     intervals, which need a path that follows the quantile; else "straddle". From then on `values` says only how the
     answers are reported.
+
+    Design "open" has no known end: every client's number of records is `UNKNOWN_SIZE`, and rounds are as long as they
+    become (`estimator.open_plan`).
     """
 
     clients: tuple[ClientSpec, ...]
@@ -86,6 +91,8 @@ class RunSpec(ReportSettings):
     rounds: int | None = None
     mode: Mode | None = None
     local_level: LocalLevel = "global"
+    end: End | None = None
+    """Of an open-ended run: what was fixed about its end before the first answer."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -100,8 +107,9 @@ class RunSpec(ReportSettings):
             raise InputError("clients with levels of their own go with one run level, not with several.")
         if self.design == "auto":
             object.__setattr__(self, "design", "tuned" if self.declared.continuous or self.needs_path else "straddle")
-        if self.design not in (*SELF_TUNING, "rounds"):
+        if self.design not in (*SELF_TUNING, "open", "rounds"):
             parse_design(self.design)
+        self._check_open()
         if self.mode is not None:
             check_choice("mode", self.mode, Mode)
         check_choice("local_level", self.local_level, LocalLevel)
@@ -124,18 +132,35 @@ class RunSpec(ReportSettings):
                     f"{what} needs cohort mode, where all records of a round answer about the same q; this run is "
                     "local. Choose mode='cohort', or leave the option out."
                 )
-        if self.needs_path and self.design == "straddle":
+        if self.needs_path and self.design in ("straddle", "open"):
             raise InputError(
                 "self-normalised intervals (paper, l1 and sup among them) need a design that follows the quantile; "
-                "design straddle asks on both sides of it. Choose another interval, or ask with design tuned."
+                f"design {self.design} asks on both sides of it. Choose another interval, or ask with design tuned."
             )
         check_clients(self.at_level(0))
         self.working_scale  # noqa: B018  a range that no question can be placed in is refused here
 
+    def _check_open(self) -> None:
+        """An open-ended run knows no numbers beforehand, and only it has an end."""
+        if self.design != "open":
+            if self.end is not None:
+                raise InputError(f"only design open has an end that is given; design {self.design} asks all records.")
+            return
+        if self.rounds is not None:
+            raise InputError("design open has no number of rounds: leave out rounds, or fix the end as end.answers.")
+        if self.target == "file" or self.mode == "local":
+            raise InputError("design open asks whoever comes, in cohorts: leave out target='file' and mode='local'.")
+        for client in self.clients:
+            if client.records != UNKNOWN_SIZE or client.file_records not in (0, UNKNOWN_SIZE):
+                raise InputError(
+                    f"design open does not know how many records will answer: give client {client.name!r:.60} the "
+                    f"number {UNKNOWN_SIZE} (UNKNOWN_SIZE); got {client.records}."
+                )
+
     @property
     def round_mode(self) -> Mode:
         """What a client does inside a round; where no mode was chosen, the design decides."""
-        if self.mode is not None or self.design in (*SELF_TUNING, "rounds"):
+        if self.mode is not None or self.design in (*SELF_TUNING, "open", "rounds"):
             return self.mode or "cohort"
         return parse_design(self.design).mode
 
@@ -146,7 +171,8 @@ class RunSpec(ReportSettings):
         # about the values does not.
         free = REPORT_ONLY if self.until_width is None else ("values",)
         plain: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in free}
-        clients = tuple(replace(client, records=1, file_records=0) for client in self.clients)
+        unknown = UNKNOWN_SIZE if self.design == "open" else 1
+        clients = tuple(replace(client, records=unknown, file_records=0) for client in self.clients)
         if self.weighting in FROM_RECORDS:
             # Such weights, and the mean of the clients' own levels, follow from how many records may be asked.
             clients = tuple(replace(client, weight=1.0 / len(clients)) for client in clients)
@@ -186,7 +212,9 @@ class RunSpec(ReportSettings):
                 mechanism=client.mechanism,
                 weight=client.weight,
                 level=self.levels[level_index] if client.level is None else client.level,
-                records=client.records // shares + (level_index < client.records % shares),
+                records=UNKNOWN_SIZE
+                if self.design == "open"
+                else client.records // shares + (level_index < client.records % shares),
                 # Each level asks a share of the records about a quantile of them all.
                 file_records=UNKNOWN_SIZE
                 if client.file_records == UNKNOWN_SIZE
@@ -199,6 +227,9 @@ class RunSpec(ReportSettings):
     def plan(self, level_index: int = 0) -> Plan:
         """The plan of one level."""
         clients = self.at_level(level_index)
+        if self.design == "open":
+            answers = None if self.end is None else self.end.answers
+            return OpenPlan(clients, self.working_scale, local_level=self.local_level, answers=answers)
         if self.design in SELF_TUNING:
             kind = AutoPlan if self.design == "tuned" else StraddlePlan
             return kind(
@@ -253,7 +284,8 @@ class RunSpec(ReportSettings):
         _check_fields(cls, plain)
         clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])
         survey = None if plain.get("survey") is None else Survey(**plain["survey"])
-        return cls(**{**plain, "clients": clients, "levels": tuple(plain["levels"]), "survey": survey})
+        end = None if plain.get("end") is None else End(**plain["end"])
+        return cls(**{**plain, "clients": clients, "levels": tuple(plain["levels"]), "survey": survey, "end": end})
 
 
 def _check_fields(kind: type[RunSpec], plain: Mapping[str, Any]) -> None:

@@ -50,7 +50,8 @@ def round_weight(state: RoundState) -> float:
 
     A report used c times in a row adds c² − (c − 1)² = 2c − 1 times its noise the c-th time.
     """
-    return math.fsum((2 * used - 1) * noise for used, noise in zip(state.used, state.noise, strict=True))
+    rows = zip(state.used, state.noise, strict=True)
+    return math.fsum((2 * used - 1) * noise for used, noise in rows if used)
 
 
 def step(
@@ -86,14 +87,17 @@ def step(
     for k, (client, count, length) in enumerate(zip(clients, ones, ask.lengths, strict=True)):
         records[k] = records[k].after(length, answered=count is not None, unspent=k in unspent)
         if count is None:
-            if not used[k]:
+            if not used[k] and not plan.open_ended:
                 raise ProtocolError(
                     f"client {client.name} has never answered: the first round needs every client. Wait for its "
                     "first answer, or start a run without it (a new estimand)."
                 )
-            used[k] += 1
+            # A client that has never answered has no last answer; an open-ended run waits for it (`attendance`).
+            used[k] += used[k] > 0
             silent[k] += 1
         else:
+            if not length:
+                raise ProtocolError(f"nobody of client {client.name} came: its count must be none; got {count}.")
             if not 0 <= count <= length:
                 raise ProtocolError(
                     f"ones of client {client.name} must be a whole number from 0 to {length}; got {count}."
@@ -120,7 +124,7 @@ def step(
         window_asked=tuple(window_asked),
         records=tuple(records),
     )
-    query = clip(plan.scale, ask.query + ask.step * drift(after, plan))
+    query = clip(plan.scale, ask.query + (ask.step * drift(after, plan) if ask.step else 0.0))
     # Averaging starts where the burn-in ends: centre its sums there.
     averages = add(state.averages, query, round_weight(after)) if ask.averaged else Averages(center=query)
     after = after._replace(query=query, averages=averages)

@@ -58,13 +58,17 @@ class Evidence:
         return curve_readings(self.curve, self.path().center, self.information)
 
 
-def gather_evidence(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> Evidence:
-    """The evidence of a run as it stands after any round."""
+def gather_evidence(
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, *, at_fixed_end: bool = True
+) -> Evidence:
+    """The evidence of a run as it stands after any round; `at_fixed_end` as in `readings`."""
     file = settings.target == "file"
     curve = straddled = None
     if isinstance(plan, StraddlePlan | OpenPlan):
         if state.averages.rounds >= 2:
-            straddled = readings(plan, state, trajectory.answers, trajectory.clients, file=file)
+            straddled = readings(
+                plan, state, trajectory.answers, trajectory.clients, file=file, at_fixed_end=at_fixed_end
+            )
     elif plan.mode == "cohort" and state.averages.rounds >= 2:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = fit_run(state, trajectory, plan, guess=guess, file=file)

@@ -52,11 +52,11 @@ class Readings:
     tests: AnyShape | None = None
     """Of a straddled run: what its any-shape interval comes from, valid at every look."""
     open_end: bool = False
-    """Whether the run has no planned end: then the smooth interval holds at no look that somebody chose."""
+    """Whether no end was fixed beforehand, or it is not reached: then the smooth interval does not hold."""
 
     def headline(self, *, continuous: bool) -> Inference:
         """The reading that a result shows first."""
-        return self.smooth if continuous and not self.contradiction else self.any_shape
+        return self.smooth if continuous and not (self.contradiction or self.open_end) else self.any_shape
 
     def crossed(self, confidence_level: float) -> bool:
         """Whether the answers contradict each other: those of one side exclude what those of the other leave."""
@@ -78,11 +78,13 @@ def readings(
     clients: ClientAnswers | None = None,
     *,
     file: bool = False,
+    at_fixed_end: bool = True,
 ) -> "Readings":
     """Both readings of a straddled run as it stands after any round.
 
     `answers` has three rows: queries, τ − F̂ there, and its noise. `clients` is given where some were silent. Where the
     `file` itself is the target the smooth error is smaller; the any-shape interval keeps the population's noise.
+    `at_fixed_end` is false for an open-ended run that has not reached an end fixed before its first answer.
     """
     window, tests = straddled(plan, state)
     queries, residuals, noise = answers
@@ -97,8 +99,9 @@ def readings(
         error *= left_for_file(fit, answers, state, plan) ** 0.5
     law = FiellerLaw(float(fit.slope_error), information_in(noise, plan.level))
     smooth = Inference("smooth", center, error, law.quantile, law.tail)
-    any_shape, is_open = any_shape_inference(tests, clip(plan.scale, center), error), isinstance(plan, OpenPlan)
-    return Readings(any_shape, smooth, fit, contradiction_of(fit, center, tests, plan.information), tests, is_open)
+    any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
+    against = contradiction_of(fit, center, tests, plan.information)
+    return Readings(any_shape, smooth, fit, against, tests, isinstance(plan, OpenPlan) and not at_fixed_end)
 
 
 def straddled(plan: StraddlePlan | OpenPlan, state: RoundState) -> tuple[Straddled, AnyShape]:

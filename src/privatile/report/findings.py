@@ -101,6 +101,9 @@ CAVEAT_TITLES = {
     "much-silence": "Silent clients",
     "partly-asked": "Groups that had answered in part",
     "unfinished": "Unfinished",
+    "goes-on": "The run goes on",
+    "nobody-yet": "Nobody of a stratum has answered",
+    "waiting": "Answers that wait",
     "central": "Local privacy costs precision",
     "survey-weights": "Survey weights",
     "unweighted": "No survey weights",
@@ -108,6 +111,10 @@ CAVEAT_TITLES = {
 
 
 def _complete(view: RunView) -> Finding:
+    if view.spec.design == "open":
+        words = "The run goes on" if view.finished is None else "The run is over"
+        text = f"{words} after {view.done:,} rounds; how many there would be was not known beforehand."
+        return Finding("note", "Unfinished", text) if view.finished is None else Finding("good", "Complete", text)
     if view.finished is not None and view.done < view.planned:
         return Finding(
             "good",

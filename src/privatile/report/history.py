@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.errors import ProtocolError
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Ask, RoundState
+from privatile.estimator.schedule import MOST_COUNTS
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.trajectory import Trajectory
@@ -94,9 +96,13 @@ def last_in_bucket(values: Floats, ends: Integers) -> Floats:
 def mark_rounds(planned: int) -> frozenset[int]:
     """Rounds to keep a mark at, known beforehand: all of a short run, else evenly spaced and, early on, geometric.
 
-    >>> sorted(mark_rounds(5)), len(mark_rounds(100_000)) <= FEWER_MARKS
-    ([1, 2, 3, 4, 5], True)
+    Without a planned number (0) they are geometric throughout.
+
+    >>> sorted(mark_rounds(5)), len(mark_rounds(100_000)) <= FEWER_MARKS, len(mark_rounds(0))
+    ([1, 2, 3, 4, 5], True, 119)
     """
+    if not planned:
+        return frozenset(np.geomspace(1, MOST_COUNTS, MARKS + 40).round().astype(np.int64).tolist())
     return frozenset(bucket_ends(planned, MARKS if planned <= LONG else FEWER_MARKS).tolist())
 
 
@@ -118,7 +124,7 @@ class LevelHistory:
         self.snapshots: dict[int, Snapshot] = {}
         """Intervals already computed at marks, by round: they do not change as the run grows."""
         self._mark_rounds = mark_rounds(self.plan.rounds)
-        self.straddles = isinstance(self.plan, StraddlePlan)
+        self.straddles = isinstance(self.plan, StraddlePlan | OpenPlan)
         """Whether the questions lie on both sides of the quantile, so that their mean is no estimate."""
         self._low, self._high, self._center = array("d"), array("d"), array("d")
         self._mean, self._at, self._records = array("d"), array("d"), array("q")
@@ -151,7 +157,7 @@ class LevelHistory:
     def end(self, store: RunStore) -> None:
         """Check that the level is over, as the file says; refused where its design would have gone on."""
         try:
-            self._track.end()
+            self._track.end(store.why_ended)
         except ProtocolError as error:
             raise store.unreadable(str(error)) from None
 
@@ -178,6 +184,11 @@ class LevelHistory:
         if ask.stage == "low":
             return ask.query, high, math.nan
         return (low, ask.query, math.nan) if ask.stage == "high" else (low, high, ask.query)
+
+    @property
+    def at_fixed_end(self) -> bool:
+        """Whether an end is reached that was fixed before the first answer (`Track.at_fixed_end`)."""
+        return self._track.at_fixed_end
 
     @property
     def state(self) -> RoundState:

@@ -19,7 +19,7 @@ def way_there(first_rounds: int, result: QuantileResult) -> str:
     """What the rounds before averaging were for."""
     if not first_rounds:
         return ""
-    if result.design == "straddle":
+    if result.design in ("straddle", "open"):
         return (
             f"The first {first_rounds:,} rounds searched for the quantile; from then on the questions lie on both "
             "sides of it, ever closer. "
@@ -39,7 +39,7 @@ OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth"}
 def how_read(result: QuantileResult) -> str:
     """Where estimate and interval come from."""
     method = result.method
-    if result.inference.is_any_shape and result.design == "straddle":
+    if result.inference.is_any_shape and result.design in ("straddle", "open"):
         return (
             "The interval ends at the innermost questions that the answers place below and above the quantile: of the "
             "distribution it needs nothing, and it holds at every look. The estimate is where a curve through all "
@@ -72,6 +72,8 @@ def looking(spec: RunSpec) -> str:
             f"It stays valid however often one looks: the run stops by itself once it is at most "
             f"{spec.until_width:,.6g} wide."
         )
+    if spec.design == "open":
+        return "The interval stays valid however often one looks, and whenever the run is ended."
     if spec.design == "straddle" and not spec.declared.continuous and spec.interval in ("default", "any-shape"):
         return "The interval stays valid however often one looks; a dashed one holds at the planned end only."
     return "Stopping a run because of what this interval shows voids its confidence."

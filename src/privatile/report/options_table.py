@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from privatile.core.words import duration, moment
+from privatile.core.words import duration, listed, moment
 from privatile.estimator.spec import RunSpec
 from privatile.report.view import RunView
 from privatile.result.number_words import epsilon_text, plain
@@ -62,6 +62,8 @@ def _date(view: RunView) -> str:
 
 def _data(spec: RunSpec) -> str:
     """Whose records, and how many may be asked."""
+    if spec.design == "open":
+        return f"whoever comes, of {listed([client.name for client in spec.clients])}"
     records: dict[str, int] = {}
     for client in spec.clients:
         name = client.holder or client.name

@@ -124,7 +124,7 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
         "created": moment(view.created),
         "finished": None if view.finished is None else moment(view.finished),
         "rounds": view.done,
-        "planned_rounds": view.planned,
+        "planned_rounds": view.planned or None,
         "confidence_level": view.spec.confidence_level,
         "options": dict(data_and_options(view)),
         "results": [{**result, "clients": result["clients"][:LISTED_CLIENTS]} for result in results],

@@ -262,7 +262,10 @@ class RunRecord:
         """The result at a state; none before two averaged rounds."""
         if state.averages.rounds < 2:
             return None
-        return replace(summarize(self.spec, history.plan, state, trajectory, self.run), date=self.date)
+        # At a mark an open-ended run went on.
+        at_fixed_end = history.at_fixed_end if state is history.state else not history.plan.open_ended
+        result = summarize(self.spec, history.plan, state, trajectory, self.run, at_fixed_end=at_fixed_end)
+        return replace(result, date=self.date)
 
     def results(self) -> list[QuantileResult | None]:
         """The results of all levels as the run itself reports them; none before two averaged rounds."""
@@ -300,7 +303,7 @@ class RunRecord:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""
         found = self.results() if results is None else list(results)
         levels = tuple(self._level(history, result) for history, result in zip(self.histories, found, strict=True))
-        planned = max(history.plan.rounds for history in self.histories)
+        planned = max(history.plan.rounds for history in self.histories)  # 0: not known
         return RunView(self.run, self.created, self.finished, self.spec, levels, planned)
 
     def _level(self, history: LevelHistory, result: QuantileResult | None) -> LevelView:

@@ -9,9 +9,10 @@ from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
+from privatile.core.words import listed
 from privatile.estimator.auto import AutoPlan, supported
 from privatile.estimator.clients import Client, pooled_noise
-from privatile.estimator.open_plan import OpenPlan
+from privatile.estimator.open_plan import OpenPlan, open_memory
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
@@ -47,6 +48,12 @@ MISSING_CAVEATS = {
 def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: Inference) -> Iterator[Caveat]:
     """What a careful reader of this result must know."""
     yield from _range_caveats(settings, plan, inference)
+    yield from _arrivals(plan, state) if isinstance(plan, OpenPlan) else _silence(plan, state)
+    yield from caveats_beforehand(settings, plan.clients, any_shape=inference.is_any_shape)
+
+
+def _silence(plan: Plan, state: RoundState) -> Iterator[Caveat]:
+    """Clients that were asked and did not answer."""
     silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
     if silent:
         rounds, name = max(silent)
@@ -61,7 +68,25 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
             yield Caveat("much-silence", text)
         else:
             yield Caveat("silent", text)
-    yield from caveats_beforehand(settings, plan.clients, any_shape=inference.is_any_shape)
+
+
+def _arrivals(plan: OpenPlan, state: RoundState) -> Iterator[Caveat]:
+    """Of an open-ended run: strata of which nobody came, and answers that wait for one of them."""
+    nobody = [client.name for client, asked in zip(plan.clients, state.asked, strict=True) if not asked]
+    if nobody:
+        text = (
+            f"Nobody of {listed(nobody)} has answered yet. The estimand is the mixture of all strata with the weights "
+            "given beforehand, so nothing can be said about it: the answers of the others wait."
+        )
+        yield Caveat("nobody-yet", text)
+    waiting, all_answers = sum(open_memory(state).waiting), sum(state.asked)
+    if not nobody and waiting > MUCH_SILENCE * all_answers:
+        rare = min(zip(state.asked, (client.name for client in plan.clients), strict=True))[1]
+        text = (
+            f"{waiting:,} of {all_answers:,} answers wait and are not used yet: a question counts once somebody of "
+            f"every stratum has answered it, and of {rare} few come."
+        )
+        yield Caveat("waiting", text)
 
 
 def caveats_beforehand(settings: ReportSettings, clients: Sequence[Client], *, any_shape: bool) -> Iterator[Caveat]:
@@ -134,7 +159,7 @@ def interval_caveats(
     The answers cannot show an atom smaller than their noise: what a smooth interval says about round values is all.
     """
     low, high = interval
-    if settings.until_width is not None and high - low > settings.until_width and state.round >= plan.rounds:
+    if settings.until_width is not None and high - low > settings.until_width and 0 < plan.rounds <= state.round:
         takes = cure(((high - low) / settings.until_width) ** 2, plan.clients)
         text = f"The asked precision, a width of {settings.until_width:g}, is out of reach: it takes {takes}."
         yield Caveat("out-of-reach", text)

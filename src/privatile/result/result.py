@@ -278,7 +278,7 @@ class QuantileResult:
         if self.anytime is None:
             return []
         low, high = self.anytime
-        condition = ANY_SHAPE if self.design == "straddle" else SMOOTH
+        condition = ANY_SHAPE if self.design in ("straddle", "open", "online") else SMOOTH
         text = f"{' … '.join(self.ends_shown(self.anytime))}, however often it is looked at, {condition}"
         return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from privatile.core.scale import Scale
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
@@ -30,10 +31,21 @@ FIRST_LOOK = 10
 
 
 def summarize(
-    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, run: str
+    settings: ReportSettings,
+    plan: Plan,
+    state: RoundState,
+    trajectory: Trajectory,
+    run: str,
+    *,
+    at_fixed_end: bool = True,
 ) -> QuantileResult:
-    """The result as it stands after any round."""
-    evidence = gather_evidence(settings, plan, state, trajectory)
+    """The result as it stands after any round.
+
+    `at_fixed_end` is false for an open-ended run that goes on, or that somebody ended: then nothing is shown that holds
+    at an end fixed beforehand only.
+    """
+    plan = plan.so_far(state)
+    evidence = gather_evidence(settings, plan, state, trajectory, at_fixed_end=at_fixed_end)
     alone = choose_interval(settings, evidence)
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
@@ -92,14 +104,15 @@ def narrow_enough(
     """Whether a run that is to stop at a width may stop now; `boundary_shift` as in `may_stop`."""
     if settings.until_width is None or state.averages.rounds < FIRST_LOOK:
         return False
-    if isinstance(plan, StraddlePlan):
+    if isinstance(plan, StraddlePlan | OpenPlan):
         # Its tests alone say when the interval is still too wide: most looks need no fit.
         _, tests = straddled(plan, state)
         ends = tests.with_boundaries_moved(boundary_shift).ends(level_each(settings.confidence_level, settings.joint))
         low, high = (in_units(plan.scale, end) for end in ends)
         if high - low > settings.until_width * (1.0 + boundary_shift):
             return False
-    return may_stop(settings, gather_evidence(settings, plan, state, trajectory), plan.scale, boundary_shift)
+    evidence = gather_evidence(settings, plan.so_far(state), state, trajectory, at_fixed_end=False)
+    return may_stop(settings, evidence, plan.scale, boundary_shift)
 
 
 def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale, boundary_shift: float = 0.0) -> bool:

@@ -11,7 +11,10 @@ from privatile.result.severity import most_important_first
 
 
 def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
-    """The result with the caveat that its design would have gone on, for at most `planned` rounds."""
+    """The result with the caveat that its design would have gone on, for at most `planned` rounds; 0: without end."""
+    if not planned:
+        text = f"The run goes on; {result.records:,} have answered so far. Its interval is valid at any time."
+        return replace(result, caveats=most_important_first(Caveat("goes-on", text), *result.caveats))
     text = f"The run is unfinished: {result.rounds:,} of at most {planned:,} rounds. "
     if result.valid_at_every_look:
         text += "Its interval is valid at any time."

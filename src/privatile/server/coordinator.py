@@ -8,15 +8,21 @@ How questions and counts travel is up to the caller:
     while (rounds := coordinator.rounds()) is not None:
         counts = [ask(level_round.questions) for level_round in rounds]
         coordinator.accept(counts)
+
+In an open-ended run (`estimator.open_plan`) everybody who comes is asked the open question, and the caller says with
+the counts how many came. When a round closes is decided by numbers of people and the clock, never by the answers.
 """
 
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from privatile.core.messages import Question
+from privatile.core.messages import LARGEST_LENGTH, Question
 from privatile.errors import ProtocolError, StoreError
+from privatile.estimator.ending import Reason
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.step import begin, step
@@ -47,16 +53,37 @@ class Track:
         self.state: RoundState = begin(self.plan)
         self.trajectory = Trajectory()
         self.ask: Ask | None = as_sent(self.plan, self.plan.ask(self.state))
+        self.why_ended: Reason | None = None
+        """Why an open-ended level is over."""
 
-    def advance(self, ones: Sequence[int | None], unspent: Collection[int] = ()) -> None:
-        """Go one round further; `unspent` as in `step`."""
-        before, ask = self.state, self.ask
+    def advance(
+        self, ones: Sequence[int | None], unspent: Collection[int] = (), lengths: Sequence[int] | None = None
+    ) -> None:
+        """Go one round further; `unspent` as in `step`, `lengths` as in `asked_of`."""
+        before, ask = self.state, self.asked_of(lengths)
         if ask is None:
             raise ProtocolError("there are more rounds than the plan asks for.")
         self._arrive = lambda plan: step(before, ask, ones, plan, unspent)
         self.state = self._arrive(self.plan)
         self.trajectory.record(ask, self.state, self.plan)
         self.ask = None if self._stops() else as_sent(self.plan, self.plan.ask(self.state))
+
+    def asked_of(self, lengths: Sequence[int] | None) -> Ask | None:
+        """The open round with its lengths: in an open-ended run, of every client how many came to it."""
+        if self.ask is None or lengths is None:
+            return self.ask
+        if len(lengths) != len(self.plan.clients) or not all(0 <= n <= LARGEST_LENGTH for n in lengths):
+            raise ProtocolError("lengths must be a whole number of people for every client.")
+        if not any(lengths):
+            raise ProtocolError("nobody came to this round: wait for the first answer before it is closed.")
+        return self.ask._replace(lengths=tuple(lengths))
+
+    @property
+    def at_fixed_end(self) -> bool:
+        """Whether the level has reached an end that was fixed before the first answer; every other design's is."""
+        if not isinstance(self.plan, OpenPlan):
+            return True
+        return self.plan.is_reached(self.state) or self.why_ended == "date"
 
     def _stops(self, boundary_shift: float = 0.0) -> bool:
         """Whether the run stops here by its width; `boundary_shift` makes that easier, or, below zero, harder."""
@@ -92,9 +119,15 @@ class Track:
         self.take(stored.ask)
         self.advance(stored.ones, stored.unspent)
 
-    def end(self) -> None:
-        """Let the level be over, as recorded; refused where the design would have gone on on any machine."""
-        if self.ask is not None and not self._stops(slack(self.plan)):
+    def end(self, why: Reason | None = None) -> None:
+        """Let the level be over, as recorded; refused where the design would have gone on on any machine.
+
+        An open-ended run is over when somebody says so, or at its date.
+        """
+        fixed = self.spec.end is not None and self.spec.end.date is not None
+        called = self.plan.open_ended and (why == "command" or (why == "date" and fixed))
+        self.why_ended = why
+        if self.ask is not None and not called and not self._stops(slack(self.plan)):
             raise ProtocolError(
                 f"level {self.plan.level:.6g} ends after round {self.state.round}; the design would have gone on."
             )
@@ -103,11 +136,13 @@ class Track:
 
 def _level_questions(run: str, plan: Plan, number: int, ask: Ask) -> tuple[Question, ...]:
     """One round of one level: a question per client, in the plan's order."""
+    # While an open-ended round is open its lengths are not known: everybody is asked for one answer, their own.
+    lengths = [max(1, length) for length in ask.lengths] or [1] * len(plan.clients)
     return tuple(
         Question(
             run, number, plan.level_of(client), ask.sent, length, ask.step / length if plan.mode == "local" else None
         )
-        for client, length in zip(plan.clients, ask.lengths, strict=True)
+        for client, length in zip(plan.clients, lengths, strict=True)
     )
 
 
@@ -148,7 +183,7 @@ class Coordinator:
             if index in written and track.state.round == self.done:
                 track.take(written[index])
             elif written or self.store.finished is not None or track.state.round < self.done:
-                track.end()
+                track.end(self.store.why_ended)
         self._written = bool(written)
 
     @property
@@ -202,19 +237,26 @@ class Coordinator:
         counts: Sequence[Sequence[int | None]],
         also: Sequence[Statement] = (),
         unspent: Collection[str] = (),
+        *,
+        lengths: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Take the counts of exactly the rounds that `rounds()` gave, in that order: step, then write, all or nothing.
 
         `also` holds what the caller keeps with the round; it is written in the same transaction. `unspent` names
         clients that answer this round and whose ledgers show that no coin was drawn in the rounds before it that they
-        have missed: these records are asked later.
+        have missed: these records are asked later. `lengths`, of an open-ended run, has for every count the number of
+        people that came; a client of whom nobody came has the count None.
         """
         stored = []
-        for (index, track, ask), ones in zip(self._waiting(), counts, strict=True):
+        if (lengths is not None) != (self.spec.design == "open"):
+            raise ProtocolError("an open-ended run, and no other, is told how many came: give lengths with its counts.")
+        told: Sequence[Sequence[int] | None] = [None] * len(counts) if lengths is None else lengths
+        for (index, track, _), ones, came in zip(self._waiting(), counts, told, strict=True):
             rows = enumerate(zip(track.plan.clients, track.state.records, strict=True))
             kept = tuple(k for k, (client, records) in rows if records.missed and client.name in unspent)
-            track.advance(ones, kept)
-            stored.append(StoredRound(index, track.state.round, ask, tuple(ones), kept))
+            ask = track.asked_of(came)
+            track.advance(ones, kept, came)
+            stored += [] if ask is None else [StoredRound(index, track.state.round, ask, tuple(ones), kept)]
         self.store.append(stored, [*also, *self._opening()])
 
     def result(self, level_index: int = 0) -> QuantileResult:
@@ -223,7 +265,9 @@ class Coordinator:
 
     def _summary(self, level_index: int) -> QuantileResult:
         track = self.tracks[level_index]
-        result = summarize(self.spec, track.plan, track.state, track.trajectory, self.run)
+        result = summarize(
+            self.spec, track.plan, track.state, track.trajectory, self.run, at_fixed_end=track.at_fixed_end
+        )
         return replace(result, date=self.store.date)
 
     def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
@@ -235,8 +279,26 @@ class Coordinator:
         found = rearranged([self._summary(index) for index in range(len(self.tracks))])
         return tuple(self._as_it_stands(index, result) for index, result in enumerate(found))
 
-    def finish(self) -> None:
-        """Mark the run as complete; refused while a level has a round left."""
-        if self.rounds() is not None:
-            raise StoreError("the run is not over: rounds are left to ask.")
-        self.store.finish()
+    def finish(self, why: Reason | None = None) -> None:
+        """Mark the run as complete; refused while a level has a round left.
+
+        An open-ended run is over at any time: by `command`, or by the `date` of its specification. Answers to the round
+        that is open are not counted: accept them before. Where its number of answers or its width ended it, that is
+        written.
+        """
+        if self.spec.design != "open":
+            if why is not None or self.rounds() is not None:
+                raise StoreError("the run is not over: rounds are left to ask.")
+            self.store.finish()
+            return
+        if not self._waiting():
+            reached = [isinstance(track.plan, OpenPlan) and track.plan.is_reached(track.state) for track in self.tracks]
+            why = "answers" if all(reached) else "width"
+        elif why not in ("command", "date"):
+            raise StoreError("the run is open-ended and goes on. Give why='command' or why='date' to end it.")
+        end = self.spec.end
+        if why == "date" and (end is None or end.seconds is None or time.time() < end.seconds):
+            raise StoreError("the run cannot end by its date: it has none, or it has not come. Give why='command'.")
+        self.store.finish(why)
+        for track in self.tracks:
+            track.end(why)

@@ -20,11 +20,12 @@ from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.sqlite_types import lenient_text
 from privatile.core.words import moment
 from privatile.errors import InputError, StoreError
+from privatile.estimator.ending import REASONS, Reason
 from privatile.estimator.missed_records import Records
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
 from privatile.server.program import named, program
-from privatile.server.run_tables import FORMAT, OWN, check_file, missing_run
+from privatile.server.run_tables import ENDING, FORMAT, OWN, check_file, missing_run
 
 LONGEST_STAGE = 40
 """Characters of a stage's name, which errors show."""
@@ -306,12 +307,25 @@ class RunStore:
                 asked[k] -= one.left
         return {name: ClientTotals(*row) for name, *row in zip(names, asked, answered, silent, strict=True)}
 
-    def finish(self) -> None:
-        """Mark the run as complete."""
+    @property
+    def why_ended(self) -> Reason | None:
+        """Why an open-ended run is over; none while it goes on, and for all other runs."""
+        rows = self.query("SELECT why FROM ending")
+        if not rows:
+            return None
+        if len(rows) > 1 or rows[0][0] not in REASONS:
+            raise self._damaged()
+        why: Reason = rows[0][0]
+        return why
+
+    def finish(self, why: Reason | None = None) -> None:
+        """Mark the run as complete; `why` is given for an open-ended one."""
         self.finished = time.time()
+        ending: list[Statement] = [] if why is None else [(ENDING, ()), ("INSERT INTO ending VALUES (?)", (why,))]
         # The open round, the writer (server.writer) and the ledger's link belong to a run that continues.
         self.execute(
             [
+                *ending,
                 ("UPDATE run SET finished = ?", (self.finished,)),
                 ("DELETE FROM open_round", ()),
                 ("DROP TABLE IF EXISTS writer", ()),

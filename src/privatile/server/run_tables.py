@@ -33,6 +33,9 @@ WRITER = "CREATE TABLE IF NOT EXISTS writer (machine TEXT NOT NULL, process INTE
 LEDGER = "CREATE TABLE IF NOT EXISTS ledger (key BLOB NOT NULL, sequence INTEGER NOT NULL, head BLOB NOT NULL)"
 """The last link of the ledger that answers a run in one process, until the run is over."""
 
+ENDING = "CREATE TABLE IF NOT EXISTS ending (why TEXT NOT NULL)"
+"""Why an open-ended run is over (`estimator.ending`)."""
+
 FEDERATION = (
     "CREATE TABLE IF NOT EXISTS federation (study TEXT NOT NULL, digest TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS evidence (round INTEGER NOT NULL, client TEXT NOT NULL, sequence INTEGER NOT NULL,"
@@ -52,7 +55,7 @@ FEDERATION = (
 """What a federation keeps beside the counts (`federation.coordinator.journal`)."""
 
 REQUIRED = "".join(f"{statement};\n" for statement in OWN)
-OPTIONAL = "".join(f"{statement};\n" for statement in (WRITER, LEDGER, *FEDERATION))
+OPTIONAL = "".join(f"{statement};\n" for statement in (WRITER, LEDGER, ENDING, *FEDERATION))
 
 
 def check_file(look: sqlite3.Connection, path: str | Path) -> None:

@@ -108,7 +108,7 @@
     const left = state.planned - state.done;
     let text = `about ${whole.format(more)} more rounds`;
     if (state.rate) text += `, ${span(more / state.rate)}`;
-    if (more > left) text += `; more than the ${whole.format(left)} that are left`;
+    if (state.planned && more > left) text += `; more than the ${whole.format(left)} that are left`;
     say("target-answer", text);
   }
 
@@ -139,7 +139,7 @@
     cell("").dataset.at = client.heard ?? client.last_answer ?? "";
     cell(whole.format(client.answered));
     cell(whole.format(client.missed));
-    cell(`${whole.format(client.asked)} of ${whole.format(client.records)}`);
+    cell(whole.format(client.asked) + (client.records == null ? "" : ` of ${whole.format(client.records)}`));
     cell(client.asked === 0 ? "0" : client.epsilon == null ? "∞" : String(Number(client.epsilon.toPrecision(4))));
     cell(client.weight.toFixed(4));
     cell(client.lying_rank == null ? "no bound" : `±${(Math.ceil(client.lying_rank * 1000) / 1000).toFixed(3)} in rank`);
@@ -181,7 +181,7 @@
     lastAloud = Date.now();
     const level = current(), interval = intervalOf(level);
     if (level.estimate == null) return;
-    say("aloud", `Round ${state.done} of ${state.planned}, ${state.status}. Estimate ${level.values_left || format(level.estimate)}`
+    say("aloud", `Round ${state.done}${state.planned ? ` of ${state.planned}` : ""}, ${state.status}. Estimate ${level.values_left || format(level.estimate)}`
       + (interval ? `, interval ${format(interval.low, false)} to ${format(interval.high, true)}.` : "."));
   }
 
@@ -208,9 +208,9 @@
     const share = next.planned ? next.done / next.planned : 0;
     at("bar").style.width = `${100 * share}%`;
     at("progress").setAttribute("aria-valuenow", String(Math.round(100 * share)));
-    say("rounds", `${whole.format(next.done)} of ${whole.format(next.planned)}`);
+    say("rounds", whole.format(next.done) + (next.planned ? ` of ${whole.format(next.planned)}` : ""));
     say("rate", next.rate && next.status === "running" ? next.rate.toPrecision(3) : "–");
-    say("left", next.status === "finished" ? "over" : next.rate ? span((next.planned - next.done) / next.rate) : "–");
+    say("left", next.status === "finished" ? "over" : next.rate && next.planned ? span((next.planned - next.done) / next.rate) : "–");
     say("records", whole.format(next.records));
     const counts = next.clients.counts;
     say("alive", `${whole.format(counts.alive)} of ${whole.format(next.clients.all)}`);
