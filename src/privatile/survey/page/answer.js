@@ -4,6 +4,7 @@ import { drawCoin, liesPer100, readNumber, readQuery, readThreshold, respond } f
 const $ = (id) => document.getElementById(id);
 const code = new URLSearchParams(location.hash.slice(1)).get("c") ?? "";
 const confirmed = new Set();
+const LANGUAGES = ["en", "de", "fr"];
 let words, locale, facts, values, db, record, status, error;
 
 // Words
@@ -28,7 +29,7 @@ function draw() {
   }
   for (const element of document.querySelectorAll("[data-t]")) put(element, fill(element.dataset.t));
   if (record) {
-    put($("said"), fill(record.answer ? "sayyes" : "sayno"));
+    put($("said"), fill(record.outcome ? "said" : "says", { bit: fill(record.answer ? "yes" : "no") }));
     put($("asked"), fill("asked", { query: inUnit(readQuery(record.query)) }));
   }
   if (status) put($("status"), fill(...status));
@@ -193,19 +194,23 @@ function submit(event) {
 }
 
 function isAcceptable({ survey, title, value, range, threshold }) {
-  const texts = [survey, title, value].every((text) => typeof text === "string" && text.length < 300);
+  const texts = [survey, title, value].every((text) => typeof text === "string" && text.length <= 500);
   return texts && range?.length === 2 && range.every(Number.isFinite) && readThreshold(threshold);
 }
 
-async function begin() {
-  const own = ["en", "de", "fr"];
-  const wanted = navigator.languages.map((name) => name.slice(0, 2)).find((name) => own.includes(name)) ?? "en";
-  for (const name of own) {
-    const label = new Intl.DisplayNames(name, { type: "language" }).of(name);
-    $("language").add(new Option(label, name, false, name === wanted));
-  }
+// The browser's language where there is a choice; the switch is there for the others.
+async function offer(languages) {
+  const wanted = [locale, ...navigator.languages.map((name) => name.slice(0, 2))];
+  $("language").replaceChildren(
+    ...languages.map((name) => new Option(new Intl.DisplayNames(name, { type: "language" }).of(name), name)),
+  );
   $("language").onchange = () => speak($("language").value);
-  await speak(wanted);
+  $("language").value = wanted.find((name) => languages.includes(name)) ?? languages[0];
+  if ($("language").value !== locale) await speak($("language").value);
+}
+
+async function begin() {
+  await offer(LANGUAGES);
   if (!isSecureContext) return say("insecure");
   if (!navigator.locks || !globalThis.BigUint64Array) return say("old");
   if (!/^[\w-]{22}$/.test(code)) return say("nocode");
@@ -218,6 +223,8 @@ async function begin() {
   const found = await patiently("survey.json");
   if (!isAcceptable(found)) return say("facts");
   facts = found;
+  const offered = LANGUAGES.filter((name) => facts.languages?.includes?.(name));
+  if (offered.length) await offer(offered);
   record = await find();
   if (record) return deliver();
   say();

@@ -1,0 +1,384 @@
+"""The answering page in a real browser, against a server that lies: a device draws one coin and tells no number."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from privatile.survey.page import LANGUAGES, page_files
+from tests.survey.fake_server import FakeSurvey, Reply, new_code
+from tests.survey.make_vectors import PATH as VECTORS
+
+pytestmark = pytest.mark.browser
+
+PLANTED = "31415.9265"
+"""What people type here; no request, store or page may hold it, nor its digits."""
+
+DIGITS = ("31415", "9265")
+
+EVERYTHING_STORED = """async () => {
+  const found = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie];
+  for (const { name } of await indexedDB.databases()) {
+    const db = await new Promise((ok) => { const r = indexedDB.open(name); r.onsuccess = () => ok(r.result); });
+    for (const store of db.objectStoreNames) {
+      const get = (what) => new Promise((ok) => {
+        const r = db.transaction(store).objectStore(store)[what](); r.onsuccess = () => ok(r.result);
+      });
+      found.push(JSON.stringify([await get("getAll"), await get("getAllKeys")]));
+    }
+    db.close();
+  }
+  return found.join();
+}"""
+
+
+@pytest.fixture
+def survey() -> FakeSurvey:
+    # At this budget a coin says either with almost the same chance: a second coin would soon show.
+    return FakeSurvey(epsilon=0.1)
+
+
+@pytest.fixture
+def url(survey: FakeSurvey) -> Iterator[str]:
+    with survey.serve() as address:
+        yield address
+
+
+def answer(page: Any, address: str, typed: str = PLANTED) -> None:
+    page.goto(address)
+    page.locator("#number").fill(typed)
+    page.keyboard.press("Enter")
+    if typed == PLANTED:
+        page.get_by_text("lies outside").wait_for()
+        page.keyboard.press("Enter")
+
+
+def says(page: Any, text: str) -> None:
+    page.locator("#status", has_text=text).wait_for(timeout=30_000)
+
+
+def reopen(page: Any) -> None:
+    """A plain `goto` of the same address with the same fragment would load nothing."""
+    page.reload()
+
+
+def test_one_bit_leaves_and_the_number_is_nowhere(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    seen = watched()
+    code = new_code()
+    seen.page.goto(f"{url}#c={code}")
+    seen.page.locator("#number").fill(PLANTED)
+    assert survey.questions == 0, "the question is fetched on Send only"
+    answer(seen.page, f"{url}#c={code}")
+    says(seen.page, "has been counted")
+    (sent,) = survey.answers
+    assert sent == {"code": code, "round": 12, "answer": sent["answer"]}
+    assert isinstance(sent["answer"], bool)
+    assert seen.page.locator("#said").inner_text() == f"Your device sent: {'yes' if sent['answer'] else 'no'}"
+    assert "above 2,750.5 €" in seen.page.locator("#asked").inner_text()
+    assert "48 times in 100" in seen.page.locator("#lies").inner_text()  # from the threshold, not from lies_per_100
+    assert seen.page.evaluate("document.activeElement.id") == "said"
+    everything = [str(survey.requests), seen.page.content(), seen.page.evaluate(EVERYTHING_STORED)]
+    everything.append(seen.page.locator("#number").input_value())
+    for digits in DIGITS:
+        assert not any(digits in text for text in everything)
+    assert code in everything[2], "the look into the stores would have found it"
+    assert not any(code in heard.path or code in heard.headers for heard in survey.requests)
+    assert seen.hosts == {url.split("/")[2]}
+    assert seen.complaints == []
+    lengths = {len(heard.body) for heard in survey.requests if heard.method == "POST"}
+    assert lengths == {120}, "a yes is as long as a no"
+
+
+def test_no_server_gets_a_second_coin(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    """It claims that the answer was lost, asks anew, renames the survey, forgets the code: always the same bit."""
+    page = watched().page
+    code = new_code()
+    survey.on_answer = lambda body: (500, {"error": "lost"}, {})
+    answer(page, f"{url}#c={code}")
+    says(page, "cannot be reached")
+    lies: list[Callable[[], None]] = [
+        lambda: survey.states.clear(),
+        lambda: setattr(survey, "round", 13),
+        lambda: setattr(survey, "query", "99"),
+        lambda: survey.facts.update(survey="ffffffffffff"),
+        lambda: survey.facts.update(threshold="9300000000000000000"),
+        lambda: setattr(survey, "on_answer", lambda body: (200, {"counted": "lost", "again": True, "round": 14}, {})),
+        lambda: setattr(survey, "on_answer", lambda body: (404, {"error": "unknown"}, {})),
+        lambda: setattr(survey, "on_answer", lambda body: (200, {"counted": False, "reason": "late"}, {})),
+    ]
+    for lie in lies:
+        lie()
+        before = len(survey.answers)
+        reopen(page)
+        page.locator("#said").wait_for()
+        page.wait_for_function("document.getElementById('status').textContent.length > 5")
+        deadline = 50
+        while len(survey.answers) == before and deadline:
+            page.wait_for_timeout(50)
+            deadline -= 1
+    says(page, "came too late")
+    bits = {json.dumps(sent) for sent in survey.answers}
+    assert len(survey.answers) >= len(lies)
+    assert len(bits) == 1
+    assert survey.questions == 1
+    before = len(survey.answers)
+    reopen(page)
+    says(page, "came too late")
+    assert len(survey.answers) == before, "what is final is not sent again"
+
+
+def test_devices_that_forgot_would_draw_again(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    """The control: devices that remember nothing send both bits, so the test before would have seen a second coin."""
+    survey.on_question = lambda code: (200, {"survey": survey.facts["survey"], "round": 1, "query": "3"}, {})
+    code = new_code()
+    for _ in range(30):
+        page = watched().page
+        answer(page, f"{url}#c={code}", "3000")
+        says(page, "has been counted")
+        if {sent["answer"] for sent in survey.answers} == {True, False}:
+            return
+    pytest.fail("thirty fresh coins and always the same side")
+
+
+def test_another_code_of_the_same_survey_gets_nothing(
+    watched: Callable[..., Any], survey: FakeSurvey, url: str
+) -> None:
+    page = watched().page
+    answer(page, f"{url}#c={new_code()}", "3000")
+    says(page, "has been counted")
+    page.goto(f"{url}#c={new_code()}")
+    says(page, "never answers a second time")
+    assert not page.locator("#form").is_visible()
+    assert (survey.questions, len(survey.answers)) == (1, 1)
+    # Another survey under another code may be the same one in disguise: people decide, and see what they did.
+    survey.facts.update(survey="ffffffffffff")
+    answer(page, f"{url}#c={new_code()}", "3000")
+    page.locator("#warning").wait_for()
+    assert "What we earn" in page.locator("#why").inner_text()
+    page.get_by_role("button", name="Stop").click()
+    says(page, "Nothing was sent")
+    assert (survey.questions, len(survey.answers)) == (1, 1)
+
+
+def test_two_tabs_draw_one_coin(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    first = watched().page
+    second = first.context.new_page()
+    code = new_code()
+    for page in (first, second):
+        page.goto(f"{url}#c={code}")
+        page.locator("#number").fill("3000")
+    for page in (first, second):
+        page.evaluate("setTimeout(() => document.getElementById('send').click(), 50)")
+    for page in (second, first):
+        # Whichever comes second may be warned: the question was fetched before.
+        page.locator("#warning:visible, #said:visible").first.wait_for()
+        page.wait_for_timeout(200)
+        if page.locator("#warning").is_visible():
+            page.locator("#continue").click()
+        says(page, "has been counted")
+    assert len({sent["answer"] for sent in survey.answers}) == 1
+    assert len(survey.answers) == 1
+    assert first.locator("#said").inner_text() == second.locator("#said").inner_text()
+
+
+def test_another_device_is_warned_before_it_draws(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    page = watched().page
+    code = new_code()
+    survey.states[code] = "handed"
+    answer(page, f"{url}#c={code}")
+    page.locator("#warning").wait_for()
+    assert page.evaluate("document.activeElement.id") == "warning"
+    assert survey.answers == []
+    page.get_by_role("button", name="Stop").click()
+    says(page, "Nothing was sent")
+    reopen(page)
+    answer(page, f"{url}#c={code}")
+    page.get_by_role("button", name="continue").click()
+    says(page, "has been counted")
+    assert len(survey.answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        ("delete Navigator.prototype.locks", "Web Locks"),
+        ("indexedDB.open = () => { throw new Error() }", "stores nothing"),
+        ("Object.defineProperty(window, 'isSecureContext', {value: false})", "not secure"),
+    ],
+)
+def test_a_browser_that_cannot_answer_once_is_refused(
+    watched: Callable[..., Any], survey: FakeSurvey, url: str, spoilt: str, said: str
+) -> None:
+    page = watched().page
+    page.add_init_script(spoilt)
+    page.goto(f"{url}#c={new_code()}")
+    says(page, said)
+    assert not page.locator("#form").is_visible()
+    assert survey.questions == 0
+
+
+def test_settings_that_hide_too_little_are_refused(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    page = watched().page
+    for change in ({"threshold": str(1 << 64)}, {"threshold": "18446744073709551615"}, {"threshold": 5}, {"range": 3}):
+        honest = dict(survey.facts)
+        survey.facts.update(change)
+        page.goto(f"{url}#c={new_code()}")
+        says(page, "not acceptable")
+        assert not page.locator("#form").is_visible()
+        survey.facts = honest
+    survey.on_question = lambda code: (200, {"survey": "ffffffffffff", "round": 1, "query": "3"}, {})
+    answer(page, f"{url}#c={new_code()}")
+    says(page, "cannot be reached")  # a question of another survey is no question
+    for query in ("NaN", "1e999", 12, "0x10", None):
+        survey.on_question = lambda code, query=query: (  # type: ignore[misc]
+            200, {"survey": survey.facts["survey"], "round": 1, "query": query}, {},
+        )  # fmt: skip
+        before = survey.questions
+        page.locator("#again").click()
+        page.wait_for_function("document.getElementById('again').hidden === false")
+        assert survey.questions > before
+    assert survey.answers == []
+
+
+def test_offline_then_online_and_a_survey_that_makes_wait(
+    watched: Callable[..., Any], survey: FakeSurvey, url: str
+) -> None:
+    page = watched().page
+    page.goto(f"{url}#c={new_code()}")
+    page.locator("#number").fill("3000")
+    page.context.set_offline(True)
+    page.locator("#send").click()
+    says(page, "No connection")
+    survey.on_question = lambda code: (503, {"error": "wait"}, {"Retry-After": "1"})
+    page.context.set_offline(False)
+    says(page, "being prepared")
+    survey.on_question = lambda code: None
+    # The first reply is lost on its way: the answer counts, and the device sends the same once more.
+    lost: Iterator[Reply] = iter([(0, None, {})])
+
+    def losing(body: dict[str, Any]) -> Reply | None:
+        if reply := next(lost, None):
+            survey.states[body["code"]] = "spent"
+            return reply
+        return None
+
+    survey.on_answer = losing
+    says(page, "has been counted")
+    first, second = survey.answers
+    assert first == second
+
+
+def test_refusals_are_told(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    page = watched().page
+    page.goto(url)
+    says(page, "code is missing")
+    for status, said in ((409, "used already"), (404, "does not know"), (410, "is closed"), (418, "refuses")):
+        survey.on_question = lambda code, status=status: (status, {}, {})  # type: ignore[misc]
+        answer(page, f"{url}#c={new_code()}")
+        says(page, said)
+        assert not page.locator("#form").is_visible()
+    survey.facts["state"] = "closed"
+    page.goto(f"{url}#c={new_code()}")
+    says(page, "is closed")
+    assert survey.answers == []
+
+
+def test_numbers_are_read_as_people_write_them(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    """The vectors, with the browser's own engine; a number that could mean two things is refused in words."""
+    page = watched().page
+    page.goto(f"{url}#c={new_code()}")
+    wrong = page.evaluate(
+        """async (cases) => {
+          const page = await import('./static/mechanism.js');
+          const answers = cases.answers.filter((one) => one.answer !== page.respond(
+            Number(one.value) > page.readQuery(one.query), BigInt(one.coin), page.readThreshold(one.threshold)));
+          const typed = cases.typed.filter((one) => {
+            const read = page.readNumber(one.typed);
+            return !Object.is(read.value, one.value) || read.error !== one.error;
+          });
+          return [...answers, ...typed];
+        }""",
+        json.loads(VECTORS.read_text(encoding="utf-8")),
+    )
+    assert wrong == []
+    for typed, said in (("1,234", "thousands or decimals"), ("12 €", "digits only"), ("", "type your number")):
+        page.locator("#number").fill(typed)
+        page.keyboard.press("Enter")
+        assert said in page.locator("#error").inner_text()
+        assert page.locator("#number").get_attribute("aria-invalid") == "true"
+    page.locator("#number").fill("4")
+    assert page.locator("#error").inner_text() == ""
+    page.reload()
+    assert page.locator("#number").input_value() == "", "no browser fills it in again"
+    assert survey.questions == 0
+
+
+@pytest.mark.parametrize(
+    ("locale", "width", "scheme"), [("en-GB", 1100, "light"), ("de-AT", 360, "dark"), ("fr", 360, "light")]
+)
+def test_languages_phones_keyboard_and_axe(
+    watched: Callable[..., Any],
+    check_axe: Callable[[Any], None],
+    survey: FakeSurvey,
+    url: str,
+    locale: str,
+    width: int,
+    scheme: str,
+) -> None:
+    page = watched(locale=locale, color_scheme=scheme, viewport={"width": width, "height": 740}, bypass_csp=True).page
+    words = json.loads(page_files()[f"static/messages/{locale[:2]}.json"].body)
+    fits = "document.documentElement.scrollWidth <= innerWidth"
+    page.goto(f"{url}#c={new_code()}")
+    page.locator("#form").wait_for()
+    assert page.evaluate("document.documentElement.lang") == locale[:2]
+    assert page.locator("#send").inner_text() == words["send"]
+    reached = []
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+    assert reached == ["language", "number", "send"]
+    page.locator("#number").fill("1,234")
+    page.keyboard.press("Enter")
+    check_axe(page)
+    assert page.evaluate(fits)
+    survey.on_question = lambda code: (
+        200, {"survey": survey.facts["survey"], "round": 1, "query": "3", "handed_before": True}, {},
+    )  # fmt: skip
+    page.locator("#number").fill("1234")
+    page.keyboard.press("Enter")
+    page.locator("#warning").wait_for()
+    check_axe(page)
+    assert page.evaluate(fits)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    says(page, words["counted"])
+    check_axe(page)
+    assert page.evaluate(fits)
+    other = next(language for language in LANGUAGES if language != locale[:2])
+    page.locator("#language").select_option(other)
+    says(page, json.loads(page_files()[f"static/messages/{other}.json"].body)["counted"])
+
+
+def test_hostile_words_are_inert(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    hostile = """</title><img src=x onerror="document.title='owned'">{lies}{constructor}"""
+    survey.facts.update(title=hostile, value=hostile, unit=hostile)
+    seen = watched()
+    answer(seen.page, f"{url}#c={new_code()}", "3000")
+    says(seen.page, "has been counted")
+    assert seen.page.locator("img").count() == 0
+    assert seen.page.locator("#title").inner_text() == hostile
+    assert seen.complaints == []
+
+
+def test_every_language_says_everything() -> None:
+    """Every message of the page exists in every language, with the same places to fill."""
+    tables = {name: json.loads(page_files()[f"static/messages/{name}.json"].body) for name in LANGUAGES}
+    for table in tables.values():
+        assert table.keys() == tables["en"].keys()
+        for key, text in table.items():
+            assert set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", tables["en"][key])), key
