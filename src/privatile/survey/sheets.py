@@ -1,0 +1,170 @@
+"""Codes on paper and in letters: a sheet of cards with QR codes, and a table for mail merge.
+
+A card is an eighth of an A4 page (A7). It says what the survey is, how often a device lies and which hash the page
+must have, so that a person can hold the page against paper that came another way. The link carries its code in the
+fragment: no request ever does. Cards are drawn as SVG, one picture per page, in one file that any browser prints.
+"""
+
+import csv
+import io
+import textwrap
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from privatile.core.words import short
+from privatile.errors import InputError, require
+from privatile.server.web import is_loopback
+
+COLUMNS, ROWS = 2, 4
+WIDTH, HEIGHT = 105.0, 74.25
+"""Millimetres of a card."""
+
+WORDS = {
+    "en": (
+        "Scan the code with your own device. It works once.",
+        "Your number stays on your device. It sends one yes or no, and says the opposite of the truth {lies} times in "
+        "100.",
+        "The page’s hash (SHA-256):",
+    ),
+    "de": (
+        "Scannen Sie den Code mit Ihrem eigenen Gerät. Er gilt einmal.",
+        "Ihre Zahl bleibt auf Ihrem Gerät. Es sendet ein Ja oder Nein und sagt {lies} von 100 Malen das Gegenteil der "
+        "Wahrheit.",
+        "Prüfsumme der Seite (SHA-256):",
+    ),
+    "fr": (
+        "Scannez le code avec votre propre appareil. Il sert une fois.",
+        "Votre nombre reste sur votre appareil. Il envoie un oui ou un non et dit le contraire de la vérité {lies} "
+        "fois sur 100.",
+        "Empreinte de la page (SHA-256) :",
+    ),
+}
+"""What a card says in each language: how to use it, what is sent, and the line above the hash."""
+
+STYLE = """@page { size: A4; margin: 0 } body { margin: 0 } svg.page { display: block; width: 210mm; height: 297mm;
+break-after: page } text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
+.mono { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }"""
+
+
+class Card(NamedTuple):
+    """One code and the stratum it belongs to."""
+
+    code: str
+    stratum: str
+
+
+def survey_address(text: str) -> str:
+    """The address below which a survey is served: https (on this machine also http), with a slash at the end.
+
+    >>> survey_address("https://survey.example.org")
+    'https://survey.example.org/'
+    >>> survey_address("http://survey.example.org/")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: the survey's address must begin with https://, since browsers answer only over a secure
+    connection; got 'http://survey.example.org/'.
+    """
+    parts = urlsplit(text)
+    if not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))):
+        raise InputError(
+            "the survey's address must begin with https://, since browsers answer only over a secure "
+            f"connection; got {short(text)}."
+        )
+    if not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise InputError(
+            f"the survey's address must be https://HOST/ or https://HOST/FOLDER/ and no more; got {short(text)}."
+        )
+    return text if text.endswith("/") else text + "/"
+
+
+def link(address: str, code: str) -> str:
+    """The link of one person.
+
+    >>> link("https://survey.example.org/", "AAAAAAAAAAAAAAAAAAAAAA")
+    'https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA'
+    """
+    return f"{survey_address(address)}#c={code}"
+
+
+def mail_merge(address: str, cards: Iterable[tuple[str, str]], title: str) -> str:
+    """A table for letters and mails, one row per code: link, stratum, title. It opens in Word, Calc and Excel.
+
+    Whoever joins a row to a person knows whose code it is: the noisy bit stays the person's only protection then.
+
+    >>> table = mail_merge("https://survey.example.org/", [("AAAAAAAAAAAAAAAAAAAAAA", "office")], "Pay")
+    >>> print(table.removeprefix("\\ufeff"))
+    link,stratum,title
+    https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA,office,Pay
+    <BLANKLINE>
+    """
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(["link", "stratum", "title"])
+    rows.writerows([link(address, code), stratum, title] for code, stratum in cards)
+    return "\ufeff" + table.getvalue()  # the mark by which spreadsheets know UTF-8
+
+
+def sheet(
+    title: str,
+    address: str,
+    cards: Iterable[tuple[str, str]],
+    *,
+    lies_per_100: float,
+    page_sha256: str,
+    language: str = "en",
+) -> str:
+    """The cards of all codes as one HTML file of A4 pages, eight on each; print it with a browser.
+
+    Needs segno (the extra `survey`).
+    """
+    address = survey_address(address)
+    words = [text.format(lies=f"{lies_per_100:g}") for text in WORDS.get(language, WORDS["en"])]
+    drawn = [_card(title, address, Card(*card), words, page_sha256) for card in cards]
+    if not drawn:
+        raise InputError("a sheet needs at least one code; got none.")
+    size = COLUMNS * ROWS
+    pages = "\n".join(_page(drawn[start : start + size]) for start in range(0, len(drawn), size))
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head>{head}</head><body>\n{pages}\n</body></html>\n'
+
+
+def _page(cards: list[str]) -> str:
+    placed = [
+        f'<g transform="translate({WIDTH * (number % COLUMNS):g} {HEIGHT * (number // COLUMNS):g})">{card}</g>'
+        for number, card in enumerate(cards)
+    ]
+    cuts = [f"M0 {HEIGHT * row:g}H210" for row in range(1, ROWS)] + [f"M{WIDTH:g} 0V297"]
+    lines = f'<path d="{"".join(cuts)}" stroke="#999" stroke-width=".2" stroke-dasharray="2 2" fill="none"/>'
+    return f'<svg class="page" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 210 297">{"".join(placed)}{lines}</svg>'
+
+
+def _card(title: str, address: str, card: Card, words: list[str], page_sha256: str) -> str:
+    """One card; its corner is at 0 0."""
+    segno = require("segno", "survey")
+    code = segno.make(link(address, card.code), error="m", micro=False)
+    picture = code.svg_inline(omitsize=True, border=2)
+    use, sent, above_hash = words
+    parts = [f'<svg x="5" y="14" width="40" height="40">{picture}</svg>']
+    parts += _lines(title, 6.0, 7.5, size=3.7, width=38, most=2, weight="bold")
+    parts += _lines(card.stratum, 47.0, 19.0, size=3.4, width=30, most=2, weight="bold")
+    parts += _lines(use, 47.0, 29.5, size=3.1, width=34, most=3)
+    parts += _lines(sent, 47.0, 40.5, size=3.1, width=34, most=5)
+    parts += _lines(link(address, card.code), 6.0, 60.0, size=2.3, width=72, most=2, mono=True)
+    parts += _lines(above_hash, 6.0, 66.5, size=2.2, width=60, most=1)
+    parts += _lines(page_sha256, 6.0, 69.5, size=2.2, width=64, most=1, mono=True)
+    return "".join(parts)
+
+
+def _lines(
+    text: str, x: float, y: float, *, size: float, width: int, most: int, weight: str = "normal", mono: bool = False
+) -> Iterator[str]:
+    """A text in at most `most` lines of about `width` characters; what does not fit ends in an ellipsis."""
+    wrapped = textwrap.wrap(
+        text, width, break_long_words=True, break_on_hyphens=not mono, max_lines=most, placeholder="…"
+    )
+    style = ' class="mono"' if mono else ""
+    for number, line in enumerate(wrapped):
+        place = f'x="{x:g}" y="{y + 1.3 * size * number:g}"'
+        yield f'<text {place} font-size="{size:g}" font-weight="{weight}"{style}>{escape(line)}</text>'
