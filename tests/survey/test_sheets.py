@@ -31,7 +31,7 @@ def test_eight_cards_on_a_page_each_with_link_group_and_hash() -> None:
     assert len(pages) == 2
     for page in pages:
         ElementTree.fromstring(page.strip())
-    words = re.sub(r"<[^>]+>", "\n", text)
+    words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
     for code in codes:
         assert f"{ADDRESS}#c={code}" in words
         # The picture is segno's of this very link.
