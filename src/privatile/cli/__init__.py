@@ -25,6 +25,7 @@ COMMANDS = {
     "ledger": "What has been spent, by whom.",
     "simulate": "Monte Carlo experiments from a design.",
     "paper": "The paper's tables and figures, reproduced.",
+    "survey": "A survey on the web: one person, one randomized bit.",
     "federation": "Set up a federation, admit clients, look after a run.",
     "enroll": "Make a client's key on its own machine.",
     "serve": "Run a federation's coordinator.",

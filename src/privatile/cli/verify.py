@@ -33,11 +33,17 @@ def verify(
     from privatile.federation.record.verification import verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
+    from privatile.survey.record import is_survey_record, verify_survey_record
 
     if countersign and invitation is None:
         raise InputError("--countersign needs --invitation FILE, this site's own: it says which client it is.")
     content = read_record(record)
-    checked = verify_record(content, transcript)
+    if is_survey_record(content):
+        if countersign:
+            raise InputError("a survey's record is signed by its organiser alone: leave out --countersign.")
+        checked = verify_survey_record(content, transcript)
+    else:
+        checked = verify_record(content, transcript)
     click.echo(checked.to_text())
     if checked.failed:
         raise VerificationFailed(f"{record} cannot be trusted: {len(checked.failed)} of the checks fail; see above.")

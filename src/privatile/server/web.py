@@ -1,5 +1,6 @@
 """What the dashboard and the operations page share: which names mean this machine, a bound socket, server settings."""
 
+import contextlib
 import errno
 import ipaddress
 import re
@@ -85,30 +86,64 @@ def listen(host: str, port: int, *, page: str, patience: float = 0.0) -> socket.
         return bound
 
 
-def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, **settings: Any) -> Any:
+LARGEST_HEADERS = 16_384
+"""Bytes of a request's headers; browsers send some hundred."""
+
+
+def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
     """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
 
-    A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
-    response, is closed: uvicorn itself would keep half a request for ever.
+    A connection on which no request is complete `request_timeout` to twice as many seconds after it was opened, or after
+    the last response, is closed: uvicorn itself would keep half a request for ever. `fast` parses requests with httptools where
+    it is installed, on an event loop of uvloop.
     """
     uvicorn = require("uvicorn", extra)
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    base = _parser(fast)
 
-    class Protocol(H11Protocol):
+    class Protocol(base):  # type: ignore[misc, valid-type]
+        headers_seen = 0
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._expect_request()
+            self._expect_request(None)
 
-        def on_response_complete(self) -> None:
-            self._expect_request()
-            super().on_response_complete()
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # httptools only: h11 has a limit of its own.
+            self.headers_seen += len(name) + len(value)
+            if self.headers_seen > LARGEST_HEADERS:
+                self.transport.close()
+                return
+            super().on_header(name, value)
 
-        def _expect_request(self) -> None:
-            self.loop.call_later(request_timeout, self._close_unless_after, self.cycle)
+        def on_message_begin(self) -> None:
+            self.headers_seen = 0
+            super().on_message_begin()
+
+        def _expect_request(self, last: Any) -> None:
+            self.loop.call_later(request_timeout, self._close_unless_after, last)
 
         def _close_unless_after(self, last: Any) -> None:
-            if self.cycle is last:
+            """Close a connection that waits, with none or half of a request, since before the last look."""
+            if self.transport.is_closing():
+                return
+            cycle = self.cycle
+            if cycle is last and (cycle is None or cycle.response_complete):
                 self.transport.close()
+            else:
+                self._expect_request(cycle)
 
     defaults = {"log_level": "warning", "access_log": False, "server_header": False, "timeout_graceful_shutdown": 1}
-    return uvicorn.Server(uvicorn.Config(app, **{**defaults, "http": Protocol, **settings}))
+    loop = {"loop": "auto"} if fast else {}
+    return uvicorn.Server(uvicorn.Config(app, **{**defaults, **loop, "http": Protocol, **settings}))
+
+
+def _parser(fast: bool) -> Any:
+    """The class that reads requests."""
+    if fast:
+        with contextlib.suppress(ImportError):
+            from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+            return HttpToolsProtocol
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    return H11Protocol

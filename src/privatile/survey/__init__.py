@@ -1,8 +1,36 @@
 """A survey on the web: one person, one bit; the number never leaves the person's device.
 
-`page` holds what a person's browser is served: the page, its script and its words.
+The public names are the modules, imported one by one: most need the extra `survey`.
+
+    page       what a person's browser is served: the page, its script and its words
+    study      the study file: everything public about a survey
+    codes      one-time codes and the files that give them away
+    folder     where everything of a survey lies; a new survey
+    rounds     when a round closes and when a survey ends; pure, without a clock of its own
+    store      the private file: codes, and the counts of the open round
+    intake     many changes in one commit; a reply only after its commit
+    run        the public file: questions and counts of closed rounds
+    service    a survey while it runs
+    gateway    the same over HTTP
+    serving    the gateway's process: address, TLS, signals
+    closing    the end by command
+    facts      what pages show
+    status     where a survey stands, read from outside
 """
 
-from privatile.survey import page
-
-__all__ = ["page"]
+__all__ = [
+    "closing",
+    "codes",
+    "facts",
+    "folder",
+    "gateway",
+    "intake",
+    "page",
+    "rounds",
+    "run",
+    "service",
+    "serving",
+    "status",
+    "store",
+    "study",
+]

@@ -188,7 +188,7 @@ def _check_run(
     except PrivatileError as error:
         checks.add("the counts replay", False, str(error))
         return
-    _check_results(checks, body, results)
+    check_results(checks, body, results)
     checks.flagged += [
         f"{caveat.text} The coordinator chose when to release it"
         for result in results
@@ -289,7 +289,8 @@ def _check_evidence(
         checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
 
 
-def _check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
+def check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
+    """Compare the results in a record with those that its counts give."""
     maker = "" if body.get("program") == program() else _named(body.get("software"))
     # Before a study could have several levels, a record held the one result by itself.
     told = [body["result"]] if "result" in body and "results" not in body else body.get("results")

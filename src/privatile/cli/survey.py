@@ -1,0 +1,173 @@
+"""`privatile survey`: a survey of a sensitive number on the web, one randomized bit per person."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privatile.cli.options import json_flag
+from privatile.cli.printing import echo_facts
+from privatile.errors import InputError, require
+
+if TYPE_CHECKING:
+    from privatile.survey.folder import SurveyFolder
+
+
+def _folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "SurveyFolder":
+    # Imported when a command is called: --help works without the extra, and at once.
+    for module in ("starlette", "cryptography", "nkeys"):
+        require(module, "survey")
+    from privatile.survey.folder import SurveyFolder
+
+    return SurveyFolder(path)
+
+
+FOLDER = click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path), callback=_folder)
+
+
+@click.group()
+def survey() -> None:
+    """A survey on the web: the number never leaves the person's device, one randomized bit does.
+
+    \b
+    privatile survey init pay --title "What we earn" --value "monthly salary" --unit € --epsilon 1 \\
+        --range 0 20000 --codes 300
+    privatile survey serve pay
+    privatile survey status pay
+    privatile survey close pay
+    privatile survey release pay -o record.json
+    """
+
+
+@survey.command()
+@FOLDER
+@click.option("--title", required=True, help="What the survey is called.")
+@click.option("--value", required=True, help='What people are asked for, in words: "monthly salary before tax".')
+@click.option("--unit", default="", help="Its unit: €, drinks a week, days.")
+@click.option("--epsilon", type=float, required=True, metavar="NUMBER", help="Privacy budget of a person. No default.")
+@click.option("--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where q can lie.")
+@click.option("--codes", type=click.IntRange(1), metavar="N", help="How many people get a code.")
+@click.option("--stratum", "strata", multiple=True, metavar="NAME=N", help="A group and its codes; repeat for each.")
+@click.option(
+    "--weight", "weights", multiple=True, metavar="NAME=SHARE", help="Share of a stratum; by its codes unless given."
+)
+@click.option("--q", "level", type=float, default=0.5, show_default=True, metavar="LEVEL", help="0.5 is the median.")
+@click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
+@click.option(
+    "--values", default="any", show_default=True, help="What you declare about the values; see `privatile estimate`."
+)
+@click.option("--confidence-level", type=float, default=0.95, show_default=True)
+@click.option("--asked-by", default="not stated", show_default=True, help="Who asks, in words.")
+@click.option(
+    "--round-answers", type=int, default=0, help="Answers per round; 25, later a fiftieth of all so far, unless given."
+)
+@click.option("--round-seconds", type=float, default=0.0, help="A round also ends after this time.")
+@click.option("--grace", type=float, default=5.0, show_default=True, help="Seconds a round waits for answers under way.")
+@click.option("--end-date", default="", metavar="DATE", help="The survey ends then: 2027-01-31 or 2027-01-31T18:00Z.")
+@click.option("--end-answers", type=int, default=0, metavar="N", help="It ends after so many counted answers.")
+@click.option("--end-width", type=float, default=0.0, metavar="WIDTH", help="It ends when the interval is so narrow.")
+@click.option("--language", "languages", multiple=True, metavar="CODE", help="Languages of the page; all unless given.")
+@click.option(
+    "--address", default="https://localhost:8443/", show_default=True, help="Where people will find it, for the links."
+)
+def init(
+    folder: "SurveyFolder",
+    codes: int | None,
+    strata: tuple[str, ...],
+    weights: tuple[str, ...],
+    range_: tuple[float, float],
+    languages: tuple[str, ...],
+    address: str,
+    **study: Any,
+) -> None:
+    """Write a new survey into FOLDER: study, codes as CSV, links for a mail merge, a sheet of QR codes.
+
+    The organiser's token is printed once and kept nowhere.
+    """
+    from privatile.cli.options import numbers_by_client
+    from privatile.survey.folder import initialize, new_survey, parse_strata
+    from privatile.survey.page import LANGUAGES, page_sha256
+    from privatile.survey.study import SurveyStudy
+
+    shares = numbers_by_client("weight", weights)[1]
+    issued = parse_strata(strata, codes)
+    if strangers := sorted(set(shares) - set(issued)):
+        raise InputError(f"--weight names {strangers[0]!r}, which is no stratum. Strata: {', '.join(issued)}.")
+    tables = {name: {"codes": number, "weight": shares.get(name, 0.0)} for name, number in issued.items()}
+    plain = {
+        "survey": new_survey(),
+        "range": list(range_),
+        "languages": list(languages or LANGUAGES),
+        "page_sha256": page_sha256(),
+        "strata": tables,
+        **study,
+    }
+    made = SurveyStudy.from_dict(plain)
+    token = initialize(folder, made, address)
+    click.echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
+    click.echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")
+    click.echo(f"codes      {folder.codes_file}  ({made.codes:,}; keep it secret, delete it once they are given away)")
+    click.echo(f"links      {folder.links_file}  (for a mail merge)")
+    click.echo(f"sheet      {folder.sheet_file}  (QR codes to print and cut out)")
+    click.echo(f"token      {token}  <- the organiser's page asks for it; it is shown only now")
+    click.echo(f"Next: privatile survey serve {folder.path}")
+
+
+@survey.command()
+@FOLDER
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="0: any free port.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="Your certificate (PEM), with its chain.")
+@click.option("--key", type=click.Path(path_type=Path), help="Its private key (PEM).")
+@click.option("--behind-proxy", is_flag=True, help="Plain HTTP on this machine, for a proxy that ends TLS.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="A name by which visitors reach it; may be repeated.")
+def serve(folder: "SurveyFolder", **address: Any) -> None:
+    """Take answers until Ctrl-C. Stop and start it at any time: what was acknowledged is kept.
+
+    Without a certificate it makes one for this machine, to try things out; browsers warn of it.
+    """
+    from privatile.survey.page import page_files
+    from privatile.survey.serving import GatewayAddress, serve_survey
+
+    serve_survey(folder, GatewayAddress(**address), lambda line: click.echo(line, err=True), files=page_files())
+
+
+@survey.command()
+@FOLDER
+@json_flag("The state")
+def status(folder: "SurveyFolder", as_json: bool) -> None:
+    """Where the survey stands: answers, codes spent, the result so far."""
+    from privatile.survey.status import read_status
+
+    echo_facts(read_status(folder), as_json)
+
+
+@survey.command()
+@FOLDER
+@click.option("--wait", type=float, default=30.0, show_default=True, help="Seconds to wait for the gateway beyond the grace time.")
+def close(folder: "SurveyFolder", wait: float) -> None:
+    """End the survey: the open round still waits its grace time, then the result is final."""
+    from privatile.survey.closing import close_survey
+
+    click.echo(close_survey(folder, wait))
+
+
+@survey.command()
+@FOLDER
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("record.json"), show_default=True)
+@click.option("--unfinished", is_flag=True, help="Release a survey that goes on; the record says so.")
+def release(folder: "SurveyFolder", output: Path, unfinished: bool) -> None:
+    """Write the signed record: study, page hash, estimate, interval, caveats, digest of the counts.
+
+    It holds no code. Publish it with the run's file, run.db, which holds none either: everybody can then recompute it.
+    """
+    from privatile.federation.record.document import write_record
+    from privatile.survey.record import release as make
+
+    record = make(folder, unfinished=unfinished)
+    write_record(record, output)
+    click.echo(
+        f"{output}: signed by the organiser (key {folder.key().public.fingerprint}). Anybody can check it: privatile "
+        f"verify {shlex.quote(str(output))} --transcript {shlex.quote(str(folder.run_file))}"
+    )

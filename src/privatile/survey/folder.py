@@ -1,0 +1,149 @@
+"""A survey's folder: the study, the two databases, codes and secrets.
+
+    survey.toml       the study: everything public
+    survey.db         codes by their hashes, counts of the open round (private; 0600)
+    run.db            questions and counts of closed rounds (public)
+    codes.csv         the codes, for whoever gives them away (0600); delete it once they are given away
+    links.csv         the same as full links, for a mail merge (0600)
+    sheet.html        the same as QR codes to cut out (0600)
+    token.sha256      the hash of the organiser's token
+    organiser.key     signs the release record (0600)
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from privatile.errors import InputError
+from privatile.federation.setup.files import replace_file
+from privatile.federation.wire.keys import KeyPair, read_key, write_private
+from privatile.survey.codes import code_hash, issue, write_codes, write_mail_merge
+from privatile.survey.store import SurveyStore
+from privatile.survey.study import SurveyStudy, study_toml
+
+
+@dataclass(frozen=True)
+class SurveyFolder:
+    """Where everything of one survey lies."""
+
+    path: Path
+
+    @property
+    def study_file(self) -> Path:
+        """Everything public."""
+        return self.path / "survey.toml"
+
+    @property
+    def store_file(self) -> Path:
+        """Codes and the open round."""
+        return self.path / "survey.db"
+
+    @property
+    def run_file(self) -> Path:
+        """The run."""
+        return self.path / "run.db"
+
+    @property
+    def codes_file(self) -> Path:
+        """The codes as they were given away."""
+        return self.path / "codes.csv"
+
+    @property
+    def links_file(self) -> Path:
+        """The links, for a mail merge."""
+        return self.path / "links.csv"
+
+    @property
+    def sheet_file(self) -> Path:
+        """The QR codes."""
+        return self.path / "sheet.html"
+
+    @property
+    def token_file(self) -> Path:
+        """The hash of the organiser's token."""
+        return self.path / "token.sha256"
+
+    @property
+    def key_file(self) -> Path:
+        """The organiser's key."""
+        return self.path / "organiser.key"
+
+    @property
+    def pid_file(self) -> Path:
+        """Locked by the gateway while it runs."""
+        return self.path / "gateway.pid"
+
+    @property
+    def close_request(self) -> Path:
+        """Whoever makes this file asks the gateway to end the survey after the open round."""
+        return self.path / "close.request"
+
+    def study(self) -> SurveyStudy:
+        """The study."""
+        return SurveyStudy.load(self.study_file)
+
+    def key(self) -> KeyPair:
+        """The organiser's key."""
+        return read_key(self.key_file)
+
+    def opens_with(self, token: str) -> bool:
+        """Whether this is the organiser's token."""
+        try:
+            known = self.token_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return False
+        return hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), known)
+
+
+def new_survey() -> str:
+    """A survey's own mark."""
+    return secrets.token_hex(6)
+
+
+def initialize(folder: SurveyFolder, study: SurveyStudy, address: str) -> str:
+    """Write a new survey; gives the organiser's token, which is kept nowhere."""
+    if folder.path.exists() and any(folder.path.iterdir()):
+        raise InputError(f"{folder.path} is not empty. Name a new folder for the survey.")
+    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    token = secrets.token_urlsafe(24)
+    issued = list(issue([(name, stratum.codes) for name, stratum in study.strata.items()]))
+    places = {name: place for place, name in enumerate(study.strata)}
+    write_codes(folder.codes_file, issued)
+    write_mail_merge(folder.links_file, issued, address)
+    write_private(folder.key_file, KeyPair.generate().seed.encode())
+    write_private(folder.token_file, hashlib.sha256(token.encode()).hexdigest().encode() + b"\n")
+    replace_file(folder.study_file, study_toml(study))
+    hashes = ((code_hash(one.code), places[one.stratum]) for one in issued)
+    SurveyStore.create(folder.store_file, study.digest, len(places), hashes)
+    return token
+
+
+def write_secret_text(path: Path, text: str) -> None:
+    """A file with codes in it, for its owner alone."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def parse_strata(given: Sequence[str], codes: int | None) -> dict[str, int]:
+    """`NAME=N` for each stratum, or one number for all.
+
+    >>> parse_strata(["north=10", "south=20"], None), parse_strata([], 5)
+    ({'north': 10, 'south': 20}, {'all': 5})
+    """
+    if bool(given) == (codes is not None):
+        raise InputError("say how many codes there are: --codes N, or --stratum NAME=N for each stratum.")
+    if codes is not None:
+        return {"all": codes}
+    found: dict[str, int] = {}
+    for entry in given:
+        name, equals, number = entry.rpartition("=")
+        if not equals or not name or not number.isdecimal():
+            raise InputError(f"--stratum takes NAME=NUMBER OF CODES; got {entry!r:.60}.")
+        if name in found:
+            raise InputError(f"--stratum names {name!r:.60} more than once.")
+        found[name] = int(number)
+    return found

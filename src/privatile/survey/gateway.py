@@ -1,0 +1,287 @@
+"""The survey as a web application: two requests that carry a code, and pages that carry none.
+
+A code travels in the body of a POST alone; any address with a query is refused, so that none can come to stand in one.
+Nothing here writes a log line, sets a cookie or looks at a visitor's address.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from privatile.errors import StoreError
+from privatile.server.web import goes_by
+from privatile.survey.codes import CODE
+from privatile.survey.facts import survey_facts
+from privatile.survey.service import Refusal, SurveyService
+
+LARGEST_BODY = 512
+"""Bytes of a request with a code: such a body has some 80."""
+
+SLOWEST_BODY = 5.0
+"""Seconds within which the rest of a body must come."""
+
+LATEST_ROUND = 1 << 53
+"""Beyond this JavaScript has no whole numbers."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Strict-Transport-Security": "max-age=31536000",
+}
+"""Of every response."""
+
+
+class PageFile(Protocol):
+    """A file of the answering page."""
+
+    media_type: str
+    body: bytes
+    gzipped: bytes
+
+
+class Pages(Protocol):
+    """Pages that need the look of reports; they are made above this package."""
+
+    def live(self, facts: dict[str, Any]) -> str:
+        """The public page."""
+
+    def organiser(self, facts: dict[str, Any]) -> str:
+        """The organiser's page."""
+
+    def style(self) -> bytes:
+        """The style sheet of both."""
+
+
+class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A device asks for the question."""
+
+    code: str
+
+
+class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A device sends its bit."""
+
+    code: str
+    round: int
+    answer: bool
+
+
+_question_body = msgspec.json.Decoder(QuestionBody)
+_answer_body = msgspec.json.Decoder(AnswerBody)
+_encode = msgspec.json.Encoder().encode
+
+REFUSALS = {"unknown": 404, "spent": 409, "closed": 410, "wait": 503}
+REASONS = {400: "malformed", 405: "method", 408: "slow", 413: "size", 421: "host", 503: "unavailable"}
+
+
+class Gateway:
+    """The ASGI application. The two requests with a code are answered here, everything else by Starlette."""
+
+    def __init__(
+        self,
+        service: SurveyService,
+        *,
+        host: str,
+        names: frozenset[str] = frozenset(),
+        files: Mapping[str, PageFile] | None = None,
+        pages: Pages | None = None,
+    ) -> None:
+        self._service = service
+        self._files = files or {}
+        self._pages = pages
+        self._starlette = Starlette(routes=self._routes())
+        self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
+        self._retry = str(max(1, math.ceil(service.study.grace))).encode()
+        common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+        self._page_headers = common
+        self._json_headers = [*common, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._starlette(scope, receive, send)
+            return
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if not self._known(host):
+            await self._fail(send, 421)
+        elif scope["query_string"]:
+            await self._fail(send, 400)
+        elif path in ("/question", "/answer"):
+            if scope["method"] != "POST":
+                await self._fail(send, 405)
+            else:
+                await self._with_code(path == "/answer", receive, send)
+        else:
+            await self._page(scope, receive, send)
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *self._page_headers]
+            await send(message)
+
+        await self._starlette(scope, receive, with_headers)
+
+    # Requests with a code.
+
+    async def _with_code(self, is_answer: bool, receive: Receive, send: Send) -> None:
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body") or message["type"] != "http.request":
+            whole = await _whole_body(body, receive)
+            if whole is None:
+                await self._fail(send, 408)
+                return
+            body = whole
+        if len(body) > LARGEST_BODY:
+            await self._fail(send, 413)
+            return
+        try:
+            reply = await (self._answer(body) if is_answer else self._question(body))
+        except Refusal as refusal:
+            reason = str(refusal)
+            await self._reply(send, REFUSALS[reason], {"error": reason}, retry=reason == "wait")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            await self._fail(send, 400)
+        except StoreError:
+            await self._reply(send, 503, {"error": REASONS[503]}, retry=True)
+        else:
+            await self._reply(send, 200, reply)
+
+    async def _question(self, body: bytes) -> dict[str, Any]:
+        asked = _question_body.decode(body)
+        if not CODE.fullmatch(asked.code):
+            raise Refusal("unknown")
+        handed = await self._service.question(asked.code)
+        return {
+            "survey": self._service.study.survey,
+            "round": handed.round,
+            "query": repr(handed.query),  # the shortest text that is read back as the same double
+            "handed_before": handed.handed_before,
+        }
+
+    async def _answer(self, body: bytes) -> dict[str, Any]:
+        sent = _answer_body.decode(body)
+        if not CODE.fullmatch(sent.code):
+            raise Refusal("unknown")
+        if not 1 <= sent.round < LATEST_ROUND:
+            raise msgspec.DecodeError("no round")
+        taken = await self._service.answer(sent.code, sent.round, sent.answer)
+        reply: dict[str, Any] = {"counted": taken.counted}
+        if not taken.counted:
+            reply["reason"] = "late"
+        if taken.repeat:
+            reply["repeat"] = True
+        return reply
+
+    async def _reply(self, send: Send, status: int, content: dict[str, Any], *, retry: bool = False) -> None:
+        body = _encode(content)
+        headers = [*self._json_headers, (b"content-length", str(len(body)).encode())]
+        if retry:
+            headers.append((b"retry-after", self._retry))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _fail(self, send: Send, status: int) -> None:
+        await self._reply(send, status, {"error": REASONS[status]})
+
+    # Pages.
+
+    def _routes(self) -> list[Route]:
+        routes = {
+            "/survey.json": self._survey,
+            "/live.json": self._live,
+            "/live": self._live_page,
+            "/organiser.json": self._organiser,
+            "/organiser.html": self._organiser_page,
+            "/health": self._health,
+            "/static/theme.css": self._style,
+            "/{path:path}": self._file,
+        }
+        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in routes.items()]
+
+    async def _survey(self, request: Request) -> Response:
+        return _json(survey_facts(self._service.study, self._service.state))
+
+    async def _live(self, request: Request) -> Response:
+        return _json(self._service.live())
+
+    async def _live_page(self, request: Request) -> Response:
+        if self._pages is None:
+            return _json({"error": "unknown"}, 404)
+        return _html(self._pages.live(self._service.live()))
+
+    async def _organiser(self, request: Request) -> Response:
+        facts = await self._organiser_facts(request)
+        return _json({"error": "token"}, 401) if facts is None else _json(facts)
+
+    async def _organiser_page(self, request: Request) -> Response:
+        facts = await self._organiser_facts(request)
+        if facts is None:
+            return _json({"error": "token"}, 401)
+        return _json({"error": "unknown"}, 404) if self._pages is None else _html(self._pages.organiser(facts))
+
+    async def _organiser_facts(self, request: Request) -> dict[str, Any] | None:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind != "Bearer" or not self._service.folder.opens_with(token):
+            return None
+        return await self._service.organiser()
+
+    async def _health(self, request: Request) -> Response:
+        alarms = [alarm._asdict() for alarm in self._service.alarms()]
+        return _json({"state": self._service.state.phase.value, "alarms": alarms}, 503 if alarms else 200)
+
+    async def _style(self, request: Request) -> Response:
+        if self._pages is None:
+            return _json({"error": "unknown"}, 404)
+        return Response(self._pages.style(), media_type="text/css", headers={"Cache-Control": "no-cache"})
+
+    async def _file(self, request: Request) -> Response:
+        file = self._files.get(request.path_params["path"])
+        if file is None:
+            return _json({"error": "unknown"}, 404)
+        headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        packed = file.gzipped and "gzip" in request.headers.get("accept-encoding", "")
+        if packed:
+            headers["Content-Encoding"] = "gzip"
+        return Response(file.gzipped if packed else file.body, media_type=file.media_type, headers=headers)
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return JSONResponse(content, status, headers={"Cache-Control": "no-store"})
+
+
+def _html(page: str) -> Response:
+    return Response(page, media_type="text/html", headers={"Cache-Control": "no-store"})
+
+
+async def _whole_body(body: bytes, receive: Receive) -> bytes | None:
+    """A body that comes in several pieces, up to the first byte too many; none where its end does not come."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SLOWEST_BODY):
+            while len(body) <= LARGEST_BODY:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if not message.get("more_body"):
+                    return body
+            return body
+    return None

@@ -1,0 +1,143 @@
+"""The release record of a survey: what is published, signed by the organiser, checked by `privatile verify`.
+
+The same envelope and the same comparison as a federation's record (`federation.record`). A survey has no signatures of
+its clients: people send bits without a name, so that the organiser's file alone says what came. What follows from
+that stands under "not checked".
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.federation.record.checks import Checks
+from privatile.federation.record.comparison import recorded_facts
+from privatile.federation.record.document import (
+    FORMAT,
+    SOFTWARE,
+    canonical,
+    ended,
+    is_signed,
+    sign,
+    transcript_digest,
+)
+from privatile.federation.record.verification import check_results
+from privatile.federation.wire.keys import PublicKeys
+from privatile.server.coordinator import Coordinator
+from privatile.server.program import program
+from privatile.server.run_file import RunStore
+from privatile.survey.folder import SurveyFolder
+from privatile.survey.rounds import Phase
+from privatile.survey.run import run_spec
+from privatile.survey.store import SurveyStore
+from privatile.survey.study import SurveyStudy
+
+
+def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]:
+    """The signed record of a survey: study, page, result, how many answered per stratum, how many came too late."""
+    study, key = folder.study(), folder.key()
+    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as codes:
+        state, late = codes.round(), codes.late()
+    if not folder.run_file.exists() or (state.phase is not Phase.CLOSED and not unfinished):
+        raise InputError(
+            "the survey is not closed: end it with `privatile survey close`. To release it as it is, with that said in "
+            "the record, use --unfinished."
+        )
+    with RunStore.frozen(folder.run_file) as store:
+        coordinator = Coordinator(store)
+        if not coordinator.done:
+            raise InputError("no round of this survey is closed: there is nothing to release.")
+        body = {
+            "privatile_release": FORMAT,
+            "software": SOFTWARE,
+            "program": program(),
+            "survey": study.to_dict(),
+            "study_hash": study.digest,
+            "run": store.run,
+            "finished": store.finished is not None,
+            "ended_by": store.why_ended,
+            "results": [recorded_facts(result) for result in coordinator.results()],
+            "answers": answers(study, store),
+            "late": dict(zip(study.strata, late, strict=True)),
+            "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store), "until": ended(store)},
+            "organiser": msgspec.to_builtins(key.public),
+        }
+    return {"body": body, "signatures": {"coordinator": sign(body, key), "clients": {}}}
+
+
+def answers(study: SurveyStudy, store: RunStore) -> dict[str, int]:
+    """Answers of closed rounds, per stratum."""
+    totals = store.client_totals()
+    return {name: totals[name].answered for name in study.strata}
+
+
+def is_survey_record(record: dict[str, Any]) -> bool:
+    """Whether a record that `read_record` has read is one of a survey."""
+    return "survey" in record["body"]
+
+
+def verify_survey_record(record: dict[str, Any], transcript: Path | None = None) -> Checks:
+    """Check a survey's record by itself and, given the run's file, recompute it from the counts alone."""
+    checks, body = Checks(), record["body"]
+    try:
+        study = SurveyStudy.from_dict(body["survey"])
+        spec = run_spec(study)
+        checks.add("the study is well formed", True)
+    except InputError as error:
+        checks.add("the study is well formed", False, str(error))
+        return checks
+    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
+    checks.add("the run is the study's", body.get("run") == study.run)
+    try:
+        organiser = msgspec.convert(body.get("organiser"), PublicKeys)
+        signed = is_signed(canonical(body), organiser.signer, record["signatures"].get("coordinator"))
+        checks.add(f"the organiser has signed it (key {organiser.fingerprint})", signed)
+    except (InputError, msgspec.ValidationError) as error:
+        checks.add("the organiser has signed it", False, str(error))
+    if body.get("finished") is not True:
+        checks.flagged.append(
+            "the survey goes on, and the organiser chose when to release it: of its intervals only the anytime "
+            "interval is valid at such a time"
+        )
+    late = body.get("late")
+    if isinstance(late, dict) and (number := sum(one for one in late.values() if type(one) is int)):
+        checks.flagged.append(f"{number:,} answers came after their round: their codes are spent, they are not counted")
+    if transcript is None:
+        checks.not_checked.append("the estimate against the counts: give the run's file with --transcript")
+    else:
+        _check_run(checks, body, study, spec.digest, transcript)
+    checks.not_checked += [
+        "that the organiser's key belongs to the people named: compare its fingerprint with them",
+        f"that visitors were served the page with the hash {study.page_sha256 or '(none)'}",
+        "that every code went to one person of its stratum, and that the organiser used none: nobody signs a bit",
+        "how many answers came too late: the gateway alone has counted them",
+    ]
+    return checks
+
+
+def _check_run(checks: Checks, body: dict[str, Any], study: SurveyStudy, spec_digest: str, path: Path) -> None:
+    with contextlib.ExitStack() as opened:
+        try:
+            store = opened.enter_context(RunStore.frozen(path))
+        except StoreError as error:
+            checks.add("the run's file can be read", False, str(error))
+            return
+        if not checks.add(
+            "the run's file is of this study", store.run == study.run and store.spec.digest == spec_digest
+        ):
+            return
+        told = body["transcript"] if isinstance(body.get("transcript"), dict) else {}
+        checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
+        try:
+            coordinator = Coordinator(store)
+            results = coordinator.results()
+        except PrivatileError as error:
+            checks.add("the counts replay", False, str(error))
+            return
+        check_results(checks, body, results)
+        checks.add("the numbers of answers are those of the counts", answers(study, store) == body.get("answers"))
+        found = (store.finished is not None, store.why_ended, coordinator.done, ended(store))
+        said = (body.get("finished"), body.get("ended_by"), told.get("rounds"), told.get("until"))
+        checks.add("it ended as the record says, after as many rounds", found == said)

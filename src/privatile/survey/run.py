@@ -1,0 +1,100 @@
+"""The run behind a survey: its file `run.db` holds questions and counts of closed rounds, nothing private."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from privatile.core.words import moment
+from privatile.errors import StoreError
+from privatile.estimator.clients import UNKNOWN_SIZE
+from privatile.estimator.ending import End
+from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.result.result import QuantileResult
+from privatile.server.coordinator import Coordinator
+from privatile.server.run_file import RunStore
+from privatile.server.writer import begin_or_continue
+from privatile.survey.store import Count
+from privatile.survey.study import SurveyStudy
+
+
+def run_spec(study: SurveyStudy) -> RunSpec:
+    """The specification of a survey's run: open-ended, one client per stratum, weights as fixed beforehand."""
+    clients = tuple(
+        ClientSpec(name, study.mechanism.threshold, stratum.weight, UNKNOWN_SIZE)
+        for name, stratum in study.strata.items()
+    )
+    end = None
+    if study.end_date or study.end_answers:
+        end = End(moment(study.ends_at) if study.end_date else None, study.end_answers or None)
+    return RunSpec(
+        value=study.value,
+        levels=(study.level,),
+        clients=clients,
+        scale=study.scale,
+        low=study.range[0],
+        high=study.range[1],
+        design="open",
+        confidence_level=study.confidence_level,
+        weighting="given",
+        values=study.values,
+        until_width=study.end_width or None,
+        end=end,
+    )
+
+
+class SurveyRun:
+    """The coordinator of a survey's run; used by one thread."""
+
+    def __init__(self, path: Path, study: SurveyStudy) -> None:
+        self._path, self._study = path, study
+        self._open()
+
+    def _open(self) -> None:
+        self._store: RunStore = begin_or_continue(self._path, self._study.run, run_spec(self._study))
+        self._coordinator = Coordinator(self._store)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that are complete."""
+        return self._coordinator.done
+
+    @property
+    def counted(self) -> int:
+        """Answers of complete rounds, over all strata."""
+        return sum(totals.answered for totals in self._store.client_totals().values())
+
+    def question(self) -> float | None:
+        """What the open round asks, in units; none once the run is over."""
+        rounds = self._coordinator.rounds() if self._store.finished is None else None
+        return None if rounds is None else rounds[0].questions[0].query
+
+    def close_round(self, number: int, counts: Sequence[Count]) -> None:
+        """Give the counts of round `number` to the run, unless it has them: then it was killed right after that."""
+        if self.rounds == number:
+            return
+        if self.rounds != number - 1:
+            raise StoreError(
+                f"{self._store.path} has {self.rounds:,} rounds, and the survey's own file is at round {number:,}: one "
+                "of the two files is an older copy. Restore both from the same backup."
+            )
+        ones = [one.ones if one.came else None for one in counts]
+        try:
+            self._coordinator.accept([ones], lengths=[[one.came for one in counts]])
+        except StoreError:
+            # Not written: the coordinator has gone on in memory. It is read again, as the file has it.
+            self._store.close()
+            self._open()
+            raise
+
+    def finish(self, by_date: bool) -> None:
+        """End the run, unless it has ended; where its number of answers or its width ended it, that is written."""
+        if self._store.finished is None:
+            over = self._coordinator.rounds() is None
+            self._coordinator.finish(None if over else "date" if by_date else "command")
+
+    def result(self) -> QuantileResult | None:
+        """The result so far; none before the first round is closed."""
+        return self._coordinator.results()[0] if self.rounds else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()

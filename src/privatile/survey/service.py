@@ -1,0 +1,250 @@
+"""A survey while it runs: who may ask, whose answer counts, when a round closes. It knows nothing of HTTP.
+
+Everything happens in one event loop. The run, which computes, has a thread of its own; the disk has another (`intake`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from privatile.errors import PrivatileError, StoreError
+from privatile.server.alarms import Alarm
+from privatile.survey.codes import code_hash
+from privatile.survey.facts import live_facts, organiser_facts, public_state
+from privatile.survey.folder import SurveyFolder
+from privatile.survey.intake import Intake
+from privatile.survey.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
+from privatile.survey.run import SurveyRun
+from privatile.survey.store import FREE, StratumTotals, SurveyStore
+from privatile.survey.study import SurveyStudy
+
+T = TypeVar("T")
+
+LONGEST_SLEEP = 0.5
+"""Seconds between two looks at the clock and at requests of other commands."""
+
+FRESH = 1.0
+"""Seconds between two computations of the result, at least."""
+
+
+class Refusal(Exception):
+    """Why a request with a code gets nothing: `unknown`, `spent`, `closed`, `wait`."""
+
+
+class Handed(NamedTuple):
+    """A question, and whether its code was given one before."""
+
+    round: int
+    query: float
+    handed_before: bool
+
+
+class Taken(NamedTuple):
+    """What became of an answer."""
+
+    counted: bool
+    repeat: bool
+
+
+def round_rule(study: SurveyStudy) -> RoundRule:
+    """What the study says about its rounds and its end."""
+    return RoundRule(study.round_answers, study.round_seconds, study.grace, study.ends_at, study.end_answers)
+
+
+class SurveyService:
+    """One survey, open for answers between `start` and `stop`."""
+
+    def __init__(self, folder: SurveyFolder, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self.study = folder.study()
+        self.rule = round_rule(self.study)
+        self.facts: dict[str, Any] = {}
+        """What the public page shows, as of the last closed round."""
+        self.trouble: Alarm | None = None
+        """Why the survey cannot go on by itself at the moment."""
+        self._clock = clock
+        self._queries: dict[int, float] = {}
+        self._run_thread = ThreadPoolExecutor(1, thread_name_prefix="survey-run")
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stale = asyncio.Event()
+
+    async def start(self, *, follow: bool = True) -> None:
+        """Open the files, finish what a killed process has begun, and begin to look at the clock (`follow`)."""
+        count = len(self.study.strata)
+        self._reader = SurveyStore.open(self.folder.store_file, self.study.digest, count, read_only=True)
+        self._opened = self._reader.created()
+        self.intake = Intake(SurveyStore.open(self.folder.store_file, self.study.digest, count))
+        self.intake.arrived = self._news.set
+        self._run = await self._computed(lambda: SurveyRun(self.folder.run_file, self.study))
+        async with self.intake.alone:
+            await self._recover()
+        await self._refresh()
+        if follow:
+            self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._keep_fresh())]
+
+    @property
+    def state(self) -> OpenRound:
+        """The open round."""
+        return self.intake.state
+
+    async def _computed(self, compute: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._run_thread, compute)
+
+    # Requests with a code.
+
+    def _find(self, code: str) -> tuple[bytes, int, int]:
+        hashed = code_hash(code)
+        found = self._reader.find(hashed)
+        if found is None:
+            raise Refusal("unknown")
+        return hashed, *found
+
+    async def question(self, code: str) -> Handed:
+        """The open question for a code, marked as handed out."""
+        hashed, stratum, state = self._find(code)
+        phase = self.state.phase
+        if state > 1:
+            raise Refusal("spent")
+        if phase is not Phase.OPEN:
+            raise Refusal("closed" if phase is Phase.CLOSED else "wait")
+        outcome = await self.intake.hand(hashed, stratum)
+        if outcome.spent_before:
+            raise Refusal("spent")
+        query = self._queries.get(outcome.round)
+        if not outcome.accepted or query is None:
+            raise Refusal("wait")
+        return Handed(outcome.round, query, outcome.before != FREE)
+
+    async def answer(self, code: str, number: int, answer: bool) -> Taken:
+        """Take an answer. To another round than the open one it is late: spent, and not counted."""
+        hashed, stratum, _ = self._find(code)
+        outcome = await self.intake.take(hashed, stratum, number, answer)
+        return Taken(outcome.accepted, outcome.spent_before)
+
+    # From round to round.
+
+    async def _follow(self) -> None:
+        """Look at the round whenever answers came, and now and then."""
+        while not self._stopping:
+            wait = min(max(wakes_at(self.rule, self.state) - self._clock(), 0.0), LONGEST_SLEEP)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait or 0.01)
+            self._news.clear()
+            try:
+                await self.look()
+                self.trouble = None
+            except PrivatileError as error:
+                # A full disk, most often: answers are refused meanwhile, and the next look tries again.
+                self.trouble = self.trouble or Alarm("paused", None, self._clock(), str(error))
+                await asyncio.sleep(LONGEST_SLEEP)
+
+    async def look(self) -> None:
+        """Let the round go on as far as clock, arrivals and requests say."""
+        if self.state.phase is Phase.CLOSED:
+            return
+        if self.state.phase is Phase.CLOSING:
+            async with self.intake.alone:
+                await self._recover()
+            return
+        asked = self.folder.close_request.exists() and not self.state.ending
+        before = replace(self.state, ending="command") if asked else self.state
+        awaited = None if self.intake.awaited is None else len(self.intake.awaited)
+        after = advance(self.rule, before, self._clock(), awaited)
+        if after == self.state:
+            return
+        async with self.intake.alone:
+            # Answers may have come while the lock was waited for; they belong to the round.
+            await self.intake.set_round(replace(after, came=self.state.came))
+            if after.phase is Phase.CLOSING:
+                await self._recover()
+
+    async def _recover(self) -> None:
+        """Carry a round that is closing to its end, whatever part of that is done; the caller holds the lock.
+
+        The counts are fixed. The run takes them once, and its own file says whether it has. Then the next round begins
+        here, with its counts at zero.
+        """
+        state = self.state
+        if state.phase is Phase.CLOSING:
+            counts = self.intake.store.counts()
+            if state.came:
+                await self._computed(lambda: self._run.close_round(state.number, counts))
+            query = None if state.ending else await self._computed(self._run.question)
+            number = state.number + bool(state.came)
+            counted = state.counted_before + state.came
+            if query is None:
+                await self._computed(lambda: self._run.finish(by_date=state.ending == "date"))
+            phase = Phase.CLOSED if query is None else Phase.OPEN
+            following = OpenRound(number, phase, self._clock(), 0, counted, state.ending)
+            await self.intake.set_round(following, clear=True)
+            self.intake.awaited = set()
+            await self.intake.durably(self.intake.store.empty_log)
+            self.folder.close_request.unlink(missing_ok=True)
+            self._stale.set()
+        if self.state.phase is not Phase.CLOSED:
+            await self._check_files()
+
+    async def _check_files(self) -> None:
+        rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))
+        if rounds != self.state.number - 1 or query is None:
+            raise StoreError(
+                f"{self.folder.run_file} has {rounds:,} rounds, and {self.folder.store_file} is at round "
+                f"{self.state.number:,}: one of the two files is an older copy. Restore both from the same backup."
+            )
+        self._queries = {self.state.number: query}
+
+    # What pages show.
+
+    async def _keep_fresh(self) -> None:
+        while not self._stopping:
+            await self._stale.wait()
+            self._stale.clear()
+            if not self._stopping:
+                await self._refresh()
+                await asyncio.sleep(FRESH)
+
+    async def _refresh(self) -> None:
+        result, rounds = await self._computed(lambda: (self._run.result(), self._run.rounds))
+        self.facts = live_facts(self.study, self.state, rounds, result, self._reader.late(), self._opened)
+
+    def live(self) -> dict[str, Any]:
+        """What the public page shows: closed rounds, with the present state."""
+        return {**self.facts, "state": public_state(self.state)}
+
+    def alarms(self) -> list[Alarm]:
+        """What is wrong now."""
+        return [] if self.trouble is None else [self.trouble]
+
+    async def organiser(self) -> dict[str, Any]:
+        """What the organiser's page shows."""
+        # A million codes take a moment to count: not in the thread that answers visitors.
+        totals = await self._computed(self._totals)
+        return organiser_facts(
+            self.study, self.live(), self.state, totals, self.rule.planned(self.state), self.alarms()
+        )
+
+    def _totals(self) -> list[StratumTotals]:
+        digest, count = self.study.digest, len(self.study.strata)
+        with SurveyStore.open(self.folder.store_file, digest, count, read_only=True) as store:
+            return store.totals()
+
+    async def stop(self) -> None:
+        """Write what waits and close the files."""
+        # No task is cancelled between two steps of a round: the next start would have to repeat them.
+        self._stopping = True
+        self._news.set()
+        self._stale.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.intake.stop()
+        with suppress(Exception):
+            self.intake.store.empty_log()
+        self.intake.store.close()
+        self._reader.close()
+        await self._computed(self._run.close)
+        self._run_thread.shutdown()

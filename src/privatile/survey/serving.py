@@ -1,0 +1,135 @@
+"""The gateway's process: its folder, its address, TLS, and how it ends."""
+
+import asyncio
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privatile.client.ledger.file_systems import require_volume
+from privatile.errors import InputError
+from privatile.federation.run.lock import lock_folder
+from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
+from privatile.server.web import is_loopback, listen, make_server
+from privatile.survey.folder import SurveyFolder
+from privatile.survey.gateway import Gateway, PageFile, Pages
+from privatile.survey.service import SurveyService
+
+TRIAL_DAYS = 30
+"""How long a certificate that the gateway makes itself is valid: it is for trying things on this machine."""
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class GatewayAddress:
+    """Where the gateway listens. Beyond this machine it needs a certificate: a code must not travel in the open."""
+
+    host: str = "127.0.0.1"
+    port: int = 8443
+    certificate: Path | None = None
+    key: Path | None = None
+    behind_proxy: bool = False
+    """Plain HTTP for a proxy on this machine that ends TLS."""
+    names: tuple[str, ...] = ()
+    """Names by which visitors reach it."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"the gateway's port must lie in 0 to 65535; got {self.port}. 0 takes any free one.")
+        if (self.certificate is None) != (self.key is None):
+            raise InputError("a certificate and its key go together: give --certificate and --key, or neither.")
+        if self.behind_proxy and self.certificate is not None:
+            raise InputError("behind a proxy that ends TLS the gateway needs no certificate: leave out one of the two.")
+        if self.behind_proxy and not is_loopback(self.host):
+            raise InputError(
+                f"behind a proxy the gateway speaks plain HTTP, and so on this machine only; got host {self.host!r:.60}."
+                " Leave --host out and let the proxy forward to 127.0.0.1."
+            )
+        if self.certificate is None and not self.behind_proxy and not is_loopback(self.host):
+            raise InputError(
+                f"the gateway would be open to other machines at {self.host}: that needs a certificate that their "
+                "browsers trust. Give --certificate and --key, or --behind-proxy."
+            )
+
+    def url(self, bound: socket.socket) -> str:
+        """Where it can be reached on this machine."""
+        scheme = "http" if self.behind_proxy else "https"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{bound.getsockname()[1]}/"
+
+
+def trial_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine's own names, signed by an authority that nobody knows; its file and its key."""
+    authority, authority_key = folder / "authority.pem", folder / "authority.key"
+    certificate, key = folder / "gateway.pem", folder / "gateway.key"
+    make_authority(authority, authority_key, "survey on trial")
+    issue_broker(authority, authority_key, certificate, key, LOCAL_NAMES, days=TRIAL_DAYS)
+    return certificate, key
+
+
+def serve_survey(
+    folder: SurveyFolder,
+    address: GatewayAddress,
+    say: Callable[[str], None],
+    *,
+    files: Mapping[str, PageFile] | None = None,
+    pages: Pages | None = None,
+) -> None:
+    """Serve a survey until a signal ends the process; what is under way is answered first."""
+    study = folder.study()
+    require_volume(folder.store_file, "the survey's file")
+    with lock_folder(folder.pid_file), ExitStack() as stack:
+        settings: dict[str, Any] = {}
+        if not address.behind_proxy:
+            certificate, key = address.certificate, address.key
+            if certificate is None or key is None:
+                trial = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privatile-survey-")))
+                certificate, key = trial_certificate(trial)
+                say("TLS         a certificate made for this machine alone; browsers will warn. For visitors give")
+                say("            --certificate and --key, or --behind-proxy")
+            elif wrong := broken_validity(read_certificate(certificate), "the gateway's certificate"):
+                raise InputError(wrong[0].replace("privatile federation renew", "whoever issued it"))
+            settings = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+        bound = stack.enter_context(listen(address.host, address.port, page="the gateway", patience=2.0))
+        service = SurveyService(folder)
+        app = Gateway(service, host=address.host, names=frozenset(address.names), files=files, pages=pages)
+        server = make_server(
+            app,
+            "survey",
+            fast=True,
+            lifespan="off",
+            proxy_headers=False,
+            date_header=True,
+            backlog=1024,
+            timeout_graceful_shutdown=5,
+            log_config=None,
+            **settings,
+        )
+        say(f"survey      {study.title}, {study.codes:,} codes, study {study.digest[:16]}")
+        if address.behind_proxy:
+            say(f"gateway     {address.url(bound)} (plain HTTP, for the proxy on this machine that ends TLS)")
+        else:
+            say(f"gateway     {address.url(bound)}")
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(_run(service, server, bound))
+
+
+async def _run(service: SurveyService, server: Any, bound: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM: no new connection, what is under way is answered, the files are closed."""
+    loop = asyncio.get_running_loop()
+    # The default handler would write what it knows of a connection that broke.
+    loop.set_exception_handler(lambda loop, context: None)
+    await service.start()
+    try:
+        # uvicorn would raise a signal again at the end of `serve`, before the files are closed.
+        server.capture_signals = nullcontext
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        await server.serve(sockets=[bound])
+    finally:
+        await service.stop()

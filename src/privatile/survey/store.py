@@ -1,0 +1,226 @@
+"""The private file of a survey, `survey.db`: which codes are spent, and the counts of the round that is open.
+
+    codes   one row per code: its hash, its stratum, its state. Rows lie in the order of the hashes, no row has a time
+            or a round, and none has an answer.
+    counts  of the open round, per stratum: how many came, and how many ones.
+    late    per stratum: answers that came after their round; they are spent and not counted, their bits are not kept.
+
+A spent flag and its count are written in one transaction. So the difference of two snapshots of this file, or its
+write-ahead log, tells the sum of the (randomized) bits of the codes that were spent in between; between two snapshots
+around one commit that may be one code. The log is emptied after every round. `docs/survey-limits.md` says so.
+
+What was answered in closed rounds is in the run's file alone (`run.db`, public), and is added to it in three steps,
+each of which may be repeated after a kill: fix the counts here, give them to the run, begin the next round here.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from privatile.errors import StoreError
+from privatile.server.run_file import connect
+from privatile.survey.rounds import OpenRound, Phase
+
+FORMAT = 1
+
+FREE, HANDED, COUNTED, LATE = range(4)
+"""States of a code: nothing happened; its question was handed out; its answer counted; its answer came too late."""
+
+TABLES = (
+    "CREATE TABLE survey (format INTEGER NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL)",
+    "CREATE TABLE codes (hash BLOB PRIMARY KEY, stratum INTEGER NOT NULL, state INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE counts (stratum INTEGER PRIMARY KEY, came INTEGER NOT NULL, ones INTEGER NOT NULL)",
+    "CREATE TABLE late (stratum INTEGER PRIMARY KEY, answers INTEGER NOT NULL)",
+    "CREATE TABLE round (number INTEGER NOT NULL, phase TEXT NOT NULL, since REAL NOT NULL,"
+    " counted_before INTEGER NOT NULL, ending TEXT NOT NULL)",
+)
+
+
+class Count(NamedTuple):
+    """What a round has of one stratum."""
+
+    came: int
+    ones: int
+
+
+class StratumTotals(NamedTuple):
+    """What became of a stratum's codes."""
+
+    codes: int
+    handed: int
+    """Their question was handed out, and no answer came yet."""
+    counted: int
+    late: int
+
+
+class SurveyStore:
+    """The file, written by one process. Callers group writes: `begin`, any number of changes, `commit`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, strata: int) -> None:
+        self._connection = connection
+        self.path = path
+        self.strata = strata
+
+    @classmethod
+    def create(cls, path: Path, digest: str, strata: int, codes: Iterable[tuple[bytes, int]]) -> None:
+        """Make the file with all its codes, all or nothing."""
+        if path.exists():
+            raise StoreError(f"{path} exists already: this folder has a survey. Name another folder.")
+        with closing(connect(path, durable=True)) as connection:
+            try:
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    for statement in TABLES:
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO survey VALUES (?, ?, ?)", (FORMAT, digest, time.time()))
+                    connection.executemany("INSERT INTO codes VALUES (?, ?, 0)", sorted(codes))
+                    for table in ("INSERT INTO counts VALUES (?, 0, 0)", "INSERT INTO late VALUES (?, 0)"):
+                        connection.executemany(table, [(place,) for place in range(strata)])
+                    connection.execute("INSERT INTO round VALUES (1, 'open', ?, 0, '')", (time.time(),))
+            except sqlite3.Error as error:
+                raise StoreError(f"{path} cannot be written ({error}).") from None
+
+    @classmethod
+    def open(cls, path: Path, digest: str, strata: int, *, read_only: bool = False) -> Self:
+        """Open a survey's file; one of another study is refused."""
+        if not path.is_file():
+            raise StoreError(f"there is no survey file {path}. `privatile survey init` makes one.")
+        connection = _connect(path, read_only=read_only)
+        try:
+            row = connection.execute("SELECT format, digest FROM survey").fetchone()
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise StoreError(f"{path} is no survey file, or a damaged one. Restore it from a backup.") from None
+        if row is None or row[0] != FORMAT or row[1] != digest:
+            connection.close()
+            raise StoreError(
+                f"{path} holds the codes of another study: the study was edited after `survey init`, or the file is "
+                "that of another survey. Undo the edit."
+            )
+        return cls(connection, path, strata)
+
+    # What anybody may read.
+
+    def find(self, code: bytes) -> tuple[int, int] | None:
+        """Stratum and state of a code by its hash; none for one that was never issued. One look-up, no write."""
+        found: tuple[int, int] | None = self._connection.execute(
+            "SELECT stratum, state FROM codes WHERE hash = ?", (code,)
+        ).fetchone()
+        return found
+
+    def created(self) -> float:
+        """When the codes were made, in seconds since 1970."""
+        return float(self._connection.execute("SELECT created FROM survey").fetchone()[0])
+
+    def round(self) -> OpenRound:
+        """The round that is open, as it was written last."""
+        number, phase, since, before, ending = self._connection.execute("SELECT * FROM round").fetchone()
+        return OpenRound(number, Phase(phase), since, sum(one.came for one in self.counts()), before, ending)
+
+    def counts(self) -> list[Count]:
+        """Of the open round, per stratum."""
+        rows = self._connection.execute("SELECT came, ones FROM counts ORDER BY stratum").fetchall()
+        return [Count(*row) for row in rows]
+
+    def late(self) -> list[int]:
+        """Answers that came too late, per stratum."""
+        return [row[0] for row in self._connection.execute("SELECT answers FROM late ORDER BY stratum")]
+
+    def totals(self) -> list[StratumTotals]:
+        """What became of the codes, per stratum."""
+        found = [[0, 0, 0, 0] for _ in range(self.strata)]
+        for stratum, state, number in self._connection.execute(
+            "SELECT stratum, state, count(*) FROM codes GROUP BY stratum, state"
+        ):
+            found[stratum][state] = number
+        return [StratumTotals(sum(row), row[HANDED], row[COUNTED], row[LATE]) for row in found]
+
+    # Changes, between `begin` and `commit`.
+
+    def begin(self) -> None:
+        """Begin a group of changes."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def hand(self, code: bytes) -> int:
+        """Mark that a code's question is given away; the state before."""
+        free = self._connection.execute("UPDATE codes SET state = 1 WHERE hash = ? AND state = 0", (code,)).rowcount
+        return FREE if free else self.state_of(code)
+
+    def spend(self, code: bytes, counts: bool) -> int:
+        """Mark a code as spent, unless it was; the state before (whether it was handed out is not looked at)."""
+        state = COUNTED if counts else LATE
+        unspent = self._connection.execute(
+            "UPDATE codes SET state = ? WHERE hash = ? AND state < 2", (state, code)
+        ).rowcount
+        return HANDED if unspent else self.state_of(code)
+
+    def state_of(self, code: bytes) -> int:
+        """The state of a code that exists."""
+        found = self.find(code)
+        if found is None:
+            raise StoreError(f"{self.path} was altered while it was used: a code is gone.")
+        return found[1]
+
+    def add(self, came: Sequence[Count], late: Sequence[int]) -> None:
+        """Add to the counts of the open round and to the late answers, per stratum."""
+        for place, one in enumerate(came):
+            if one.came:
+                self._connection.execute(
+                    "UPDATE counts SET came = came + ?, ones = ones + ? WHERE stratum = ?", (*one, place)
+                )
+        for place, number in enumerate(late):
+            if number:
+                self._connection.execute("UPDATE late SET answers = answers + ? WHERE stratum = ?", (number, place))
+
+    def set_round(self, state: OpenRound) -> None:
+        """Write where the round is."""
+        self._connection.execute(
+            "UPDATE round SET number = ?, phase = ?, since = ?, counted_before = ?, ending = ?",
+            (state.number, state.phase.value, state.since, state.counted_before, state.ending),
+        )
+
+    def clear_counts(self) -> None:
+        """The next round begins without answers."""
+        self._connection.execute("UPDATE counts SET came = 0, ones = 0")
+
+    def commit(self) -> None:
+        """Make the group of changes durable; returns once the disk has them."""
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.roll_back()
+            raise StoreError(f"{self.path} could not be written ({error}). Free the disk.") from None
+
+    def roll_back(self) -> None:
+        """Give up the group of changes."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def empty_log(self) -> None:
+        """Fold the write-ahead log into the file and empty it: it holds every commit, in order."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """A connection without transactions of its own; another thread may wait for its disk (`intake`)."""
+    mode = "ro" if read_only else "rw"
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+    )
+    if not read_only:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA secure_delete=ON")
+    return connection
