@@ -69,7 +69,7 @@ def test_a_broken_rule_is_named(changes: dict[str, Any], words: str) -> None:
 
 def test_epsilon_has_no_default() -> None:
     without = {key: value for key, value in STUDY.items() if key != "epsilon"}
-    with pytest.raises(InputError, match="epsilon: is missing.*never by default"):
+    with pytest.raises(InputError, match=r"epsilon: is missing.*never by default"):
         SurveyStudy.from_dict({"survey": "0" * 12, **without, "strata": {"all": {"codes": 5}}})
 
 

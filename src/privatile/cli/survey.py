@@ -63,7 +63,9 @@ def survey() -> None:
     "--round-answers", type=int, default=0, help="Answers per round; 25, later a fiftieth of all so far, unless given."
 )
 @click.option("--round-seconds", type=float, default=0.0, help="A round also ends after this time.")
-@click.option("--grace", type=float, default=5.0, show_default=True, help="Seconds a round waits for answers under way.")
+@click.option(
+    "--grace", type=float, default=5.0, show_default=True, help="Seconds a round waits for answers under way."
+)
 @click.option("--end-date", default="", metavar="DATE", help="The survey ends then: 2027-01-31 or 2027-01-31T18:00Z.")
 @click.option("--end-answers", type=int, default=0, metavar="N", help="It ends after so many counted answers.")
 @click.option("--end-width", type=float, default=0.0, metavar="WIDTH", help="It ends when the interval is so narrow.")
@@ -121,7 +123,9 @@ def init(
 @click.option("--certificate", type=click.Path(path_type=Path), help="Your certificate (PEM), with its chain.")
 @click.option("--key", type=click.Path(path_type=Path), help="Its private key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="Plain HTTP on this machine, for a proxy that ends TLS.")
-@click.option("--name", "names", multiple=True, metavar="NAME", help="A name by which visitors reach it; may be repeated.")
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="A name by which visitors reach it; may be repeated."
+)
 def serve(folder: "SurveyFolder", **address: Any) -> None:
     """Take answers until Ctrl-C. Stop and start it at any time: what was acknowledged is kept.
 
@@ -145,7 +149,9 @@ def status(folder: "SurveyFolder", as_json: bool) -> None:
 
 @survey.command()
 @FOLDER
-@click.option("--wait", type=float, default=30.0, show_default=True, help="Seconds to wait for the gateway beyond the grace time.")
+@click.option(
+    "--wait", type=float, default=30.0, show_default=True, help="Seconds to wait for the gateway beyond the grace time."
+)
 def close(folder: "SurveyFolder", wait: float) -> None:
     """End the survey: the open round still waits its grace time, then the result is final."""
     from privatile.survey.closing import close_survey

@@ -93,9 +93,9 @@ LARGEST_HEADERS = 16_384
 def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
     """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
 
-    A connection on which no request is complete `request_timeout` to twice as many seconds after it was opened, or after
-    the last response, is closed: uvicorn itself would keep half a request for ever. `fast` parses requests with httptools where
-    it is installed, on an event loop of uvloop.
+    A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
+    response, is closed, at the latest after twice as many: uvicorn itself would keep half a request for ever. `fast`
+    parses requests with httptools where it is installed, on an event loop of uvloop.
     """
     uvicorn = require("uvicorn", extra)
     base = _parser(fast)

@@ -1,13 +1,13 @@
 """A survey's folder: the study, the two databases, codes and secrets.
 
-    survey.toml       the study: everything public
-    survey.db         codes by their hashes, counts of the open round (private; 0600)
-    run.db            questions and counts of closed rounds (public)
-    codes.csv         the codes, for whoever gives them away (0600); delete it once they are given away
-    links.csv         the same as full links, for a mail merge (0600)
-    sheet.html        the same as QR codes to cut out (0600)
-    token.sha256      the hash of the organiser's token
-    organiser.key     signs the release record (0600)
+survey.toml       the study: everything public
+survey.db         codes by their hashes, counts of the open round (private; 0600)
+run.db            questions and counts of closed rounds (public)
+codes.csv         the codes, for whoever gives them away (0600); delete it once they are given away
+links.csv         the same as full links, for a mail merge (0600)
+sheet.html        the same as QR codes to cut out (0600)
+token.sha256      the hash of the organiser's token
+organiser.key     signs the release record (0600)
 """
 
 import hashlib

@@ -22,6 +22,7 @@ from privatile.errors import StoreError
 from privatile.server.web import goes_by
 from privatile.survey.codes import CODE
 from privatile.survey.facts import survey_facts
+from privatile.survey.page import PageFile
 from privatile.survey.service import Refusal, SurveyService
 
 LARGEST_BODY = 512
@@ -45,14 +46,6 @@ HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
 }
 """Of every response."""
-
-
-class PageFile(Protocol):
-    """A file of the answering page."""
-
-    media_type: str
-    body: bytes
-    gzipped: bytes
 
 
 class Pages(Protocol):

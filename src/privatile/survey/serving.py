@@ -16,7 +16,8 @@ from privatile.federation.run.lock import lock_folder
 from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
 from privatile.server.web import is_loopback, listen, make_server
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.gateway import Gateway, PageFile, Pages
+from privatile.survey.gateway import Gateway, Pages
+from privatile.survey.page import PageFile
 from privatile.survey.service import SurveyService
 
 TRIAL_DAYS = 30
@@ -47,8 +48,8 @@ class GatewayAddress:
             raise InputError("behind a proxy that ends TLS the gateway needs no certificate: leave out one of the two.")
         if self.behind_proxy and not is_loopback(self.host):
             raise InputError(
-                f"behind a proxy the gateway speaks plain HTTP, and so on this machine only; got host {self.host!r:.60}."
-                " Leave --host out and let the proxy forward to 127.0.0.1."
+                f"behind a proxy the gateway speaks plain HTTP, and so on this machine only; got {self.host!r:.60}. "
+                "Leave --host out and let the proxy forward to 127.0.0.1."
             )
         if self.certificate is None and not self.behind_proxy and not is_loopback(self.host):
             raise InputError(

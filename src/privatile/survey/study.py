@@ -283,7 +283,10 @@ REMARKS = {
 
 def study_toml(study: SurveyStudy) -> str:
     """The study as a commented TOML file; `SurveyStudy.load` reads back an equal study."""
-    lines = ["# Everything public about this survey. No edit once a code has been given away: the codes belong to it.", ""]
+    lines = [
+        "# Everything public about this survey. No edit once a code has been given away: the codes belong to it.",
+        "",
+    ]
     for name, value in study.to_dict().items():
         if name != "strata":
             lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}{REMARKS.get(name, '')}")
