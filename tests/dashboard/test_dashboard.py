@@ -238,11 +238,13 @@ def test_more_streams_than_viewers_allowed_are_refused_and_room_comes_back(
 
 
 def test_requests_for_another_host_name_are_refused(finished: Path) -> None:
-    with served(make_app(finished, hosts=frozenset({"dash.example"}))) as client:
+    with served(make_app(finished, host="dash.example")) as client:
         assert client.get("/state.json", headers={"host": "evil.example"}).status_code == 421
         assert client.get("/state.json", headers={"host": "dash.example:1"}).status_code == 200
         assert client.get("/state.json", headers={"host": "localhost:1"}).status_code == 200
         assert client.get("/state.json", headers={"host": "[::1]:1"}).status_code == 200
+        for strange in ("localhost:evil.example", "localhost:99999", "[::1].evil.example", "localhost:80:evil.example"):
+            assert client.get("/state.json", headers={"host": strange}).status_code == 421
 
 
 def test_only_the_token_gives_access(finished: Path) -> None:

@@ -19,6 +19,10 @@ from privatile.client.ledger.key_files import key_folder
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import InputError, LedgerError, StoreError
 from privatile.federation.run.backup import back_up
+from privatile.federation.setup.check import check
+from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.invitation import read_invitation
+from privatile.federation.site.folder import find_site
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
@@ -121,6 +125,24 @@ def test_keys_are_left_out_unless_asked_for_and_nothing_is_overwritten(tmp_path:
         back_up(folder, tmp_path / "one")
     with pytest.raises(InputError, match="neither a federation's folder"):
         back_up(tmp_path, tmp_path / "five")
+
+
+def test_a_backup_without_its_keys_says_which_files_to_put_back(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, make_study(1), port=4222)
+    study, site = federation.directory.path, federation.sites["site0"]
+    back_up(study, tmp_path / "again")
+    shutil.copytree(study / "keys", tmp_path / "again" / "keys")
+    found = check(Directory(tmp_path / "again"))  # the broker's files are no part of a backup: `serve` writes them
+    assert found.errors == ()
+    assert any("nats.conf is not there: `privatile serve` writes it" in text for text in found.remarks)
+    invitation = federation.directory.invitation_file("site0")
+    with Ledger.open(site.path / "ledger.db") as ledger, ledger.transaction():
+        pass
+    back_up(site.path, tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"site0\.key: the key of this site is missing.*Put the file back.*--new-key"):
+        find_site(tmp_path / "elsewhere", read_invitation(invitation), invitation)
+    with pytest.raises(InputError, match=r"no key yet\. Make it here with: privatile enroll"):
+        find_site(tmp_path / "never", read_invitation(invitation), invitation)
 
 
 def test_a_backup_that_fails_halfway_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import click
 
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_facts
-from privatile.core.words import duration, printable
+from privatile.core.words import counted, duration, printable
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
     for client in clients["listed"][:SHOWN_CLIENTS]:
         name, last = client["state"], client["last_answer"]
         missed = client["silent_rounds"]
-        word = f"silent, {missed} rounds" if name == "silent" and missed else words.get(name, name)
+        word = f"silent, {counted(missed, 'round')}" if name == "silent" and missed else words.get(name, name)
         last = client["heard"] or last
         ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from privatile.dashboard.live import LiveRun
 from privatile.report.pages import render, static
 from privatile.server.alarms import KINDS, OVER, Badge
-from privatile.server.web import host_name, is_loopback
+from privatile.server.web import goes_by
 
 INTERVAL = 1.0
 """Seconds between two reads of the run's file."""
@@ -148,10 +148,8 @@ def dashboard_page() -> str:
     return render("dashboard.html.j2", "privatile.dashboard", title="privatile")
 
 
-def make_app(
-    *paths: Path, token: str | None = None, hosts: frozenset[str] = frozenset(), interval: float = INTERVAL
-) -> Starlette:
-    """The application for one run's file, or for several. `hosts` may name it besides the loopback addresses.
+def make_app(*paths: Path, token: str | None = None, host: str = "127.0.0.1", interval: float = INTERVAL) -> Starlette:
+    """The application for one run's file, or for several. It goes by the names of `host`, where it listens.
 
     One run is shown at /, with /events, /state.json and /health. Of several, / lists them, run K (from 1) is shown at
     /runs/K/ with the same names below it, and /health is about all of them.
@@ -188,7 +186,7 @@ def make_app(
     for index in range(len(runs)):
         routes += run_routes(f"/runs/{index + 1}" if several else "", index)
     app = Starlette(routes=routes, lifespan=lifespan)
-    app.add_middleware(AccessCheck, token=token, hosts=hosts)
+    app.add_middleware(AccessCheck, token=token, host=host)
     return app
 
 
@@ -244,10 +242,10 @@ def run_routes(prefix: str, index: int) -> list[Route]:
 class AccessCheck:
     """Answers requests that name this host (no other site may point here) and know the token, where there is one."""
 
-    def __init__(self, app: ASGIApp, token: str | None, hosts: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, token: str | None, host: str) -> None:
         self._app = app
         self._token = token
-        self._hosts = hosts
+        self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, with the headers of every response."""
@@ -263,8 +261,7 @@ class AccessCheck:
             await self._answer(Request(scope))(scope, receive, send_with_headers)
 
     def _answer(self, request: Request) -> ASGIApp:
-        name = host_name(request.headers.get("host", ""))
-        if not (is_loopback(name) or name in self._hosts):
+        if not goes_by(request.headers.get("host", ""), self._host):
             return PlainTextResponse("this dashboard does not go by that name\n", 421)
         token = next(iter(request.query_params.getlist("token")), "")  # the first one, not the last
         if self._matches(token):

@@ -80,7 +80,7 @@ def run_server(
     require("starlette", "dashboard")
     from privatile.dashboard.app import make_app
 
-    app = make_app(*paths, token=token, hosts=frozenset({address.host}))
+    app = make_app(*paths, token=token, host=address.host)
     server = web.make_server(
         app,
         "dashboard",

@@ -12,6 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from privatile import __version__
+from privatile.core.words import counted
 from privatile.result.number_words import epsilon_text, rank_text
 
 if TYPE_CHECKING:
@@ -84,12 +85,3 @@ def render_page(
     )
     style = static("theme.css") + static("uplot/uPlot.min.css")
     return render(template, package, title=title, facts=facts, scripts=code, policy=policy, style=style, **values)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "cell"), counted(1200, "cell")
-    ('1 cell', '1,200 cells')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -27,13 +27,17 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(header: str) -> str:
-    """The name in a Host header, without its port.
+    """The name in a Host header, without its port, in small letters; empty where the header is none.
 
-    >>> host_name("localhost:8080"), host_name("[::1]:8080"), host_name("example.org"), host_name("[::1].example")
-    ('localhost', '::1', 'example.org', '[')
+    >>> host_name("Localhost:8080"), host_name("[::1]:8080"), host_name("example.org"), host_name("[::1].example")
+    ('localhost', '::1', 'example.org', '')
+    >>> host_name("localhost:evil.example"), host_name("localhost:99999"), host_name("localhost:")
+    ('', '', 'localhost')
     """
-    bracketed = re.fullmatch(r"\[([^\]]*)\](:\d*)?", header)
-    return bracketed[1] if bracketed else header.partition(":")[0]
+    found = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{0,5}))?", header)
+    if found is None or int(found[3] or 0) >= 1 << 16:
+        return ""
+    return (found[1] or found[2]).lower()
 
 
 def goes_by(header: str, host: str, names: Collection[str] = ()) -> bool:
@@ -50,7 +54,7 @@ def goes_by(header: str, host: str, names: Collection[str] = ()) -> bool:
     >>> goes_by("Ops.example:80", "0.0.0.0", ["ops.example"]), goes_by("ops.example.evil", "0.0.0.0", ["ops.example"])
     (True, False)
     """
-    name = host_name(header).lower()
+    name = host_name(header)
     if is_loopback(name) or name in {allowed.lower() for allowed in names}:
         return True
     if is_loopback(host):

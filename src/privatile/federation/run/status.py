@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from privatile.core.words import duration
+from privatile.core.words import counted, duration
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
 from privatile.federation.run.lock import running_coordinator
@@ -59,7 +59,7 @@ class Status:
             lines.append(f"so far       {sentence}" if self.state != "finished" else f"result       {sentence}")
             lines += [f"             {text}" for text in facts["beside"]]
         lines += self._client_lines(time.time())
-        lines += [f"silent       {name}, {rounds} rounds" for name, rounds in sorted(self.silent.items())]
+        lines += [f"silent       {name}, {counted(rounds, 'round')}" for name, rounds in sorted(self.silent.items())]
         lines += [f"quarantined  {name}: {reason}" for name, reason in sorted(self.quarantined.items())]
         if self.not_admitted:
             lines.append(f"not admitted {', '.join(self.not_admitted)}")

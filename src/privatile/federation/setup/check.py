@@ -70,7 +70,10 @@ def check(directory: Directory) -> Findings:
             if invitation is not None and key is not None and invitation.coordinator != key.public:
                 errors.append(f"{path}: names another coordinator's key.")
     if not files.configuration.exists():
-        errors.append(f"{files.configuration} is missing: write it with `privatile federation invite`.")
+        remarks.append(
+            f"{files.configuration} is not there: `privatile serve` writes it; for a broker of your own write it with "
+            "`privatile federation invite`."
+        )
     else:
         try:
             check_configuration(find_binary().path, files)

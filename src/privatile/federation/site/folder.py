@@ -99,6 +99,12 @@ def find_site(folder: Path, invitation: Invitation, invitation_path: Path) -> Si
     """The site in a folder that `enroll` made."""
     site = Site(folder, invitation.client)
     if not site.key_file.exists():
+        if site.enrolment_file.exists():
+            raise InputError(
+                f"{site.key_file}: the key of this site is missing, and the site has enrolled before. Put the file "
+                "back from where you keep the keys, mode 0600. If it is lost: privatile enroll "
+                f"{invitation_path} --new-key, and have the organizer admit the new enrolment."
+            )
         raise InputError(
             f"{site.key_file}: this site has no key yet. Make it here with: privatile enroll {invitation_path}"
         )
