@@ -43,7 +43,7 @@ def make_study(**changes: Any) -> SurveyStudy:
 
 def make_survey(path: Path, **changes: Any) -> Made:
     folder = SurveyFolder(path)
-    token = initialize(folder, make_study(**changes), "https://survey.example/")
+    token = initialize(folder, make_study(**changes), "https://survey.example/", draw_sheet=False)
     return Made(folder, [one.code for one in read_codes(folder.codes_file)], token)
 
 

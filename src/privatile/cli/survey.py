@@ -73,6 +73,7 @@ def survey() -> None:
 @click.option(
     "--address", default="https://localhost:8443/", show_default=True, help="Where people will find it, for the links."
 )
+@click.option("--sheet/--no-sheet", default=True, help="Draw QR codes, for up to 2,000 codes.")
 def init(
     folder: "SurveyFolder",
     codes: int | None,
@@ -81,6 +82,7 @@ def init(
     range_: tuple[float, float],
     languages: tuple[str, ...],
     address: str,
+    sheet: bool,
     **study: Any,
 ) -> None:
     """Write a new survey into FOLDER: study, codes as CSV, links for a mail merge, a sheet of QR codes.
@@ -106,12 +108,13 @@ def init(
         **study,
     }
     made = SurveyStudy.from_dict(plain)
-    token = initialize(folder, made, address)
+    token = initialize(folder, made, address, draw_sheet=sheet)
     click.echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
     click.echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")
     click.echo(f"codes      {folder.codes_file}  ({made.codes:,}; keep it secret, delete it once they are given away)")
     click.echo(f"links      {folder.links_file}  (for a mail merge)")
-    click.echo(f"sheet      {folder.sheet_file}  (QR codes to print and cut out)")
+    if folder.sheet_file.exists():
+        click.echo(f"sheet      {folder.sheet_file}  (QR codes: print it with a browser, cut out the cards)")
     click.echo(f"token      {token}  <- the organiser's page asks for it; it is shown only now")
     click.echo(f"Next: privatile survey serve {folder.path}")
 

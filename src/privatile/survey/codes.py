@@ -28,14 +28,6 @@ class IssuedCode(NamedTuple):
     """From 1 within the stratum; a line's number in no order but that of the file."""
     code: str
 
-    def link(self, address: str) -> str:
-        """The link that a person opens; what follows # stays in the browser.
-
-        >>> IssuedCode("all", 1, "A" * 22).link("https://survey.example/")
-        'https://survey.example/#c=AAAAAAAAAAAAAAAAAAAAAA'
-        """
-        return f"{address.rstrip('/')}/#c={self.code}"
-
 
 def new_code() -> str:
     """A code that nobody can guess.
@@ -63,27 +55,22 @@ def issue(strata: Sequence[tuple[str, int]]) -> Iterator[IssuedCode]:
 
 
 def write_codes(path: Path, issued: Sequence[IssuedCode]) -> None:
-    """The codes as CSV, for the organiser alone; the file is never overwritten."""
-    _write_table(path, ("stratum", "number", "code"), issued)
-
-
-def write_mail_merge(path: Path, issued: Sequence[IssuedCode], address: str) -> None:
-    """One line per person for a mail merge: the full link, and empty columns to fill in."""
-    rows = ((code.stratum, code.number, "", code.link(address)) for code in issued)
-    _write_table(path, ("stratum", "number", "name", "link"), rows)
-
-
-def _write_table(path: Path, header: Sequence[str], rows: "Sequence[object] | Iterator[object]") -> None:
+    """The codes as CSV, for the organiser alone."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)  # type: ignore[arg-type]
+    writer.writerow(IssuedCode._fields)
+    writer.writerows(issued)
+    write_secret(path, text.getvalue())
+
+
+def write_secret(path: Path, text: str) -> None:
+    """A file with codes in it, which its owner alone can read; none is overwritten."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InputError(f"{path} exists already and holds codes: move it away first.") from None
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text.getvalue())
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
 

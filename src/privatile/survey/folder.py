@@ -12,7 +12,6 @@ organiser.key     signs the release record (0600)
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +20,13 @@ from pathlib import Path
 from privatile.errors import InputError
 from privatile.federation.setup.files import replace_file
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
-from privatile.survey.codes import code_hash, issue, write_codes, write_mail_merge
+from privatile.survey.codes import code_hash, issue, write_codes, write_secret
+from privatile.survey.sheets import mail_merge, sheet, survey_address
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy, study_toml
+
+MOST_CARDS = 2_000
+"""Codes for which a sheet is drawn, 10 ms each: more are not cut out by hand."""
 
 
 @dataclass(frozen=True)
@@ -104,28 +107,27 @@ def new_survey() -> str:
     return secrets.token_hex(6)
 
 
-def initialize(folder: SurveyFolder, study: SurveyStudy, address: str) -> str:
+def initialize(folder: SurveyFolder, study: SurveyStudy, address: str, *, draw_sheet: bool = True) -> str:
     """Write a new survey; gives the organiser's token, which is kept nowhere."""
     if folder.path.exists() and any(folder.path.iterdir()):
         raise InputError(f"{folder.path} is not empty. Name a new folder for the survey.")
+    survey_address(address)  # refused before anything is written
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     token = secrets.token_urlsafe(24)
     issued = list(issue([(name, stratum.codes) for name, stratum in study.strata.items()]))
     places = {name: place for place, name in enumerate(study.strata)}
     write_codes(folder.codes_file, issued)
-    write_mail_merge(folder.links_file, issued, address)
+    cards = [(one.code, one.stratum) for one in issued]
+    write_secret(folder.links_file, mail_merge(address, cards, study.title))
+    if draw_sheet and len(cards) <= MOST_CARDS:
+        words = {"lies_per_100": study.lies_per_100, "page_sha256": study.page_sha256, "language": study.languages[0]}
+        write_secret(folder.sheet_file, sheet(study.title, address, cards, **words))
     write_private(folder.key_file, KeyPair.generate().seed.encode())
     write_private(folder.token_file, hashlib.sha256(token.encode()).hexdigest().encode() + b"\n")
     replace_file(folder.study_file, study_toml(study))
     hashes = ((code_hash(one.code), places[one.stratum]) for one in issued)
     SurveyStore.create(folder.store_file, study.digest, len(places), hashes)
     return token
-
-
-def write_secret_text(path: Path, text: str) -> None:
-    """A file with codes in it, for its owner alone."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def parse_strata(given: Sequence[str], codes: int | None) -> dict[str, int]:

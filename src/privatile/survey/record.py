@@ -30,7 +30,7 @@ from privatile.server.program import program
 from privatile.server.run_file import RunStore
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.rounds import Phase
-from privatile.survey.run import run_spec
+from privatile.survey.run import result_so_far, run_spec
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
 
@@ -47,8 +47,10 @@ def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]
         )
     with RunStore.frozen(folder.run_file) as store:
         coordinator = Coordinator(store)
-        if not coordinator.done:
-            raise InputError("no round of this survey is closed: there is nothing to release.")
+        if result_so_far(coordinator) is None:
+            raise InputError(
+                f"{coordinator.done:,} rounds are closed, too few for an interval: there is nothing to release."
+            )
         body = {
             "privatile_release": FORMAT,
             "software": SOFTWARE,

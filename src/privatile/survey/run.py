@@ -15,6 +15,9 @@ from privatile.server.writer import begin_or_continue
 from privatile.survey.store import Count
 from privatile.survey.study import SurveyStudy
 
+FEWEST_AVERAGED = 2
+"""Rounds of the window before there is an interval."""
+
 
 def run_spec(study: SurveyStudy) -> RunSpec:
     """The specification of a survey's run: open-ended, one client per stratum, weights as fixed beforehand."""
@@ -39,6 +42,11 @@ def run_spec(study: SurveyStudy) -> RunSpec:
         until_width=study.end_width or None,
         end=end,
     )
+
+
+def result_so_far(coordinator: Coordinator) -> QuantileResult | None:
+    """The result of the closed rounds; none while the quantile is still being searched for."""
+    return coordinator.results()[0] if coordinator.tracks[0].state.averages.rounds >= FEWEST_AVERAGED else None
 
 
 class SurveyRun:
@@ -92,8 +100,8 @@ class SurveyRun:
             self._coordinator.finish(None if over else "date" if by_date else "command")
 
     def result(self) -> QuantileResult | None:
-        """The result so far; none before the first round is closed."""
-        return self._coordinator.results()[0] if self.rounds else None
+        """The result so far; none while the quantile is still being searched for."""
+        return result_so_far(self._coordinator)
 
     def close(self) -> None:
         """Close the file."""

@@ -13,6 +13,7 @@ from privatile.server.run_file import RunStore
 from privatile.survey.facts import live_facts, organiser_facts
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.rounds import Phase
+from privatile.survey.run import result_so_far
 from privatile.survey.service import round_rule
 from privatile.survey.store import SurveyStore
 
@@ -67,7 +68,7 @@ def read_result(folder: SurveyFolder) -> tuple[QuantileResult | None, int]:
         return None, 0
     with RunStore.open(folder.run_file, read_only=True) as store:
         coordinator = Coordinator(store)
-        return (coordinator.results()[0] if coordinator.done else None), coordinator.done
+        return result_so_far(coordinator), coordinator.done
 
 
 def read_status(folder: SurveyFolder) -> SurveyStatus:

@@ -1,0 +1,190 @@
+"""A process that dies at any moment between two rounds, and a model of what must have been counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from privatile.errors import StoreError
+from privatile.server.run_file import RunStore
+from privatile.survey.intake import Intake
+from privatile.survey.rounds import Phase
+from privatile.survey.run import SurveyRun
+from privatile.survey.store import Count, SurveyStore
+from tests.survey.kit import Clock, Made, Visitors, make_survey, some_answers, visitors
+
+
+class Died(BaseException):
+    """The process is gone: no handler of ours sees it."""
+
+
+def closed_rounds(made: Made) -> list[tuple[tuple[int, ...], tuple[int | None, ...]]]:
+    with RunStore.open(made.folder.run_file, read_only=True) as store:
+        return [(one.ask.lengths, one.ones) for one in store.rounds()]
+
+
+MOMENTS = {
+    "before the counts are fixed": ("set_round", 0),
+    "before the run takes them": ("close_round before", 0),
+    "after the run has taken them": ("close_round after", 0),
+    "before the next round begins": ("set_round", 1),
+    "after the next round has begun": ("empty_log", 0),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_round_is_closed_exactly_once_whenever_the_process_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    made, clock = make_survey(tmp_path / "survey"), Clock()
+    what, times = MOMENTS[moment]
+    answers = some_answers(1, 10)
+
+    async def first_process() -> None:
+        async with visitors(made.folder, clock=clock) as people:
+            for code, bit in zip(made.codes[:5], answers[:5], strict=True):
+                await people.take_part(code, bit)
+            await people.service.look()  # drains
+            clock.now += 1.0
+            with monkeypatch.context() as patched:
+                die_at(patched, what, times)
+                with pytest.raises(Died):
+                    await people.service.look()
+
+    def die_at(patched: pytest.MonkeyPatch, what: str, times: int) -> None:
+        left = times
+        owner = {"set_round": Intake, "empty_log": SurveyStore}.get(what, SurveyRun)
+        name = what.split()[0]
+        usual = getattr(owner, name)
+
+        def dying(self: object, *given: object, **named: object) -> object:
+            nonlocal left
+            if left:
+                left -= 1
+                return usual(self, *given, **named)
+            if what.endswith("after"):
+                usual(self, *given, **named)
+            raise Died
+
+        patched.setattr(owner, name, dying)
+
+    async def second_process() -> None:
+        async with visitors(made.folder, clock=clock) as people:
+            while people.service.state.phase is not Phase.OPEN or people.service.state.number == 1:
+                clock.now += 1.0
+                await people.service.look()
+            assert people.service.state.number == 2
+            assert people.service.intake.store.counts() == [Count(0, 0)]
+            for code, bit in zip(made.codes[5:10], answers[5:], strict=True):
+                assert (await people.take_part(code, bit)).json() == {"counted": True}
+            await close_what_is_full(people, clock)
+
+    asyncio.run(first_process())
+    asyncio.run(second_process())
+    assert closed_rounds(made) == [((5,), (sum(answers[:5]),)), ((5,), (sum(answers[5:]),))]
+
+
+async def close_what_is_full(people: Visitors, clock: Clock) -> None:
+    for _ in range(3):
+        clock.now += 1.0
+        await people.service.look()
+
+
+def test_files_of_two_different_moments_are_refused(tmp_path: Path) -> None:
+    made, clock = make_survey(tmp_path / "survey"), Clock()
+    old = made.folder.store_file.read_bytes()
+
+    async def round_of_five(first: int) -> None:
+        async with visitors(made.folder, clock=clock) as people:
+            for code in made.codes[first : first + 5]:
+                await people.take_part(code)
+            await close_what_is_full(people, clock)
+
+    asyncio.run(round_of_five(0))
+    made.folder.store_file.write_bytes(old)  # a backup of one file alone
+    with pytest.raises(StoreError, match="one of the two files is an older copy"):
+        asyncio.run(round_of_five(5))
+
+
+def test_a_full_disk_of_the_run_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, clock = make_survey(tmp_path / "survey"), Clock()
+
+    def full(self: RunStore, *given: object) -> None:
+        raise StoreError("disk full")
+
+    async def scene() -> None:
+        async with visitors(made.folder, clock=clock) as people:
+            for code in made.codes[:5]:
+                await people.take_part(code)
+            await people.service.look()  # drains
+            clock.now += 1.0
+            with monkeypatch.context() as patched:
+                patched.setattr(RunStore, "append", full)
+                with pytest.raises(StoreError):
+                    await people.service.look()
+            assert (await people.question(made.codes[6])).status_code == 503
+            await people.service.look()
+            assert people.service.state.number == 2
+            assert (await people.take_part(made.codes[6])).json() == {"counted": True}
+
+    asyncio.run(scene())
+    assert closed_rounds(made) == [((5,), (5,))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_agree_with_a_model(tmp_path: Path, seed: int) -> None:
+    """Three strata, repeats, unknown codes, late answers and restarts: the counts are those of a plain list."""
+    rng = random.Random(seed)
+    made, clock = make_survey(tmp_path / "survey", strata={"a": 20, "b": 15, "c": 5}), Clock()
+    place = {code: 0 if k < 20 else 1 if k < 35 else 2 for k, code in enumerate(made.codes)}
+    spent: dict[str, bool] = {}
+    rounds: dict[int, list[list[int]]] = {}
+    late = [0, 0, 0]
+
+    async def some_visits() -> None:
+        async with visitors(made.folder, clock=clock) as people:
+            for _ in range(25):
+                code, bit = rng.choice(made.codes), rng.random() < 0.5
+                number = people.service.state.number - (rng.random() < 0.2)
+                if rng.random() < 0.3:
+                    await people.question(code)
+                if number < 1:
+                    continue
+                counts = number == people.service.state.number and people.service.state.counts
+                reply = (await people.answer(code, number, bit)).json()
+                if code in spent:
+                    assert reply["repeat"]
+                    assert reply["counted"] == spent[code]
+                    continue
+                assert reply["counted"] == counts
+                spent[code] = counts
+                if counts:
+                    row = rounds.setdefault(number, [[0, 0, 0], [0, 0, 0]])
+                    row[0][place[code]] += 1
+                    row[1][place[code]] += bit
+                else:
+                    late[place[code]] += 1
+                if rng.random() < 0.3:
+                    clock.now += 1.0
+                    await people.service.look()
+
+    for _ in range(4):
+        asyncio.run(some_visits())
+    digest = made.folder.study().digest
+    with SurveyStore.open(made.folder.store_file, digest, 3, read_only=True) as store:
+        assert store.late() == late
+        totals = store.totals()
+        assert [one.counted for one in totals] == [
+            sum(spent.get(code, False) for code in made.codes if place[code] == k) for k in range(3)
+        ]
+        open_counts = store.counts()
+    closed = closed_rounds(made)
+    for number, (came, ones) in rounds.items():
+        if number <= len(closed):
+            expected = tuple(one if n else None for n, one in zip(came, ones, strict=True))
+            assert closed[number - 1] == (tuple(came), expected)
+        else:
+            assert open_counts == [Count(n, one) for n, one in zip(came, ones, strict=True)]
