@@ -29,8 +29,9 @@ FILES = {
 }
 """The answering page: paths below the survey's root, and files of this package. These make its hash."""
 
-ORGANISER_FILES = {"organiser": "organiser.html", "static/organiser.js": "organiser.js"}
-"""The shell of the organiser's page. It holds no fact: its script fetches them with the organiser's token."""
+OTHER_FILES = {"organiser": "organiser.html", "static/refresh.js": "refresh.js", "openapi.json": "openapi.json"}
+"""The shell of the organiser's page, which holds no fact: its script fetches them with the organiser's token. The
+script of the public page. The protocol, for programs."""
 
 
 class PageFile(NamedTuple):
@@ -51,7 +52,7 @@ def served(name: str) -> PageFile:
 @cache
 def page_files() -> dict[str, PageFile]:
     """All files by their paths below the survey's root; "" is the answering page itself."""
-    return {path: served(name) for path, name in {**FILES, **ORGANISER_FILES}.items()}
+    return {path: served(name) for path, name in {**FILES, **OTHER_FILES}.items()}
 
 
 @cache

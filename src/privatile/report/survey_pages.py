@@ -1,0 +1,94 @@
+"""The public page of a web survey and its organiser's page, from the facts that the gateway gives as JSON.
+
+A survey's gateway lies below this package and knows no templates: the command hands it a `SurveyPages`. What a fact is
+and when it is computed is decided there (`survey/facts.py`); here it gets words.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from privatile.report.method_words import short_title
+from privatile.report.pages import render, static
+from privatile.result.number_words import nearest_inside, outward
+
+STATES = {"open": "open", "draining": "open", "closed": "closed"}
+"""What visitors are told: that a round is about to close is nothing to them."""
+
+UNKNOWN: dict[str, Any] = {
+    **dict.fromkeys(("sentence", "drift", "opened", "ends", "ended", "open_round")),
+    **dict.fromkeys(("caveats", "liars", "alarms"), ()),
+}
+"""Facts that not every survey has."""
+
+
+class SurveyPages:
+    """Both pages and their style, as the gateway takes them."""
+
+    def live(self, facts: dict[str, Any]) -> str:
+        """The public page: how many answered, the quantile with its anytime interval, how it works."""
+        return render("survey_live.html.j2", **_common(facts))
+
+    def organiser(self, facts: dict[str, Any]) -> str:
+        """The organiser's page: the same result, the strata with their codes, and what is wrong."""
+        strata = [
+            {**stratum, "share": _share(stratum.get("spent"), stratum["codes"])} for stratum in facts.get("strata", ())
+        ]
+        return render("survey_organiser.html.j2", **{**_common(facts), "strata": strata})
+
+    def style(self) -> bytes:
+        """The style sheet of both pages."""
+        return (static("theme.css") + static("survey.css")).encode()
+
+
+def _common(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What both pages say about the result."""
+    interval, final = facts.get("interval"), facts.get("final")
+    limits = (facts["range"][0], facts["range"][1])
+    series = [
+        {**week, "interval": shown_interval(week.get("interval"), limits)} for week in facts.get("series") or ()
+    ]
+    return {
+        "title": facts["title"],
+        "facts": {**UNKNOWN, **facts},
+        "state": STATES.get(facts["state"], facts["state"]),
+        "estimand": short_title(facts["level"], facts["value"]),
+        "estimate": shown_estimate(facts.get("estimate"), interval, limits),
+        "interval": shown_interval(interval, limits),
+        "final": shown_interval(final, limits),
+        "percent": f"{100 * facts['confidence']:.4g}%",
+        "answered": _share(facts.get("answers"), facts.get("codes")),
+        "odds": f"{math.exp(facts['epsilon']):.3g}",
+        "series": series,
+    }
+
+
+def shown_interval(interval: Any, limits: tuple[float, float]) -> tuple[str, str] | None:
+    """Both ends as people read them, rounded outward; none where there is none.
+
+    >>> shown_interval([2750.123, 2911.4], (0, 20_000)), shown_interval(None, (0, 20_000))
+    (('2,750', '2,920'), None)
+    """
+    if interval is None:
+        return None
+    low, high = interval
+    return outward(low, high - low, up=False, limits=limits), outward(high, high - low, up=True, limits=limits)
+
+
+def shown_estimate(estimate: float | None, interval: Any, limits: tuple[float, float]) -> str | None:
+    """The estimate with the digits that its interval deserves.
+
+    >>> shown_estimate(2801.77, [2750.123, 2911.4], (0, 20_000))
+    '2,800'
+    """
+    ends = shown_interval(interval, limits)
+    if estimate is None or ends is None:
+        return None
+    return nearest_inside(estimate, ends, interval[1] - interval[0], limits)
+
+
+def _share(part: int | None, whole: int | None) -> str:
+    return f"{part / whole:.0%}" if part is not None and whole else "–"
+
+
+__all__ = ["SurveyPages"]
