@@ -120,8 +120,15 @@ def initialize(folder: SurveyFolder, study: SurveyStudy, address: str, *, draw_s
     cards = [(one.code, one.stratum) for one in issued]
     write_secret(folder.links_file, mail_merge(address, cards, study.title))
     if draw_sheet and len(cards) <= MOST_CARDS:
-        words = {"lies_per_100": study.lies_per_100, "page_sha256": study.page_sha256, "language": study.languages[0]}
-        write_secret(folder.sheet_file, sheet(study.title, address, cards, **words))
+        drawn = sheet(
+            study.title,
+            address,
+            cards,
+            lies_per_100=study.lies_per_100,
+            page_sha256=study.page_sha256,
+            language=study.languages[0],
+        )
+        write_secret(folder.sheet_file, drawn)
     write_private(folder.key_file, KeyPair.generate().seed.encode())
     write_private(folder.token_file, hashlib.sha256(token.encode()).hexdigest().encode() + b"\n")
     replace_file(folder.study_file, study_toml(study))

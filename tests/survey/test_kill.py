@@ -1,0 +1,101 @@
+"""kill -9 under load: every acknowledged answer is counted, none twice, and each in its round."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from privatile.server.run_file import RunStore
+from privatile.survey.store import SurveyStore
+from tests.survey.kit import make_survey
+from tests.survey.processes import Crowd, GatewayProcess, gateway, long_form
+
+pytestmark = [pytest.mark.process, pytest.mark.network, pytest.mark.faults]
+
+KILLS = 100 if long_form() else 3
+
+
+def test_every_acknowledged_answer_is_counted_once_through_kills(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    codes = 400 * (KILLS + 1)
+    made = make_survey(tmp_path / "survey", strata={"a": codes // 4, "b": 3 * codes // 4}, round_answers=20)
+    stratum = {code: int(k >= codes // 4) for k, code in enumerate(made.codes)}
+    log = tmp_path / "log"
+    rng.shuffle(shuffled := list(made.codes))
+    crowd = Crowd(shuffled)
+    running = GatewayProcess(made.folder.path, log, "--behind-proxy")
+    try:
+        crowd.address = (running.host, running.port)
+        crowd.start(4)
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.1, 0.5))
+            running.kill()
+            running = GatewayProcess(made.folder.path, log, "--behind-proxy")
+            crowd.address = (running.host, running.port)
+        time.sleep(0.3)
+        crowd.end()
+        assert running.stop() == 0
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+
+    model: dict[int, list[list[int]]] = defaultdict(lambda: [[0, 0], [0, 0]])
+    late = [0, 0]
+    assert set(crowd.sent) == set(crowd.replies), "everybody has a reply in the end"
+    for code, (number, bit) in crowd.sent.items():
+        if crowd.replies[code]["counted"]:
+            model[number][0][stratum[code]] += 1
+            model[number][1][stratum[code]] += bit
+        else:
+            late[stratum[code]] += 1
+    found: dict[int, list[list[int]]] = {}
+    with RunStore.open(made.folder.run_file, read_only=True) as run:
+        for one in run.rounds():
+            found[one.round] = [list(one.ask.lengths), [ones or 0 for ones in one.ones]]
+    digest = made.folder.study().digest
+    with SurveyStore.open(made.folder.store_file, digest, 2, read_only=True) as store:
+        state, counts, totals = store.round(), store.counts(), store.totals()
+        found[state.number] = [[one.came for one in counts], [one.ones for one in counts]]
+        assert store.late() == late
+        assert sum(one.counted + one.late for one in totals) == len(crowd.replies)
+    assert {number: rows for number, rows in found.items() if sum(rows[0])} == dict(model)
+    assert len(model) > KILLS, "rounds were closed meanwhile"
+    repeats = sum("repeat" in reply for reply in crowd.replies.values())
+    print(f"{KILLS} kills, {len(crowd.replies):,} answers, {len(model):,} rounds, {sum(late)} late, {repeats} repeats")
+
+
+def test_the_gateway_stops_at_a_signal_and_writes_nothing_about_visitors(tmp_path: Path) -> None:
+    """Over TLS, with a visitor who breaks off and one who speaks no HTTP."""
+    made, log = make_survey(tmp_path / "survey"), tmp_path / "log"
+    with gateway(made.folder.path, log) as running:
+        trust_all = ssl.create_default_context()
+        trust_all.check_hostname, trust_all.verify_mode = False, ssl.CERT_NONE
+        ports = []
+        for content in (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"POST /question HTTP/1.1\r\n",
+            b"\x00\x01 nonsense",
+        ):
+            with socket.create_connection((running.host, running.port)) as plain:
+                ports.append(plain.getsockname()[1])
+                with trust_all.wrap_socket(plain, server_hostname="localhost") as secure:
+                    secure.sendall(content)
+                    secure.settimeout(1.0)
+                    if content.startswith(b"GET"):
+                        assert b" 200 OK" in secure.recv(100)
+        with socket.create_connection((running.host, running.port)) as plain:
+            ports.append(plain.getsockname()[1])
+            plain.sendall(b"no TLS at all\r\n\r\n")
+            plain.settimeout(1.0)
+            plain.recv(100)
+        assert running.stop() == 0
+    said = log.read_text()
+    told = [line for line in said.splitlines() if not line.startswith(("survey ", "gateway ", "TLS ", "   "))]
+    assert told in ([], ["Invalid HTTP request received."])
+    assert not any(str(port) in said for port in ports)
