@@ -171,9 +171,9 @@ async function deliver() {
   await navigator.locks.request("privatile send", async () => {
     record = await stored("answers", (all) => all.get(survey));
     if (record.outcome) return;
-    const reply = await patiently("answer", { code: record.code, round, answer }, (reply) => [true, false, null].includes(reply.counted));
+    const reply = await patiently("answer", { code: record.code, round, answer }, (reply) => typeof reply.counted === "boolean");
     if (reply.status) return say("refused", reply);
-    record.outcome = { true: "counted", false: "late", null: "repeat" }[reply.counted];
+    record.outcome = reply.counted ? "counted" : "late";
     await stored("answers", (all) => all.put(record), "readwrite");
   });
   if (record.outcome) say(record.code === code ? record.outcome : "twice");

@@ -1,0 +1,227 @@
+"""A client for programs: answers a survey for one person, with one bit, exactly once.
+
+The same protocol as the page (openapi.json), the same rules: the question is fetched only to be answered, the coin
+comes from the operating system and from nowhere else, the bit is on the disk before it is sent, a repeat sends the same
+bit, and no reply of a server makes the device draw a second coin for the same survey or the same code.
+"""
+
+import contextlib
+import json
+import math
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from privatile.client.coins import OperatingSystemCoins
+from privatile.core.mechanism import COINS, WEAK_EPSILON, RandomizedResponse
+from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError
+from privatile.survey.answer_file import AnswerFile, Outcome, StoredAnswer
+from privatile.survey.sheets import survey_address
+
+CODE = re.compile(r"[A-Za-z0-9_-]{22}")
+QUERY = re.compile(r"-?\d{1,400}(\.\d{1,400})?(e[-+]?\d{1,3})?", re.IGNORECASE | re.ASCII)
+THRESHOLD = re.compile(r"\d{19,20}", re.ASCII)
+WEAKEST = RandomizedResponse.from_epsilon(WEAK_EPSILON).threshold
+
+LARGEST_REPLY = 1 << 16
+REQUEST_SECONDS = 20.0
+SAME_LENGTH = 120
+"""Bytes of a request: a yes is as long as a no."""
+
+REFUSALS = {
+    404: "this survey does not know the code: check the link.",
+    409: "the code has been used already, and not by this device.",
+    410: "the survey is closed.",
+}
+
+
+class SentAnswer(NamedTuple):
+    """What left the device, and what became of it."""
+
+    answer: bool
+    """The randomized bit: the opposite of the truth in `lies_per_100` of 100 cases."""
+    query: float
+    """The question was: is the value above this?"""
+    lies_per_100: float
+    outcome: Outcome
+    """`counted`, or `late`: spent and not counted."""
+
+
+class SurveyClient:
+    """A survey at an address, answered from this device; `store` is the file in which it remembers that it has.
+
+    `cafile` names a certificate to trust besides the system's; every connection is checked, and http is refused
+    outside this machine.
+    """
+
+    def __init__(self, address: str, store: str | Path, *, cafile: str | Path | None = None) -> None:
+        self._address = survey_address(address)
+        self._store = store
+        context = ssl.create_default_context()
+        if cafile is not None:
+            context.load_verify_locations(cafile)
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects())
+
+    def answer(self, code: str, value: float, *, confirmed: bool = False, patience: float = 120.0) -> SentAnswer:
+        """Answer with a code, or send the answer again that was drawn before.
+
+        Where the survey cannot be reached within `patience` seconds a ConnectionError ends it. Then call it again: the
+        bit, once drawn, stays the same. `confirmed` says that the person has not answered elsewhere; it is needed
+        where the question was handed out before, or where this device has answered another survey at this address.
+        """
+        if not CODE.fullmatch(code):
+            raise InputError("a code has 22 letters, digits, - and _; what was given does not look like one.")
+        if math.isnan(value):
+            raise DataError("the value is missing: a person without one does not answer.")
+        deadline = time.monotonic() + patience
+        with AnswerFile(self._store) as file:
+            survey, mechanism = self._settings(deadline)
+            stored = file.find(survey, code)
+            if stored is None:
+                stored = self._draw(file, survey, mechanism, code, float(value), confirmed, deadline)
+            if stored.code != code:
+                raise AlreadyAnswered(
+                    "this device has answered this survey with another code; it never answers a second time."
+                )
+            return self._deliver(file, stored, deadline)
+
+    def _settings(self, deadline: float) -> tuple[str, RandomizedResponse]:
+        facts = self._request("survey.json", None, deadline, lambda reply: isinstance(reply.get("survey"), str))
+        return facts["survey"], read_threshold(facts.get("threshold"))
+
+    def _draw(
+        self,
+        file: AnswerFile,
+        survey: str,
+        mechanism: RandomizedResponse,
+        code: str,
+        value: float,
+        confirmed: bool,
+        deadline: float,
+    ) -> StoredAnswer:
+        """Fetch the question, draw the one coin and store the bit."""
+        if not confirmed and file.of_address(self._address):
+            raise AlreadyAnswered(
+                "this device has answered another survey at this address, and it may be the same one by another name. "
+                "If the person has not answered this one, say so with confirmed=True."
+            )
+        question = self._request(
+            "question",
+            {"code": code},
+            deadline,
+            lambda reply: reply.get("survey") == survey and _is_round(reply.get("round")) and _is_query(reply),
+        )
+        if question.get("handed_before") and not confirmed and not file.has_asked(code):
+            raise AlreadyAnswered(
+                "the question for this code was fetched before, perhaps by another device; a second answer would "
+                "reveal more about the person. If the person has not answered, say so with confirmed=True."
+            )
+        file.remember_asking(code)
+        with file.alone():
+            if stored := file.find(survey, code):
+                return stored
+            coin = int(OperatingSystemCoins().draw(1)[0])
+            answer = randomized(value > float(question["query"]), coin, mechanism)
+            query, threshold = question["query"], str(mechanism.threshold)
+            stored = StoredAnswer(survey, code, self._address, question["round"], query, threshold, answer)
+            file.add(stored)
+        return stored
+
+    def _deliver(self, file: AnswerFile, stored: StoredAnswer, deadline: float) -> SentAnswer:
+        outcome = stored.outcome
+        if outcome is None:
+            body = {"code": stored.code, "round": stored.round, "answer": stored.answer}
+            reply = self._request("answer", body, deadline, lambda reply: isinstance(reply.get("counted"), bool))
+            outcome = "counted" if reply["counted"] else "late"
+            file.settle(stored.survey, outcome)
+        lies = 100.0 * (COINS - int(stored.threshold)) / COINS
+        return SentAnswer(stored.answer, float(stored.query), lies, outcome)
+
+    def _request(
+        self, path: str, body: dict[str, Any] | None, deadline: float, is_readable: Callable[[dict[str, Any]], bool]
+    ) -> dict[str, Any]:
+        """A request, repeated as it is until the survey says something final."""
+        data = None if body is None else json.dumps(body).encode().ljust(SAME_LENGTH)
+        pause = 1.0
+        while True:
+            request = urllib.request.Request(self._address + path, data, {"Content-Type": "application/json"})
+            wait, trouble = pause, "its reply cannot be read"
+            try:
+                with self._opener.open(request, timeout=REQUEST_SECONDS) as reply:
+                    text = reply.read(LARGEST_REPLY)
+                with contextlib.suppress(ValueError, RecursionError):
+                    content = json.loads(text)
+                    if isinstance(content, dict) and is_readable(content):
+                        return content
+            except urllib.error.HTTPError as error:
+                trouble = f"status {error.code}"
+                if error.code in (429, 503):
+                    wait = _seconds(error.headers.get("Retry-After")) or pause
+                elif error.code < 500:
+                    raise ProtocolError(REFUSALS.get(error.code, f"the survey refuses: {trouble}.")) from None
+            except OSError as error:
+                trouble = str(getattr(error, "reason", error))
+            if time.monotonic() + wait > deadline:
+                raise ConnectionError(
+                    f"the survey at {self._address} gives no answer ({trouble}). Try again later: a bit that has been "
+                    "drawn stays the same."
+                )
+            time.sleep(wait)
+            pause = min(2.0 * pause, 30.0)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A code goes to the address that it was given for, and to no other."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+def read_threshold(text: object) -> RandomizedResponse:
+    """The mechanism of a survey; refused where an answer would hide too little.
+
+    >>> round(read_threshold("13485650502877570762").epsilon, 6)
+    1.0
+    >>> read_threshold("18446744073709551616")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.ProtocolError: the survey's threshold must be a whole number above 2^63 and at most
+    18445906630844105940 (epsilon 10): beyond it an answer hides too little, and this device sends none.
+    """
+    if isinstance(text, str) and THRESHOLD.fullmatch(text) and COINS // 2 < int(text) <= WEAKEST:
+        return RandomizedResponse.from_threshold(int(text))
+    raise ProtocolError(
+        f"the survey's threshold must be a whole number above 2^63 and at most {WEAKEST} (epsilon {WEAK_EPSILON:g}): "
+        "beyond it an answer hides too little, and this device sends none."
+    )
+
+
+def randomized(truth: bool, coin: int, mechanism: RandomizedResponse) -> bool:
+    """One report: the truth where the coin falls below the threshold.
+
+    >>> [randomized(True, coin, RandomizedResponse(0.5)) for coin in (0, 2**64 - 1)]
+    [True, False]
+    """
+    (report,) = mechanism.respond(np.array([truth]), np.array([coin], dtype=np.uint64)).tolist()
+    return bool(report)
+
+
+def _is_round(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 1 << 53
+
+
+def _is_query(reply: dict[str, Any]) -> bool:
+    text = reply.get("query")
+    return isinstance(text, str) and QUERY.fullmatch(text) is not None and math.isfinite(float(text))
+
+
+def _seconds(text: str | None) -> float:
+    """A Retry-After header in seconds, at most a minute; 0 where there is none."""
+    return min(float(text), 60.0) if text is not None and re.fullmatch(r"\d{1,6}", text) else 0.0

@@ -1,0 +1,209 @@
+"""The client for programs: one coin whatever the server says, the bit on the disk first, the same bit again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError, StoreError
+from privatile.survey.answer_file import AnswerFile
+from privatile.survey.client import SurveyClient, randomized, read_threshold
+from tests.survey.fake_server import FakeSurvey, new_code
+from tests.survey.make_vectors import PATH as VECTORS
+
+PLANTED = 31415.9265
+
+network = pytest.mark.network
+
+
+@pytest.fixture
+def survey() -> FakeSurvey:
+    # A second coin would soon show: at this budget either side is as likely.
+    return FakeSurvey(epsilon=0.1)
+
+
+@pytest.fixture
+def url(survey: FakeSurvey) -> Iterator[str]:
+    with survey.serve() as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
+def test_the_vectors() -> None:
+    cases = json.loads(VECTORS.read_text(encoding="utf-8"))
+    for case in cases["answers"]:
+        truth = float(case["value"]) > float(case["query"])
+        assert randomized(truth, int(case["coin"]), read_threshold(case["threshold"])) is case["answer"]
+    for case in cases["thresholds"]:
+        if case["accepted"]:
+            read_threshold(case["threshold"])
+        else:
+            with pytest.raises(ProtocolError):
+                read_threshold(case["threshold"])
+
+
+@network
+def test_one_bit_leaves_and_the_value_is_nowhere(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    code = new_code()
+    sent = SurveyClient(url, tmp_path / "answers.db").answer(code, PLANTED)
+    assert survey.answers == [{"code": code, "round": 12, "answer": sent.answer}]
+    assert (sent.query, round(sent.lies_per_100), sent.outcome) == (2750.5, 48, "counted")
+    stored = (tmp_path / "answers.db").read_bytes()
+    assert code.encode() in stored
+    for digits in ("31415", "9265"):
+        assert digits.encode() not in stored
+        assert digits not in str(survey.requests)
+    assert not any(code in heard.path or code in heard.headers for heard in survey.requests)
+    assert {len(heard.body) for heard in survey.requests if heard.method == "POST"} == {120}
+    assert (tmp_path / "answers.db").stat().st_mode & 0o077 == 0
+    # Called again it sends nothing more, and says the same.
+    assert SurveyClient(url, tmp_path / "answers.db").answer(code, 0.0) == sent
+    assert len(survey.answers) == 1
+
+
+@network
+def test_no_server_gets_a_second_coin(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    code = new_code()
+    client = SurveyClient(url, tmp_path / "answers.db")
+    survey.on_answer = lambda body: (500, {"error": "lost"}, {})
+
+    def again() -> None:
+        with pytest.raises((ConnectionError, ProtocolError)):
+            client.answer(code, PLANTED, patience=0.0)
+
+    again()
+    for change in range(12):
+        survey.states.clear()
+        survey.round, survey.query = 13 + change, str(change)
+        survey.facts["survey"] = f"{change:012x}"
+        survey.on_answer = [
+            lambda body: (200, {"counted": "lost", "again": True}, {}),
+            lambda body: (404, {"error": "unknown"}, {}),
+            lambda body: (0, None, {}),
+            lambda body: (200, [[]], {}),
+        ][change % 4]
+        again()
+    assert survey.questions == 1
+    assert len({json.dumps(sent) for sent in survey.answers}) == 1
+    # The control: a device that forgets draws again, and at this budget soon says the opposite.
+    survey.on_answer = lambda body: (200, {"counted": True}, {})
+    fresh: set[bool] = set()
+    for number in range(40):
+        survey.states.clear()
+        fresh.add(SurveyClient(url, tmp_path / f"{number}.db").answer(code, PLANTED).answer)
+        if fresh == {True, False}:
+            return
+    pytest.fail("forty fresh coins and always the same side")
+
+
+@network
+def test_one_answer_per_survey_and_warnings_before_a_second(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    client = SurveyClient(url, tmp_path / "answers.db")
+    client.answer(new_code(), 1.0)
+    with pytest.raises(AlreadyAnswered, match="with another code"):
+        client.answer(new_code(), 1.0, confirmed=True)
+    survey.facts["survey"] = "ffffffffffff"
+    with pytest.raises(AlreadyAnswered, match="the same one by another name"):
+        client.answer(new_code(), 1.0)
+    assert (survey.questions, len(survey.answers)) == (1, 1)
+    assert client.answer(new_code(), 1.0, confirmed=True).outcome == "counted"
+    handed = new_code()
+    survey.states[handed] = "handed"
+    with pytest.raises(AlreadyAnswered, match="fetched before"):
+        SurveyClient(url, tmp_path / "other.db").answer(handed, 1.0)
+    assert SurveyClient(url, tmp_path / "other.db").answer(handed, 1.0, confirmed=True).outcome == "counted"
+
+
+@network
+def test_the_bit_is_on_the_disk_before_it_is_sent(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def look(body: dict[str, Any]) -> None:
+        with sqlite3.connect(tmp_path / "answers.db") as file:
+            seen.extend(file.execute("SELECT code, round, answer, outcome FROM answers"))
+
+    survey.on_answer = look
+    code = new_code()
+    sent = SurveyClient(url, tmp_path / "answers.db").answer(code, 1.0)
+    assert seen == [(code, 12, int(sent.answer), None)]
+    with AnswerFile(tmp_path / "answers.db") as file:
+        stored = file.find("0123456789ab", "")
+        assert stored is not None
+        with pytest.raises(sqlite3.IntegrityError):
+            file.add(stored._replace(survey="another"))
+
+
+@network
+def test_a_survey_that_makes_wait_is_waited_for(
+    survey: FakeSurvey, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    replies: Iterator[Any] = iter([(503, {"error": "wait"}, {"Retry-After": "7"}), (0, None, {})])
+    survey.on_question = lambda code: next(replies, None)
+    survey.on_answer = lambda body: (200, {"counted": False, "reason": "late"}, {})
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    sent = SurveyClient(url, tmp_path / "answers.db").answer(new_code(), 1.0)
+    assert sent.outcome == "late"
+    assert pauses == [7.0, 2.0]
+
+
+@network
+def test_refusals(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    client = SurveyClient(url, tmp_path / "answers.db")
+    for status, said in ((404, "does not know the code"), (409, "used already"), (410, "closed"), (302, "refuses")):
+        survey.on_question = lambda code, status=status: (status, {}, {"Location": url})  # type: ignore[misc]
+        with pytest.raises(ProtocolError, match=said):
+            client.answer(new_code(), PLANTED)
+    with pytest.raises(InputError, match="22 letters"):
+        client.answer("c=" + new_code(), PLANTED)
+    with pytest.raises(DataError, match="missing"):
+        client.answer(new_code(), float("nan"))
+    for query in ("NaN", "1e999", 12, "0x10"):
+        survey.on_question = lambda code, query=query: (  # type: ignore[misc]
+            200, {"survey": "0123456789ab", "round": 1, "query": query}, {},
+        )  # fmt: skip
+        with pytest.raises(ConnectionError, match="cannot be read"):
+            client.answer(new_code(), PLANTED, patience=0.0)
+    survey.facts["threshold"] = str(1 << 64)
+    with pytest.raises(ProtocolError, match="hides too little"):
+        client.answer(new_code(), PLANTED)
+    with pytest.raises(StoreError, match="cannot be used"):
+        SurveyClient(url, tmp_path).answer(new_code(), PLANTED)
+    with pytest.raises(InputError, match="https"):
+        SurveyClient("http://survey.example.org/", tmp_path / "answers.db")
+    assert survey.answers == []
+
+
+@network
+@pytest.mark.parametrize(("coin", "answer"), [(b"\x00", True), (b"\xff", False)])
+def test_the_coin_is_the_operating_systems(
+    survey: FakeSurvey, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coin: bytes, answer: bool
+) -> None:
+    asked: list[int] = []
+
+    def urandom(size: int) -> bytes:
+        asked.append(size)
+        return coin * size
+
+    monkeypatch.setattr("privatile.client.coins.os.urandom", urandom)
+    assert SurveyClient(url, tmp_path / "answers.db").answer(new_code(), PLANTED).answer is answer
+    assert asked == [8], "one coin of 64 bits"
+
+
+def test_certificates_are_checked(tmp_path: Path) -> None:
+    client = SurveyClient("https://survey.example.org", tmp_path / "answers.db")
+    (handler,) = [one for one in vars(client._opener)["handlers"] if type(one).__name__ == "HTTPSHandler"]
+    context = vars(handler)["_context"]
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.check_hostname
