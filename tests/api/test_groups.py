@@ -139,9 +139,17 @@ def test_small_groups_give_their_range_and_hold_up_nobody() -> None:
     assert results["west"].why
     assert results.ungrouped == 3
     assert not results.reliable
-    last = {line.name: (line.low, line.high) for line in results.lines()[-2:]}
-    assert last == {"east": ("0", "100"), "west": ("0", "100")}
-    VALIDATOR.validate(json.loads(results.to_json()))
+    last = {line.name: (line.asked, line.estimate, line.interval) for line in results.lines()[-2:]}
+    assert last == {"east": (0, "", ""), "west": (0, "", "")}
+    assert "east (30 records)" in results.to_text()
+    told = json.loads(results.to_json())
+    VALIDATOR.validate(told)
+    east = next(one for one in told["results"] if one["group"] == "east")
+    assert (east["estimate"], east["confidence_interval"], east["reliable"]) == (None, None, False)
+    assert "too small" in east["why"]
+    assert told["groups"][0] == {"name": "east", "records": 30, "asked": 0, "why": results["east"].why}
+    assert [one["group"] for one in told["results"]] == ["east", "north", "south", "west"]
+    assert results.to_frame("pyarrow").column("why").to_pylist()[1:3] == ["", ""]
     rows["region"] = "east"
     with pytest.raises(InputError, match="too small"):
         simulated(rows[:40], epsilon=0.5)
@@ -178,7 +186,7 @@ def test_who_is_asked_is_decided_before_the_overall_run(tmp_path: Path, caplog: 
         name: count for name, count in columns.items() if name != "east"
     }
     assert "too small" in results["east"].why
-    assert "It is not about east, where nobody was asked." in results.notes()
+    assert "It is not about the people of east, where nobody was asked." in results.notes()
     assert "passed over" not in caplog.text
     other = replace(chosen, ledger=tmp_path / "other.db")
     prepare(rows[-200:], replace(other, by=None, overall_share=None)).complete()
@@ -425,7 +433,11 @@ def test_a_folder_keeps_what_its_statement_rests_on(tmp_path: Path) -> None:
 def test_a_group_named_overall_is_not_the_overall_value() -> None:
     rows = table()
     rows["region"][rows["region"] == "north"] = "overall"
-    found = json.loads(simulated(rows, overall_share=0.25).to_json())
+    results = simulated(rows, overall_share=0.25)
+    assert results.lines()[0].name == "all groups"
+    table_of_them = results.to_frame("pyarrow")
+    assert table_of_them.column("overall").to_pylist() == [True, False, False]
+    found = json.loads(results.to_json())
     VALIDATOR.validate(found)
     assert [(one["group"], one["overall"]) for one in found["results"]] == [
         ("overall", True),
@@ -464,7 +476,7 @@ def test_a_person_with_records_in_two_groups_answers_in_one_of_them(tmp_path: Pa
         rows, options(tmp_path, by="region", person="who", person_key=tmp_path / "people.key", overall_share=0.2)
     ).complete()
     assert sum(result.records for _, result in results.results) == 2400
-    assert results["west"].records < 1200
+    assert results["west"].asked < 1200
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

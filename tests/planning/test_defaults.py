@@ -7,7 +7,8 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.errors import InputError
-from privatile.result.result import OtherReading, QuantileResult, Row
+from privatile.result.result import OtherReading, QuantileResult
+from privatile.result.rows import Row
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),

@@ -353,10 +353,11 @@ def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: 
     assert 55.0 in result.grid_values
     page = run_page(straddled)
     left = grid_text(result.grid_values)
-    assert f'<p class="big">{left}</p>' in page
-    assert "95% certain, if every value is a whole number" in page
-    low, high = result.ends_shown(result.confidence_interval)
-    assert f"95% interval <b>{low} … {high}</b>, whatever the distribution" in page
+    assert f'<p class="big">{result.estimate:g}</p>' in page
+    assert f"95% interval <b>{left}</b>, if every value is a whole number" in page
+    low, high = result.rounded_ends(result.confidence_interval)
+    assert f"If it is not so: {low} … {high}, whatever the distribution" in page
+    assert "certain" not in page
     assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
     assert "if the values are continuous" not in page
     (facts,) = Reader(page).facts["results"]

@@ -340,7 +340,7 @@ class GroupRuns:
             results: tuple[QuantileResult | None, ...] = () if group.left_out else (None,) * len(self.options.levels)
             if group.run is not None:
                 found = group.run.complete(keep=True)
-                results, group = tuple(found), group._replace(records=sum(result.records for result in found))
+                results = tuple(found)
                 done += 1
                 if progress is not None:
                     progress(done, count)

@@ -51,29 +51,35 @@ def compare(
     """
     reported = {} if values is None else {"values": values}
     facts: Any
-    if len(runs) == 2 and not (simultaneous or output or figure):
+    drawn: Any
+    if len(runs) == 2:
+        # First minus second, one interval: whatever else is asked for, the answer is the same.
+        from privatile.report.group_reading import common_value, labels
         from privatile.result.compare import compare as compared
+        from privatile.result.pairs import one_pair
 
         first, second = (_result(path, level, reported) for path in runs)
         facts = compared(first, second, disjoint=disjoint, confidence_level=confidence_level)
+        drawn = one_pair(labels(runs), facts, common_value([first.column, second.column]))
     else:
         from privatile.report.group_folder import is_group_folder
-        from privatile.report.group_page import report_groups
         from privatile.report.group_reading import results_of
         from privatile.result.pairs import compare_all
 
         if len(runs) == 1 and not is_group_folder(runs[0]):
             raise InputError(f"compare takes two runs or more, or the folder of one --by; got only {runs[0]}.")
         groups = results_of(runs, **reported)
-        facts = compare_all(
+        facts = drawn = compare_all(
             groups,
             disjoint=disjoint,
             level_index=_place(level, groups.levels, runs[0]),
             confidence_level=confidence_level,
             simultaneous=simultaneous,
         )
-        for target in (*(() if output is None else (output,)), *figure):
-            click.echo(report_groups(facts, target), err=True)
+    for target in (*(() if output is None else (output,)), *figure):
+        from privatile.report.group_page import report_groups
+
+        click.echo(report_groups(drawn, target), err=True)
     echo_facts(facts, as_json)
 
 
@@ -90,7 +96,7 @@ def _result(path: Path, level: float | None, reported: dict[str, str]) -> "Quant
     from privatile.report.view import RunRecord
     from privatile.server.run_file import RunStore
 
-    with RunStore.open(path, read_only=True) as store:
+    with RunStore.open(path / "run.db" if path.is_dir() else path, read_only=True) as store:
         results = RunRecord(store, store.spec.with_report(**reported)).results()
     result = results[_place(level, store.spec.levels, path)]
     if result is None:

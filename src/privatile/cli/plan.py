@@ -195,8 +195,8 @@ def _checked(made: "RunPlan", index: int, found: dict[str, Any]) -> str:
         width = f"median width {found['width']:.4g} (predicted {first.width:.4g})"
     spec = made.preview.spec
     return (
-        f"Simulated at level {found['level']:g}, {found['runs']} runs: coverage {found['coverage']:.3f} ± "
-        f"{found['coverage_error']:.3f} (predicted {least}{spec.confidence_level:g}), {width}."
+        f"Simulated at level {found['level']:g}: {found['coverage'] * found['runs']:.0f} of {found['runs']} intervals "
+        f"held the quantile (predicted: {least}{100 * spec.confidence_level:g}%), {width}."
     )
 
 

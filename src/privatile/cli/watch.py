@@ -157,14 +157,18 @@ def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
         else ""
     )
     condition = f", {interval['condition']}" if interval["condition"] else ""
+    if level["values_left"]:
+        condition = f", if every value is {level['declared']}"
     parts: list[str | tuple[str, str]] = [
-        (f"  {level['values_left'] or texts['estimate']}", "bold"),
+        (f"  {texts['estimate']}", "bold"),
         f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval ",
         f"{texts['interval']}{condition}   ",
         (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
     ]
     if other is not None:
         parts.append((f"\n  beside it {texts['other']}, {other['condition']}", "dim"))
+    elif level["values_left"]:
+        parts.append((f"\n  if it is not so {level['undeclared']}", "dim"))
     elif level["contradiction"]:
         parts.append((f"\n  {level['contradiction']}", "yellow"))
     return Text.assemble(*parts)

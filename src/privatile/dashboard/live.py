@@ -173,7 +173,9 @@ def _level(level: LevelView) -> dict[str, Any]:
     if result is None:
         nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
         nothing |= {"texts": None, "shown": None, "always": False, "located": False}
-        return shown | nothing | {"values_left": "", "declared": "", "contradiction": "", "caveats": []}
+        return (
+            shown | nothing | {"values_left": "", "undeclared": "", "declared": "", "contradiction": "", "caveats": []}
+        )
     other = result.other
     so_far = result.interval_so_far or result.confidence_interval
     return shown | {
@@ -194,6 +196,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         if other is None
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
         "values_left": grid_text(result.grid_values) if result.located else "",
+        "undeclared": result.undeclared,
         "declared": parse_values(result.values).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,

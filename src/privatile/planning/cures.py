@@ -9,7 +9,8 @@ from typing import NamedTuple
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.spec import RunSpec
 from privatile.result.diagnostics import known_beforehand, two_digits
-from privatile.result.result import Caveat, Row
+from privatile.result.result import Caveat
+from privatile.result.rows import Row
 
 WORTH_IT = 0.9
 """A cure that leaves the interval wider than this share of what it would be is none."""

@@ -92,9 +92,17 @@ class GroupPreview:
         return [
             *fixed_columns([(self.by, "records", "ε", "interval between the quantiles"), *cells]),
             *(["", *reasons] if reasons else []),
+            *self._in_units(),
             *pays,
             *warnings,
         ]
+
+    def _in_units(self) -> list[str]:
+        """For the smallest group that would be asked, how to have its width in units."""
+        asked = [(records, name, found) for name, records, found, _ in self._previews if found is not None]
+        _, name, found = min(asked, key=lambda one: one[0], default=(0, "", None))
+        lines = [] if found is None else found.in_units()
+        return ["", *(f"{name}: {line[0].lower()}{line[1:]}" for line in lines)] if lines else []
 
     def _warnings(self) -> list[str]:
         """Of each kind one line: the first group's, and how many others have one of that kind."""

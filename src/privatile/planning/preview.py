@@ -33,7 +33,8 @@ from privatile.result.both_readings import against_smooth, may_stand_beside
 from privatile.result.caveats import caveats_beforehand
 from privatile.result.diagnostics import known_beforehand
 from privatile.result.number_words import epsilon_text, finite
-from privatile.result.result import Caveat, Row
+from privatile.result.result import Caveat
+from privatile.result.rows import Row
 from privatile.result.severity import SEVERITIES, most_important_first, to_act_on_and_rest
 
 SAYS_NOTHING = Caveat(
@@ -147,10 +148,10 @@ class Preview:
         for level, shown, rounds, row in zip(spec.levels, self.widths, self.rounds, self.information, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
-        lines += self._in_units()
+        lines += self.in_units()
         return [*lines, *(line for _, line in self.warnings())]
 
-    def _in_units(self) -> list[str]:
+    def in_units(self) -> list[str]:
         """The plan that gives these widths in units, where one budget and weights by size make it the same."""
         budgets = {client.mechanism.epsilon for client in self.spec.clients}
         if len(budgets) > 1 or math.inf in budgets or self.spec.weighting != "size" or self.spec.survey is not None:
@@ -188,7 +189,7 @@ def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
         shown = level_widths(spec, index, guess)
-        row, *found = known_beforehand(plan.level, plan.clients, shown[0].method)
+        row, *found = known_beforehand(plan.level, plan.clients, shown[0].method, grid=spec.declared.step is not None)
         said = [one for one in found if isinstance(one, Caveat)]
         if spec.design in SELF_TUNING and not supported(information(plan.level, pooled_noise(plan.clients))):
             against = list(against_smooth(LITTLE, spec, shown[0].method))

@@ -25,14 +25,15 @@ def group_page(results: GroupResults) -> str:
         tables.append(
             _table(
                 results.title(index),
-                (results.by or "run", "records", "estimate", f"{100 * results.confidence_level:.4g}% interval"),
+                (results.by or "run", "asked", "estimate", f"{100 * results.confidence_level:.4g}% interval"),
                 lines,
-                [(f"{line.records:,}", line.estimate or "–", f"{line.low} … {line.high}") for line in lines],
+                [(f"{line.asked:,}", line.estimate or "–", line.interval or "–") for line in lines],
                 drawn_range(lines, results.range),
                 whole,
             )
         )
-    first = tables[0]["title"] if len(tables) == 1 else f"{len(tables)} quantiles of {results.value} by {results.by}"
+    where = f"by {results.by}" if results.by else f"in {len(results.groups)} runs"
+    first = tables[0]["title"] if len(tables) == 1 else f"{len(tables)} quantiles of {results.value} {where}"
     epsilons = {result.epsilon for _, result in results.results}
     summary = f"{len(results.groups):,} {'groups' if results.by else 'runs'}, "
     summary += f"{sum(result.records for _, result in results.results):,} records asked"
@@ -49,7 +50,7 @@ def group_page(results: GroupResults) -> str:
 def pair_page(results: Comparisons) -> str:
     """The whole page about differences."""
     lines = results.lines()
-    cells = [(line.estimate, f"{line.low} … {line.high}", line.why) for line in lines]
+    cells = [(line.estimate, line.interval, line.why) for line in lines]
     heads = ("difference of", "estimate", f"{100 * results.confidence_level:.4g}% interval", "p-value")
     ends = drawn_range(lines, results.range)
     table = _table(results.title, heads, lines, cells, (min(ends[0], 0.0), max(ends[1], 0.0)), 0.0)

@@ -38,7 +38,7 @@ def read_groups(
                 GroupOutcome(entry.name, (None,) * len(index.levels), entry.records, entry.why or "not asked yet")
             )
         else:
-            groups.append(outcome(entry.name, path, report))
+            groups.append(outcome(entry.name, path, report)._replace(records=entry.records))
     overall: tuple[QuantileResult, ...] = ()
     if index.overall_share is not None and (folder / OVERALL).is_file():
         results = outcome("overall", folder / OVERALL, report).results
@@ -73,9 +73,8 @@ def read_runs(
     levels = {spec.levels for spec in specs}
     if len(levels) > 1:
         raise InputError(f"{paths[0]} and the others have different levels. Put runs of the same levels side by side.")
-    values = {spec.value.partition(" at ")[0] for spec in specs}
     return GroupResults(
-        value=values.pop() if len(values) == 1 else "the values",
+        value=common_value([spec.value for spec in specs]),
         by="",
         levels=levels.pop(),
         range=(min(spec.low for spec in specs), max(spec.high for spec in specs)),
@@ -85,12 +84,25 @@ def read_runs(
     )
 
 
+def common_value(values: Sequence[str]) -> str:
+    """What the numbers of several runs are: the same words, or the column before " at GROUP".
+
+    >>> common_value(["pay at work", "pay at work"]), common_value(["pay at work at north", "pay at work at south"])
+    ('pay at work', 'pay at work')
+    >>> common_value(["pay", "age"])
+    'the values'
+    """
+    columns = {value.rpartition(" at ")[0] or value for value in values}
+    alike = set(values) if len(set(values)) == 1 else columns
+    return alike.pop() if len(alike) == 1 else "the values"
+
+
 def outcome(name: str, path: Path, report: Mapping[str, Any]) -> GroupOutcome:
     """One run's results as a group; none yet while it is still searching."""
     with RunStore.open(path, read_only=True) as store:
         found = tuple(RunRecord(store, store.spec.with_report(**report)).results())
-    asked = sum(result.records for result in found if result is not None)
-    return GroupOutcome(name, found, asked, "" if any(found) else "still searching for the quantile")
+        records = sum(client.records for client in store.spec.clients)
+    return GroupOutcome(name, found, records, "" if any(found) else "still searching for the quantile")
 
 
 def labels(paths: Sequence[Path]) -> list[str]:

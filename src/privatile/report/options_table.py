@@ -6,7 +6,7 @@ from privatile.core.words import duration, listed, moment
 from privatile.estimator.spec import RunSpec
 from privatile.report.view import RunView
 from privatile.result.number_words import epsilon_text, plain
-from privatile.result.result import TARGETS
+from privatile.result.rows import MISSING, TARGETS
 
 NAMED_CLIENTS = 8
 """Clients that are named; the table of clients has more."""
@@ -36,7 +36,7 @@ def data_and_options(view: RunView) -> list[Option]:
         ("interval asked for", spec.interval),
         ("confidence", f"{100 * spec.confidence_level:g}%{', for all levels at once' if spec.joint > 1 else ''}"),
         ("target", TARGETS[spec.target]),
-        ("missing values", spec.missing),
+        ("missing values", f"{spec.missing}: {MISSING[spec.missing]}"),
         ("design", f"{spec.design}, {spec.round_mode} mode"),
         ("dither", plain(spec.dither) if spec.dither else ""),
         ("stops at a width of", "" if spec.until_width is None else plain(spec.until_width)),

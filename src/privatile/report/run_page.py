@@ -9,7 +9,6 @@ from typing import Any
 from privatile import __version__
 from privatile.core.words import moment
 from privatile.errors import InputError
-from privatile.estimator.values import parse_values
 from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.findings import Finding, findings, to_look_at_first
 from privatile.report.method_words import OTHER_NAMES, how_read, looking, short_title, way_there
@@ -17,8 +16,9 @@ from privatile.report.options_table import data_and_options, day
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
-from privatile.result.result import QuantileResult
-from privatile.result.sentence import SMOOTH, grid_text
+from privatile.result.number_words import share_text
+from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.sentence import LISTED, SMOOTH, grid_text
 from privatile.server.run_file import RunStore
 
 LISTED_CLIENTS = 1000
@@ -166,9 +166,7 @@ def _conditions(levels: list[dict[str, Any]]) -> list[str]:
         for answer in answers
         if answer["other"] is not None
     )
-    grids = dict.fromkeys(answer["declared"] for answer in answers if answer["left"])
     return [
-        *(f"The values are those left if every value is {grid}." for grid in grids),
         *(f"The interval holds {condition}." for condition in first),
         *(f"“{name}”: it holds {condition}; {how}." for name, condition, how in others),
     ]
@@ -183,16 +181,25 @@ def _answer(result: QuantileResult) -> dict[str, Any]:
         other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
     return {
         "estimate": result.headline,
-        "interval": result.interval_shown(interval),
+        "interval": _interval_text(result, interval),
         "name": "anytime interval" if result.interval_so_far else "interval",
         # What is valid at every look is the curve's own sequence, unless the interval itself is.
-        "condition": result.condition if interval == result.confidence_interval else SMOOTH,
-        "left": grid_text(result.grid_values) if result.located else "",
-        "declared": parse_values(result.values).grid_in_words,
+        "condition": result.condition_shown if _is_first(result, interval) else SMOOTH,
+        "undeclared": result.undeclared,
         "other": other,
         "contradiction": result.contradiction,
         "warned": any(caveat.code in ("contradiction", "declaration") for caveat in result.caveats),
     }
+
+
+def _is_first(result: QuantileResult, interval: ConfidenceInterval) -> bool:
+    return interval == result.confidence_interval or result.declared_ends(interval) is not None
+
+
+def _interval_text(result: QuantileResult, interval: ConfidenceInterval) -> str:
+    """The interval; of a declared grid the values that it leaves, where they are few."""
+    left = result.grid_values if result.located and interval == result.confidence_interval else None
+    return grid_text(left) if left and len(left) <= LISTED else result.interval_shown(interval)
 
 
 def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
@@ -215,7 +222,7 @@ def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
                 "bar": round(60 * max(client.weight / heaviest, 0.02), 1),
                 "answered": rounds[client.name] / max(len(level.history), 1),
                 "rank_chart": dots_chart([[(rank, *interval)] if known else []], (0.0, 1.0), client.level, width=228),
-                "rank_text": f"{rank:.3f}" if math.isfinite(rank) else "–",
+                "rank_text": share_text(rank),
             }
         )
     return rows

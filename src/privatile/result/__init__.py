@@ -5,8 +5,9 @@
 
 from privatile.result.client_facts import ClientFacts
 from privatile.result.compare import Comparison, compare
-from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, Row, ValueTest
+from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, ValueTest
 from privatile.result.results import Results
+from privatile.result.rows import Row
 from privatile.result.summary import summarize
 
 __all__ = [

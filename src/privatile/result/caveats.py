@@ -29,8 +29,8 @@ MUCH_SILENCE = 0.05
 
 PERSON = Caveat(
     "person",
-    "The unit of privacy is the person: several records of one person were reduced to one, chosen at random, so the "
-    "estimand counts people, not rows.",
+    "The unit of privacy is the person: where a person has several records, one of them counts, chosen at random. So "
+    "the estimand counts people, not rows.",
 )
 CENTRAL = Caveat(
     "central",

@@ -24,10 +24,11 @@ import numpy as np
 
 from privatile import __version__
 from privatile.errors import InputError
+from privatile.estimator.values import parse_values
 from privatile.inference.inference import SMALLEST_P, p_value_of
 from privatile.result.document import SCHEMA_VERSION
 from privatile.result.layout import FIRST, REST
-from privatile.result.number_words import nearest_inside, outward, significant
+from privatile.result.number_words import nearest_inside, outward, p_value_text, plain, significant
 from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
 from privatile.result.severity import to_act_on_and_rest
 
@@ -55,11 +56,18 @@ class Comparison:
         return BY_ENDS if any_shape(self.first, self.second) else JOINED
 
     @property
+    def difference_told(self) -> float | None:
+        """The difference for programs: none where one of the quantiles was not located."""
+        return self.difference if self.first.located and self.second.located else None
+
+    @property
     def difference_shown(self) -> str:
         """The difference with the digits of the finer one of the two estimates, and one of its own; empty where one of
         the quantiles is not to be relied on: a difference of such numbers is none either."""
         if not self.reliable:
             return ""
+        if self.step is not None:
+            return plain(self.difference)
         low, high = (one.high - one.low for one in (self.first.confidence_interval, self.second.confidence_interval))
         width, size = min(low, high), abs(self.difference)
         if not width > 0.0:
@@ -69,9 +77,20 @@ class Comparison:
         return nearest_inside(self.difference, self.ends_shown, width, (-math.inf, math.inf))
 
     @property
+    def step(self) -> float | None:
+        """The step of the grid that was declared for both, and left values of both: differences are multiples of it."""
+        steps = {parse_values(one.values).step for one in (self.first, self.second) if one.grid_values}
+        both = bool(self.first.grid_values and self.second.grid_values) and len(steps) == 1
+        return steps.pop() if both else None
+
+    @property
     def ends_shown(self) -> tuple[str, str]:
-        """Both ends, rounded outward."""
+        """Both ends, rounded outward; where both have values of one declared grid, the ends of it that are left."""
         low, high = self.confidence_interval
+        if self.step is not None:
+            first, last = math.ceil(low / self.step - 1e-9), math.floor(high / self.step + 1e-9)
+            if first <= last:
+                return plain(first * self.step), plain(last * self.step)
         return outward(low, high - low, up=False), outward(high, high - low, up=True)
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +101,7 @@ class Comparison:
             "schema_version": SCHEMA_VERSION,
             "privatile": __version__,
             "reliable": self.reliable,
-            "difference": self.difference,
+            "difference": self.difference_told,
             "confidence_interval": {"low": low, "high": high},
             "confidence_level": self.confidence_level,
             "p_value": self.p_value,
@@ -100,13 +119,12 @@ class Comparison:
         """Both results in a sentence each, then the difference."""
         low, high = self.ends_shown
         percent = f"{100 * self.confidence_level:g}%"
-        p_value = "below 0.0001" if self.p_value < 1e-4 else f"{self.p_value:.4f}"
         shown = self.difference_shown
         first, rest = self._caveats()
         # A difference of numbers that are not to be relied on is none either.
         said = (
-            f"Their difference is {shown}; the {percent} interval runs from {low} to {high}. The p-value of no "
-            f"difference is {p_value}."
+            f"Their difference, first minus second, is {shown}; the {percent} interval runs from {low} to {high} "
+            f"({p_value_text(self.p_value)} for no difference)."
             if shown
             else f"Their difference is not to be relied on, since one of the two quantiles is not; by the intervals it "
             f"lies between {low} and {high} ({percent})."

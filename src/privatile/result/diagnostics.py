@@ -26,7 +26,8 @@ from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPE
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
 from privatile.inference.trajectory import Trajectory
 from privatile.result.number_words import finite
-from privatile.result.result import Caveat, Row
+from privatile.result.result import Caveat
+from privatile.result.rows import Row
 
 FEW_RELAXATIONS = 12.0
 """Below this the average of the path is little more than its end."""
@@ -68,7 +69,8 @@ def diagnose(
     Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
     """
     asked = state.asked if settings.until_width is not None else None
-    first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked)
+    grid = settings.declared.step is not None
+    first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid)
     found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
@@ -79,14 +81,15 @@ def diagnose(
 
 
 def known_beforehand(
-    level: float, clients: Sequence[Client], method: str, asked: Sequence[int] | None = None
+    level: float, clients: Sequence[Client], method: str, asked: Sequence[int] | None = None, *, grid: bool = False
 ) -> list[Row | Caveat]:
     """What sizes, budgets and weights alone show: whether they are enough, and which client decides the width.
 
     `method` is that of the interval that is shown, or will be. A dry run says it before anybody has answered, and the
-    result says the same. The row of the information comes first.
+    result says the same. The row of the information comes first. Where a `grid` is declared nobody expects a smooth
+    interval, and nothing is said about it.
     """
-    support = support_of(level, clients, asked)
+    support = support_of(level, clients, asked, grid=grid)
     caveats = support.caveats
     if caveats and not method.startswith(ANY_SHAPE_METHOD):
         caveats = (other_support(level, clients, method),)
@@ -113,7 +116,9 @@ class Support(NamedTuple):
     caveats: tuple[Caveat, ...]
 
 
-def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | None = None) -> Support:
+def support_of(
+    level: float, clients: Sequence[Client], asked: Sequence[int] | None = None, *, grid: bool = False
+) -> Support:
     """Information and, where it is too little for a smooth interval, the caveat.
 
     A run that stops by its width has `asked` fewer than there are: the row then tells what those gave.
@@ -128,11 +133,15 @@ def support_of(level: float, clients: Sequence[Client], asked: Sequence[int] | N
     row = Row("information", "information", have, words)
     if enough:
         return Support(row, ())
-    text = (
-        f"Few or very private answers for this level: {rank_error_text(level, planned)}. The interval that holds "
-        "whatever the distribution is shown, and it may be wide or reach the ends of the range. The smooth interval is "
-        f"validated from an information of {SUPPORTED:,.0f} on; that would take {cure(SUPPORTED / planned, clients)}."
-    )
+    text = f"Few or very private answers for this level: {rank_error_text(level, planned)}. The interval "
+    if grid:
+        text += "holds, and may be wide or reach the ends of the range."
+    else:
+        text += (
+            "that holds whatever the distribution is shown, and it may be wide or reach the ends of the range. The "
+            f"smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
+            f"{cure(SUPPORTED / planned, clients)}."
+        )
     return Support(row, (Caveat("support", text),))
 
 

@@ -70,5 +70,5 @@ def frame(
 def _found(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
     value: Any = entry
     for key in keys:
-        value = None if value is None else value[key]
+        value = None if value is None else value.get(key)
     return value

@@ -5,6 +5,7 @@ import math
 from privatile.estimator.auto import ROUNDS, SHORTEST, SUPPORTED, AutoPlan, memory_of
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.estimator.straddle_schedule import CENTRE_EVERY, CLOSEST, FARTHEST
 from privatile.inference.choice import Evidence
@@ -13,8 +14,16 @@ from privatile.inference.trajectory import Trajectory
 from privatile.result.diagnostics import slope_error_text
 
 
-def explain(plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence) -> tuple[str, ...]:
-    """The choices of a run that tunes itself; nothing for other designs, whose tables are fixed."""
+def explain(
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence
+) -> tuple[str, ...]:
+    """The choices of a run that tunes itself; nothing for other designs, whose tables are fixed.
+
+    Where a grid is declared nothing is said about the smooth interval.
+    """
+    if isinstance(plan, StraddlePlan) and settings.declared.step is not None:
+        known = f"All records together leave a standard error of {_error_in_rank(plan):.4f} in rank."
+        return (known, _rounds(plan), *_straddled(plan, state))
     if isinstance(plan, StraddlePlan):
         return (*_beginning(plan), *_straddled(plan, state), *_fit(evidence))
     if isinstance(plan, AutoPlan):
@@ -25,13 +34,17 @@ def explain(plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evi
 
 def _beginning(plan: AutoPlan | StraddlePlan) -> list[str]:
     """What is known before anyone is asked."""
-    error = plan.level * (1.0 - plan.level) / math.sqrt(plan.information)
+    error = _error_in_rank(plan)
     return [
         f"All records together leave a standard error of {error:.4f} in rank. The information, "
         f"(τ(1 − τ)/{error:.4f})² = {plan.information:,.0f}, must reach {SUPPORTED:,.0f} for the smooth interval to be "
         "validated; the any-shape interval holds whatever it is.",
         _rounds(plan),
     ]
+
+
+def _error_in_rank(plan: AutoPlan | StraddlePlan) -> float:
+    return plan.level * (1.0 - plan.level) / math.sqrt(plan.information)
 
 
 def _straddled(plan: StraddlePlan, state: RoundState) -> list[str]:

@@ -15,16 +15,15 @@ from typing import Any, NamedTuple
 
 from privatile.core.words import listed
 from privatile.errors import InputError
+from privatile.estimator.values import parse_values
 from privatile.result.document import Library, document, frame
 from privatile.result.layout import FIRST, WIDTH, fixed_columns, folded
 from privatile.result.result import Caveat, QuantileResult
+from privatile.result.rows import MISSING
 from privatile.result.severity import LOST, most_important_first, to_act_on_and_rest
 
 FEW = 4
 """Names of groups that a line lists."""
-
-LONGEST_ESTIMATE = 14
-"""Letters of an estimate in a table: values of a declared grid are listed up to here."""
 
 SHORTEST_NAME = 8
 """Letters of a name that a table shows at least."""
@@ -41,8 +40,13 @@ class GroupOutcome(NamedTuple):
     name: str
     results: tuple[QuantileResult | None, ...]
     records: int
-    """That were asked; where nobody was, that there are."""
+    """That there are; how many of them were asked is `asked`."""
     why: str = ""
+
+    @property
+    def asked(self) -> int:
+        """Records that were asked, about one level or another."""
+        return sum(result.records for result in self.results if result is not None)
 
     @property
     def result(self) -> QuantileResult | None:
@@ -54,11 +58,11 @@ class Line(NamedTuple):
     """One row of a table: texts for people, numbers for drawings."""
 
     name: str
-    records: int
+    asked: int
     estimate: str
     """Empty where there is none that may be relied on."""
-    low: str
-    high: str
+    interval: str
+    """Empty where nobody was asked."""
     place: float
     ends: tuple[float, float]
     """NaN for `place`, and the stated range, where the answers say nothing."""
@@ -125,36 +129,49 @@ class GroupResults:
         lines = [self._line(group.name, group, level_index) for group in self.groups]
         lines.sort(key=lambda line: (-math.inf if line.is_located else 0.0, -line.place if line.is_located else 0.0))
         if self.overall:
-            result = self.overall[level_index]
-            whole = GroupOutcome("overall", self.overall, result.records)
-            lines.insert(0, self._line("overall", whole, level_index)._replace(is_overall=True))
+            whole = GroupOutcome(self.overall_name, self.overall, 0)
+            part = sum(bool(group.results) for group in self.groups)
+            name = whole.name if part == len(self.groups) else f"{whole.name}, {part} of {len(self.groups)} groups"
+            lines.insert(0, self._line(name, whole, level_index)._replace(is_overall=True))
         return lines
+
+    @property
+    def overall_name(self) -> str:
+        """What the value of all groups together is called: not as a group is."""
+        names = {group.name for group in self.groups}
+        return next(name for name in ("overall", "all groups", "all groups together", "") if name not in names)
 
     def _line(self, name: str, group: GroupOutcome, level_index: int) -> Line:
         result = group.results[level_index] if group.results else None
         if result is None:
-            low, high = (f"{end:,.10g}" for end in self.range)
-            return Line(name, group.records, "", low, high, math.nan, self.range, group.why)
+            return Line(name, 0, "", "", math.nan, self.range, group.why)
         interval = result.interval_so_far or result.confidence_interval
-        low, high = result.ends_shown(interval)
-        ends = (interval.low, interval.high)
+        text, ends = " … ".join(result.ends_shown(interval)), result.declared_ends(interval) or interval
         if not result.located:
-            return Line(name, result.records, "", low, high, math.nan, ends, result.headline)
+            return Line(name, result.records, "", text, math.nan, ends, result.headline)
         why = "still being asked" if any(caveat.code == "unfinished" for caveat in result.caveats) else ""
-        short = len(result.headline) <= LONGEST_ESTIMATE
-        shown = result.headline if short else result.estimate_shown(interval)
-        return Line(name, result.records, shown, low, high, result.estimate, ends, why)
+        return Line(name, result.records, result.estimate_shown(interval), text, result.estimate, ends, why)
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
         found = [self._confidence_note(), *([self.chosen_later] if self.chosen_later else [])]
+        results = [result for _, result in self.results]
+        grids = dict.fromkeys(parse_values(result.values).grid_in_words for result in results)
+        found += [
+            f"Declared: every value is {grid}. So is every estimate, and an interval is the values from its first to "
+            "its last, both included."
+            for grid in grids
+            if grid
+        ]
+        missing = dict.fromkeys(MISSING[result.missing] for result in results if result.missing != "fail")
+        found += [f"Missing values: {words}." for words in missing]
         if self.overall:
             found.append(
                 f"The overall value comes from {100 * (self.overall_share or 0.0):.3g}% of each group's people, who "
                 "answered about it instead of about their group."
             )
-            if missing := [group.name for group in self.groups if not group.results]:
-                found.append(f"It is not about {listed(missing, FEW)}, where nobody was asked.")
+            if absent := [group.name for group in self.groups if not group.results]:
+                found.append(f"It is not about the people of {listed(absent, FEW)}, where nobody was asked.")
         elif self.by:
             found.append(
                 "There is no overall value: it does not follow from the groups' quantiles. With --overall-share 0.2 a "
@@ -167,7 +184,7 @@ class GroupResults:
     def _confidence_note(self) -> str:
         percent = f"{100 * self.confidence_level:.4g}%"
         results = [result for group in (*self.groups,) for result in group.results if result is not None]
-        conditions = dict.fromkeys(result.condition for result in results if result.condition)
+        conditions = dict.fromkeys(result.condition_shown for result in results if result.condition_shown)
         holds = f", {' or '.join(conditions)}" if conditions else ""
         count = self.members * len(self.levels)
         if count == 1:
@@ -182,9 +199,9 @@ class GroupResults:
 
     @property
     def results(self) -> list[tuple[str, QuantileResult]]:
-        """All results, by the names of their groups; those of all groups together first, as "overall"."""
+        """All results, by the names of their groups; those of all groups together first (`overall_name`)."""
         own = [(group.name, result) for group in self.groups for result in group.results if result is not None]
-        return [*(("overall", result) for result in self.overall), *own]
+        return [*((self.overall_name, result) for result in self.overall), *own]
 
     @property
     def reliable(self) -> bool:
@@ -215,8 +232,8 @@ class GroupResults:
 
     def _table(self, lines: Sequence[Line]) -> list[str]:
         percent = f"{100 * self.confidence_level:.4g}% interval"
-        heads = (self.by or "run", "records", "estimate", percent)
-        cells = [(line.name, f"{line.records:,}", line.estimate or "–", f"{line.low} … {line.high}") for line in lines]
+        heads = (self.by or "run", "asked", "estimate", percent)
+        cells = [(line.name, f"{line.asked:,}", line.estimate or "–", line.interval or "–") for line in lines]
         table = fitted([heads, *cells])
         room = WIDTH - max(map(len, table)) - 2
         if room >= FEWEST_MARKS:
@@ -229,15 +246,16 @@ class GroupResults:
         for line in lines:
             if line.why:
                 reasons.setdefault(line.why, []).append(line.name)
-        said = [line for why, names in reasons.items() for line in folded(f"{listed(names, FEW)}: {why}.", WIDTH)]
+        said = [
+            line
+            for why, names in reasons.items()
+            for line in folded(f"{listed([self._sized(name) for name in names], FEW)}: {why}.", WIDTH)
+        ]
         return [*table, *([""] if said else []), *said]
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
-        entries = [
-            {"group": name, "overall": place < len(self.overall), **result.facts()}
-            for place, (name, result) in enumerate(self.results)
-        ]
+        entries = self._entries()
         return {
             **document(entries),
             "kind": "privatile groups",
@@ -247,7 +265,10 @@ class GroupResults:
             "range": {"low": self.range[0], "high": self.range[1]},
             "confidence_level": self.confidence_level,
             "simultaneous": self.simultaneous,
-            "groups": [{"name": group.name, "records": group.records, "why": group.why} for group in self.groups],
+            "groups": [
+                {"name": group.name, "records": group.records, "asked": group.asked, "why": group.why}
+                for group in self.groups
+            ],
             "overall_share": self.overall_share,
             "without_a_group": self.ungrouped,
             "notes": self.notes(),
@@ -259,16 +280,44 @@ class GroupResults:
 
     def to_frame(self, library: Library = "pandas") -> Any:
         """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""
-        names = [name for name, _ in self.results]
-        return frame([result.facts() for _, result in self.results], library, {"group": names})
+        entries = self._entries()
+        return frame(entries, library, {key: [entry[key] for entry in entries] for key in ("group", "overall", "why")})
+
+    def _entries(self) -> list[dict[str, Any]]:
+        """An entry per group and level, those of all groups together first; where nobody was asked, why."""
+        found = [{"group": "overall", "overall": True, "why": "", **result.facts()} for result in self.overall]
+        for group in self.groups:
+            for level, result in zip(self.levels, group.results or (None,) * len(self.levels), strict=True):
+                facts = self._not_asked(group, level) if result is None else result.facts()
+                found.append({"group": group.name, "overall": False, "why": group.why, **facts})
+        return found
+
+    def _not_asked(self, group: GroupOutcome, level: float) -> dict[str, Any]:
+        return {
+            "column": self.value,
+            "level": level,
+            "estimate": None,
+            "confidence_interval": None,
+            "confidence_level": self.confidence_level,
+            "range": {"low": self.range[0], "high": self.range[1]},
+            "records": 0,
+            "reliable": False,
+            "sentence": f"There is no result for {group.name}: {group.why}.",
+            "caveats": [],
+        }
+
+    def _sized(self, name: str) -> str:
+        """A name in the reasons below the table; with how many there are, where nobody was asked."""
+        sizes = {group.name: group.records for group in self.groups if not group.results}
+        return f"{name} ({sizes[name]:,} records)" if name in sizes else name
 
     def _repr_html_(self) -> str:
         """The first level's table for a notebook; every text is escaped."""
         percent = f"{100 * self.confidence_level:.4g}% interval"
-        heads = "".join(f"<th>{html.escape(head)}</th>" for head in (self.by or "run", "records", "estimate", percent))
+        heads = "".join(f"<th>{html.escape(head)}</th>" for head in (self.by or "run", "asked", "estimate", percent))
         rows = "".join(
-            f"<tr><th>{html.escape(line.name)}</th><td>{line.records:,}</td><td>{line.estimate or '–'}</td>"
-            f"<td>{line.low} … {line.high}</td></tr>"
+            f"<tr><th>{html.escape(line.name)}</th><td>{line.asked:,}</td><td>{line.estimate or '–'}</td>"
+            f"<td>{line.interval or '–'}</td></tr>"
             for line in self.lines()
         )
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())

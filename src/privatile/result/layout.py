@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from privatile.result.severity import to_act_on_and_rest
 
 if TYPE_CHECKING:
-    from privatile.result.result import QuantileResult, Row
+    from privatile.result.result import QuantileResult
+    from privatile.result.rows import Row
 
 WIDTH = 80
 """Columns of a terminal: no table is wider. Sentences and caveats are one line each; the terminal folds them."""

@@ -111,6 +111,26 @@ def epsilon_text(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "∞ (not private)"
 
 
+def p_value_text(value: float) -> str:
+    """A p-value for people: four decimals, and no more.
+
+    >>> p_value_text(0.01234), p_value_text(1e-9), p_value_text(1.0)
+    ('p = 0.0123', 'p < 0.0001', 'p = 1')
+    """
+    return "p < 0.0001" if value < 1e-4 else f"p = {value:.4f}" if value < 0.99995 else "p = 1"
+
+
+def share_text(value: float) -> str:
+    """A share that noisy answers give: for few of them it may lie outside 0 to 1, and is then one of these.
+
+    >>> share_text(0.51234), share_text(-0.013), share_text(1.2), share_text(math.nan)
+    ('0.512', 'about 0', 'about 1', 'not known')
+    """
+    if math.isnan(value):
+        return "not known"
+    return f"{value:.3f}" if 0.0 <= value <= 1.0 else "about 0" if value < 0.0 else "about 1"
+
+
 def rank_text(value: float) -> str:
     """A bound of a shift in rank for people, rounded up."""
     return f"±{outward_to(value, 3, up=True):.3f} in rank" if math.isfinite(value) else "no bound"

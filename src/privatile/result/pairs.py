@@ -15,8 +15,9 @@ from privatile import __version__
 from privatile.errors import InputError
 from privatile.result.compare import Comparison, compare
 from privatile.result.document import SCHEMA_VERSION
-from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name
+from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name, level_name
 from privatile.result.layout import WIDTH, fixed_columns, folded
+from privatile.result.number_words import p_value_text
 from privatile.result.result import QuantileResult
 from privatile.result.severity import to_act_on_and_rest
 
@@ -66,17 +67,15 @@ class Comparisons:
         for pair in self.pairs:
             one = pair.comparison
             shown = one.difference_shown
-            p_value = self.p_value(pair)
-            p_shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.4f}" if p_value < 1.0 else "p = 1"
             lines.append(
                 Line(
                     f"{pair.first} − {pair.second}",
                     0,
                     shown or "–",
-                    *one.ends_shown,
+                    " … ".join(one.ends_shown),
                     one.difference if shown else math.nan,
                     one.confidence_interval,
-                    p_shown if shown else "–",
+                    p_value_text(self.p_value(pair)) if shown else "–",
                 )
             )
         return lines
@@ -122,7 +121,7 @@ class Comparisons:
         """The table and what it means."""
         lines = self.lines()
         heads = ("difference of", "estimate", f"{100 * self.confidence_level:.4g}% interval", "p-value")
-        cells = [(line.name, line.estimate, f"{line.low} … {line.high}", line.why) for line in lines]
+        cells = [(line.name, line.estimate, line.interval, line.why) for line in lines]
         others = sum(max(map(len, column)) + 2 for column in list(zip(heads, *cells, strict=True))[1:])
         each = max(SHORTEST_NAME, (WIDTH - others - 3) // 2)
         names = [f"{cut_name(pair.first, each)} − {cut_name(pair.second, each)}" for pair in self.pairs]
@@ -144,7 +143,7 @@ class Comparisons:
                 {
                     "first": pair.first,
                     "second": pair.second,
-                    "difference": pair.comparison.difference,
+                    "difference": pair.comparison.difference_told,
                     "confidence_interval": dict(zip(("low", "high"), pair.comparison.confidence_interval, strict=True)),
                     "p_value": self.p_value(pair),
                     "reliable": pair.comparison.reliable,
@@ -158,6 +157,14 @@ class Comparisons:
     def to_json(self) -> str:
         """The same as text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def one_pair(names: Sequence[str], comparison: Comparison, value: str) -> Comparisons:
+    """One comparison as a table, in the order in which its runs were named."""
+    first, second = names
+    level = comparison.first.level
+    pair = Pair(first, second, comparison)
+    return Comparisons((first, second), value, level_name(level), (pair,), comparison.confidence_level, False)
 
 
 def compare_all(

@@ -7,7 +7,8 @@ from dataclasses import replace
 from privatile.inference.inference import Inference, from_ends
 from privatile.result.both_readings import grid_values, one_of
 from privatile.result.caveats import half_open, not_located, one_sided
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Row
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.rows import Row
 from privatile.result.severity import most_important_first
 
 

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 
 from privatile.core.scale import Scale, units_inside, working_range
 from privatile.errors import InputError
+from privatile.estimator.values import parse_values
+from privatile.inference.grid_values import Grid
 from privatile.inference.inference import Inference
 from privatile.result.client_facts import ClientFacts
 from privatile.result.document import Library, document, frame
 from privatile.result.layout import as_html, as_text
-from privatile.result.number_words import epsilon_text, finite, nearest_inside, outward, outward_to, rank_text
-from privatile.result.sentence import ANY_SHAPE, SMOOTH, grid_text, headline_of, sentence_of
+from privatile.result.number_words import nearest_inside, outward, plain
+from privatile.result.rows import Row, client_rows_of, rows_of, shown_rows_of
+from privatile.result.sentence import grid_text, headline_of, sentence_of
 from privatile.result.severity import LOST, SEVERITIES, Severity
 
 
@@ -61,15 +64,6 @@ class Caveat(NamedTuple):
     def facts(self) -> dict[str, str]:
         """As the JSON of a result has it."""
         return {"code": self.code, "severity": self.severity, "text": self.text}
-
-
-class Row(NamedTuple):
-    """One fact: a key for programs, a label for people, the value and how it is shown."""
-
-    key: str
-    label: str
-    value: Any
-    text: str
 
 
 @dataclass(frozen=True)
@@ -116,6 +110,8 @@ class QuantileResult:
     """Of weighted records, the facts of every weight class; `clients` are those whose records they are."""
     simultaneous: bool = False
     """Whether the confidence is that of all levels of the run at once."""
+    missing: str = "noise"
+    """What became of missing values: "noise", "drop" or "fail"."""
     column: str = ""
     """What the numbers are: the name of their column, or what a study calls them."""
     date: str | None = field(default=None, compare=False)
@@ -176,15 +172,41 @@ class QuantileResult:
 
     @property
     def headline(self) -> str:
-        """What stands first on a page: the values left, the estimate, or in a few words why there is none."""
+        """What stands first on a page: the estimate, or in a few words why there is none."""
         return headline_of(self)
 
     def estimate_shown(self, interval: ConfidenceInterval) -> str:
         """The estimate with the digits that this interval deserves, and as many as keep it inside."""
+        if self.grid_values:
+            return plain(self.estimate)
         ends, width = self.ends_shown(interval), self.digits_width(interval)
         return nearest_inside(self.estimate, ends, width, (self.scale.low, self.scale.high))
 
+    def declared_ends(self, interval: ConfidenceInterval) -> ConfidenceInterval | None:
+        """The first and the last value that a declared grid leaves of an interval; none without a grid."""
+        if not self.grid_values or not (interval == self.confidence_interval or self.valid_at_every_look):
+            return None
+        grid = Grid(parse_values(self.values).step or 1.0)
+        low, high = grid.ends(*grid.inside(*interval, self.scale.low, self.scale.high))
+        return ConfidenceInterval(low, high) if math.isfinite(high - low) else None
+
+    @property
+    def condition_shown(self) -> str:
+        """When the interval holds as it is shown: where a grid leaves a few values, if it is the right one."""
+        return f"if every value is {parse_values(self.values).grid_in_words}" if self.grid_values else self.condition
+
+    @property
+    def undeclared(self) -> str:
+        """Where a declared grid leaves a few values: the interval without the declaration, in words; else empty."""
+        ends = " … ".join(self.rounded_ends(self.confidence_interval))
+        return f"{ends}, {self.condition}" if self.grid_values else ""
+
     def ends_shown(self, interval: ConfidenceInterval) -> tuple[str, str]:
+        """Both ends as they are read: those of a declared grid, or rounded outward."""
+        declared = self.declared_ends(interval)
+        return self.rounded_ends(interval) if declared is None else (plain(declared.low), plain(declared.high))
+
+    def rounded_ends(self, interval: ConfidenceInterval) -> tuple[str, str]:
         """Both ends, rounded outward; an end of the stated range as it is, and no other end as one of these."""
         width, limits = self.digits_width(interval), (self.scale.low, self.scale.high)
         return (
@@ -195,7 +217,10 @@ class QuantileResult:
     def interval_shown(self, interval: ConfidenceInterval) -> str:
         """Both ends as tables show them; a quantile beyond the range is in no interval inside it."""
         beyond = interval.low == interval.high in (self.scale.low, self.scale.high) and not self.located
-        return self.headline if beyond else " … ".join(self.ends_shown(interval))
+        if beyond:
+            return self.headline
+        few = interval == self.confidence_interval and self.grid_values and len(self.grid_values) <= 2
+        return grid_text(self.grid_values) if few else " … ".join(self.ends_shown(interval))
 
     def digits_width(self, interval: ConfidenceInterval) -> float:
         """The width that decides how many digits are shown: twice the bounded side's where the other one is open."""
@@ -207,121 +232,15 @@ class QuantileResult:
 
     def rows(self) -> list[Row]:
         """Every scalar fact, the most important first."""
-        low, high = self.confidence_interval
-        percent = f"{100 * self.confidence_level:g}%"
-        return [
-            Row("estimand", "what", self.estimand, self.estimand),
-            Row("estimate", "estimate", self.estimate, self.headline),
-            Row(
-                "confidence_interval",
-                f"{percent} interval",
-                {"low": low, "high": high},
-                self.interval_shown(self.confidence_interval) + (f", {self.condition}" if self.condition else ""),
-            ),
-            *self._reading_rows(),
-            Row("confidence_level", "confidence level", self.confidence_level, percent),
-            Row("method", "interval method", self.method, self.method),
-            Row("target", "target", self.target, TARGETS[self.target]),
-            Row("records", "records asked", self.records, f"{self.records:,}, each once in this run"),
-            Row("rounds", "rounds", self.rounds, self._rounds_text()),
-            Row("averaged_rounds", "averaged rounds", self.averaged_rounds, f"{self.averaged_rounds:,}"),
-            Row("design", "design", self.design, f"{self.design}, {self.mode} mode"),
-            Row("mode", "mode", self.mode, self.mode),
-            *self._anytime_rows(),
-            *self.diagnostics,
-            Row("level", "level", self.level, f"{self.level:g}"),
-            Row("epsilon", "largest ε, this run", finite(self.epsilon), epsilon_text(self.epsilon)),
-            Row("run", "run", self.run, self.run),
-            Row("simulated", "simulated", self.simulated, "yes: seeded, on made-up data" if self.simulated else "no"),
-        ]
-
-    def _rounds_text(self) -> str:
-        """How many, and what the first ones were for; only the self-normalised estimate is an average of the others."""
-        first = self.rounds - self.averaged_rounds
-        text = f"{self.rounds:,}" + (f", the first {first:,} of them to find the place" if first else "")
-        if self.method.startswith("self-normalized"):
-            text += f"; the last {self.averaged_rounds:,} are averaged" if first else ", all of them averaged"
-        return text
-
-    def _reading_rows(self) -> list[Row]:
-        """What was declared, the other reading of the same answers, and what they contradict."""
-        other, percent = self.other, f"{100 * self.confidence_level:g}%"
-        shown = "none"
-        if other is not None:
-            ends = " … ".join(self.ends_shown(other.interval))
-            shown = f"{ends} ({other.method}), {other.condition}; {other.how}"
-        facts = (
-            None
-            if other is None
-            else {
-                "low": other.interval.low,
-                "high": other.interval.high,
-                "method": other.method,
-                "condition": other.condition,
-                "how": other.how,
-            }
-        )
-        return [
-            Row("condition", "it holds", self.condition, self.condition),
-            Row(
-                "grid_values",
-                "values left",
-                None if self.grid_values is None else list(self.grid_values),
-                grid_text(self.grid_values),
-            ),
-            Row("other_interval", f"other {percent} interval", facts, shown),
-            Row("contradiction", "beside it", self.contradiction, self.contradiction),
-            Row("values", "values declared", self.values, self.values),
-        ]
-
-    def _anytime_rows(self) -> list[Row]:
-        if self.anytime is None:
-            return []
-        low, high = self.anytime
-        condition = ANY_SHAPE if self.design in ("straddle", "open", "online") else SMOOTH
-        text = f"{' … '.join(self.ends_shown(self.anytime))}, however often it is looked at, {condition}"
-        return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
+        return rows_of(self)
 
     def shown_rows(self) -> list[Row]:
         """The rows that text and HTML show; the rest repeats them for programs."""
-        hidden = {"confidence_level", "averaged_rounds", "mode", "level", "condition"}
-        empty = {
-            "simulated": not self.simulated,
-            "grid_values": self.grid_values is None,
-            "other_interval": self.other is None,
-            "contradiction": not self.contradiction,
-            "values": self.values == "any",
-            "anytime_interval": self.valid_at_every_look,
-        }
-        hidden |= {key for key, nothing in empty.items() if nothing}
-        hidden |= {row.key for row in self.diagnostics if row.value is None}
-        return [row for row in self.rows() if row.key not in hidden]
+        return shown_rows_of(self)
 
     def client_rows(self, clients: tuple[ClientFacts, ...] | None = None) -> list[list[Row]]:
         """One list of rows per client, or per one of `clients`, such as `classes`."""
-        return [
-            [
-                Row("name", "client", client.name, client.name),
-                Row("records", "records", client.records, f"{client.records:,}"),
-                Row("asked", "asked", client.asked, f"{client.asked:,}"),
-                Row("epsilon", "ε", finite(client.epsilon), epsilon_text(client.epsilon)),
-                Row("truth_rate", "truth rate", client.truth_rate, f"{client.truth_rate:.4f}"),
-                Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
-                Row("level", "level", client.level, f"{client.level:g}"),
-                Row("local_rank", "share below", finite(client.local_rank), f"{client.local_rank:.3f}"),
-                Row(
-                    "local_rank_interval",
-                    "interval",
-                    {"low": finite(client.local_rank_interval[0]), "high": finite(client.local_rank_interval[1])},
-                    " … ".join(
-                        f"{outward_to(end, 3, up=up):.3f}"
-                        for end, up in zip(client.local_rank_interval, (False, True), strict=True)
-                    ),
-                ),
-                Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
-            ]
-            for client in (self.clients if clients is None else clients)
-        ]
+        return client_rows_of(self.clients if clients is None else clients)
 
     def facts(self) -> dict[str, Any]:
         """All facts as plain values: one entry of the document's `results`."""
@@ -367,12 +286,6 @@ class QuantileResult:
 
     def __str__(self) -> str:
         return self.to_text()
-
-
-TARGETS = {
-    "population": "the population the records are a sample of",
-    "file": "the file's own records, and no one else",
-}
 
 
 def interval_in_units(inference: Inference, scale: Scale, confidence_level: float) -> ConfidenceInterval:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from privatile.estimator.values import parse_values
 from privatile.result.number_words import plain
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ LISTED = 5
 
 
 def headline_of(result: "QuantileResult") -> str:
-    """What stands first on a page: the values left, the estimate, or in a few words why there is none.
+    """What stands first on a page: the estimate, or in a few words why there is none.
 
     A number that is not to be relied on is not printed large.
     """
@@ -33,8 +32,6 @@ def headline_of(result: "QuantileResult") -> str:
         return f"{last} or less" if low <= lost[0] else f"{first} or more"
     if not result.located:
         return "not located"
-    if result.grid_values:
-        return grid_text(result.grid_values)
     return result.estimate_shown(result.interval_so_far or result.confidence_interval)
 
 
@@ -77,14 +74,13 @@ def sentence_of(result: "QuantileResult") -> str:
         )
     if "unfinished" in known:
         return f"{what} is estimated at {shown} so far; no interval is valid before the planned end yet."
-    if result.grid_values:
-        every = f"if every value is {parse_values(result.values).grid_in_words}"
-        raw = f"{result.condition} it lies between {first} and {last}"
-        return f"{what} is {grid_text(result.grid_values)} ({percent}, {every}); {raw}."
-    ends = f"{what} is estimated at {shown}; the {percent} interval runs from {first} to {last}"
+    runs = f"runs from {first} to {last}"
+    if result.grid_values and len(result.grid_values) <= LISTED:
+        runs = f"is {grid_text(result.grid_values)}"
+    ends = f"{what} is estimated at {shown}; the {percent} interval {runs}"
     if not result.reliable:
         return f"{ends}, and is not to be relied on."
-    return f"{ends}, {result.condition}." if result.condition else f"{ends}."
+    return f"{ends}, {result.condition_shown}." if result.condition_shown else f"{ends}."
 
 
 def grid_text(values: Sequence[float] | None) -> str:

@@ -101,11 +101,12 @@ def _check_level(
     widths = intervals.high - intervals.low
     bounded = np.isfinite(widths)
     covered = float(intervals.covers(float(to_units(cell.truth))).mean())
+    near = (covered * runs + 2.0) / (runs + 4.0)  # Agresti and Coull: no error of 0 where every run covered
     return {
         "level": spec.levels[index],
         "runs": runs,
         "coverage": covered,
-        "coverage_error": math.sqrt(covered * (1.0 - covered) / runs),
+        "coverage_error": math.sqrt(near * (1.0 - near) / (runs + 4.0)),
         "width": float(np.median(widths[bounded])) if bounded.any() else None,
         "unbounded": float(1.0 - bounded.mean()),
     }

@@ -56,12 +56,14 @@
     const width = (ends) => privatileWidth(ends.low, ends.high, level.estimate, level.path.range);
     format = privatileFormat(interval ? width(interval) : NaN, level.path.range);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
-    const headline = level.estimate == null ? "–" : level.located ? level.values_left || format(level.estimate) : level.texts.estimate;
+    const headline = level.estimate == null ? "–" : level.located && !level.values_left ? format(level.estimate) : level.texts.estimate;
     say("estimate", headline);
     const percent = `${100 * state.confidence_level}%`;
-    say("interval", interval ? `${percent} interval ${format(interval.low, false)} … ${format(interval.high, true)}`
-      + (interval.condition ? `, ${interval.condition}` : "") : "no interval yet");
-    say("left-note", level.values_left ? `${percent} certain, if every value is ${level.declared}` : "");
+    const ends = interval ? `${format(interval.low, false)} … ${format(interval.high, true)}`
+      + (interval.condition ? `, ${interval.condition}` : "") : "";
+    say("interval", level.values_left ? `${percent} interval ${level.values_left}, if every value is ${level.declared}`
+      : interval ? `${percent} interval ${ends}` : "no interval yet");
+    say("left-note", level.values_left && interval ? `If it is not so: ${ends}` : "");
     const own = level.other ? privatileFormat(width(level.other), level.path.range) : null;
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
       + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
@@ -181,7 +183,7 @@
     lastAloud = Date.now();
     const level = current(), interval = intervalOf(level);
     if (level.estimate == null) return;
-    say("aloud", `Round ${state.done}${state.planned ? ` of ${state.planned}` : ""}, ${state.status}. Estimate ${level.values_left || format(level.estimate)}`
+    say("aloud", `Round ${state.done}${state.planned ? ` of ${state.planned}` : ""}, ${state.status}. Estimate ${level.values_left ? level.texts.estimate : format(level.estimate)}`
       + (interval ? `, interval ${format(interval.low, false)} to ${format(interval.high, true)}.` : "."));
   }
 

@@ -132,6 +132,8 @@ def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]
 
 def beside(result: QuantileResult) -> list[str]:
     """The other interval of a result with its condition, or why there is none, in words."""
+    if result.undeclared and result.located:
+        return [f"If it is not so: {result.undeclared}."]
     if result.other is None:
         return [f"{result.contradiction[0].upper()}{result.contradiction[1:]}."] if result.contradiction else []
     low, high = result.ends_shown(result.other.interval)

@@ -1,0 +1,138 @@
+"""Whole numbers that are declared: one number first, one pair of ends in all places, no word about smoothness."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privatile.api.groups import prepare_groups
+from privatile.planning.group_preview import GroupPreview, GroupWidth
+from privatile.planning.options import Options
+from privatile.planning.preview import preview
+from privatile.report.group_page import page_of
+from privatile.result.caveats import half_open
+from privatile.result.compare import compare
+from privatile.result.groups import GroupResults
+from privatile.result.number_words import p_value_text
+from privatile.result.result import ConfidenceInterval, QuantileResult
+from tests.result.test_both_readings import AGES, run
+
+
+@pytest.fixture(scope="module")
+def ages() -> QuantileResult:
+    return run(AGES, "whole")
+
+
+@pytest.fixture(scope="module")
+def stays() -> GroupResults:
+    """Days in two wards, declared whole."""
+    rng = np.random.default_rng(2)
+    rows = np.empty(2_400, dtype=[("days", float), ("ward", "U5")])
+    rows["ward"] = np.repeat(["a", "b"], 1_200)
+    rows["days"] = rng.geometric(1 / 9, 2_400) + 4.0 * (rows["ward"] == "b")
+    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), values="whole", rounds=24)
+    return prepare_groups(rows, chosen, np.random.default_rng(1)).complete()
+
+
+def test_the_headline_is_one_number_and_the_values_left_are_the_interval(ages: QuantileResult) -> None:
+    assert ages.headline == f"{ages.estimate:g}"
+    assert ages.estimate in (ages.grid_values or ())
+    wide = replace(
+        ages,
+        grid_values=tuple(map(float, range(7, 64))),
+        confidence_interval=ConfidenceInterval(6.6, 63.7),
+        estimate=44.0,
+        valid_at_every_look=False,
+    )
+    text = wide.to_text()
+    assert wide.headline == "44"
+    assert wide.interval_shown(wide.confidence_interval) == "7 … 63"
+    assert "the 95% interval runs from 7 to 63, if every value is a whole number." in wide.sentence
+    # The interval without the declaration stands once, and says so.
+    assert text.count(" 64") == 1
+    assert "if it is not so  6 … 64, whatever the distribution" in text
+    assert wide.facts()["confidence_interval"] == {"low": 6.6, "high": 63.7}
+
+
+def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
+    """ "11.7 or less" of whole days is "11 or less"; undeclared it stays as it is."""
+    few = replace(
+        ages,
+        caveats=(half_open("lower"),),
+        confidence_interval=ConfidenceInterval(0.0, 11.7),
+        grid_values=tuple(map(float, range(12))),
+    )
+    assert few.headline == "11 or less"
+    assert "is 11 or less (95%" in few.sentence
+    assert replace(few, values="any", grid_values=None).headline.startswith("11.")
+
+
+@pytest.mark.parametrize("values", ["any", "whole"])
+def test_nothing_is_said_about_smooth_intervals_where_whole_numbers_are_declared(values: str) -> None:
+    result = run(AGES[:700], values, epsilon=1)
+    assert any(caveat.code == "support" for caveat in result.caveats)
+    shown = result.to_text(explain=True)
+    assert ("smooth" in shown) == ("misfit" in shown) == (values == "any")
+
+
+def test_the_table_of_groups_shows_whole_numbers_and_what_was_declared(stays: GroupResults) -> None:
+    text, page = stays.to_text(), page_of(stays)
+    for line in stays.lines():
+        assert line.estimate == f"{line.place:g}"
+        low, high = line.ends
+        assert line.interval == f"{low:g} … {high:g}"
+        assert low == int(low)
+        assert high == int(high)
+        assert line.interval in text
+        assert line.interval in page
+    for shown in (text, page):
+        assert "Declared: every value is a whole number." in shown.replace("\n", " ")
+        assert "if every value is a whole number" in shown.replace("\n", " ")
+        assert "Missing values: answered at random" in shown
+
+
+def test_differences_of_whole_numbers_are_whole(stays: GroupResults) -> None:
+    first, second = (group.result for group in stays)
+    assert first is not None
+    assert second is not None
+    made = compare(first, second, disjoint=True)
+    assert made.difference_shown == f"{made.difference:g}"
+    low, high = made.confidence_interval
+    assert [low <= float(made.ends_shown[0]), float(made.ends_shown[1]) <= high] == [True, True]
+    assert all("." not in end for end in made.ends_shown)
+    # The control: one of them undeclared, and the ends are rounded outward again.
+    undeclared = compare(replace(first, values="any", grid_values=None), second, disjoint=True)
+    assert float(undeclared.ends_shown[0]) < low
+    assert p_value_text(made.p_value) in made.to_text()
+
+
+def test_an_estimate_that_was_not_located_is_no_number_for_programs(ages: QuantileResult) -> None:
+    assert ages.facts()["estimate"] == ages.estimate
+    lost = replace(ages, caveats=(half_open("upper"),))
+    facts = lost.facts()
+    assert (facts["estimate"], facts["reliable"]) == (None, False)
+    assert facts["confidence_interval"] == ages.facts()["confidence_interval"]
+    assert lost.to_frame("pyarrow").column("estimate").to_pylist() == [None]
+    told = compare(replace(lost, run="another"), ages, disjoint=True).to_dict()
+    assert told["difference"] is None
+
+
+def test_a_share_is_never_shown_below_0(ages: QuantileResult) -> None:
+    client = replace(ages.clients[0], local_rank=-0.013, local_rank_interval=(0.0, 0.1))
+    shown = replace(ages, clients=(client,)).to_text()
+    assert "about 0" in shown
+    assert "-0.013" not in shown
+
+
+def test_the_dry_run_of_groups_says_how_to_get_units(stays: GroupResults) -> None:
+    result = stays["a"].result
+    assert result is not None
+    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), values="whole", rounds=24)
+    rows = np.empty(1_200, dtype=[("days", float), ("ward", "U5")])
+    rows["ward"], rows["days"] = np.repeat(["a", "b"], [800, 400]), 3.0
+    runs = prepare_groups(rows, chosen, np.random.default_rng(1))
+    widths = tuple(GroupWidth(one.name, one.records, one.run.spec if one.run else None, one.why) for one in runs.groups)
+    text = GroupPreview("ward", widths, None).to_text()
+    assert "privatile plan --records 400 --epsilon 4 --rounds 24 --values whole --spread UNITS" in text
+    assert "smooth" not in text
+    assert preview(runs.runs[0].spec).to_text().count("privatile plan") == 1
