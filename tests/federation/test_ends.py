@@ -10,7 +10,7 @@ import pytest
 from privatile.federation.study.study import ClientAgreement
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
-from tests.federation.test_binding import play
+from tests.federation.played import play
 
 pytestmark = pytest.mark.network
 

@@ -32,7 +32,7 @@ from privatile.federation.wire.messages import AskMessage, Link
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
-from tests.federation.test_binding import Wire
+from tests.federation.played import Wire
 
 RECORDS, ROUNDS = 1200, 20
 

@@ -19,7 +19,7 @@ from privatile.federation.setup.directory import Directory
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation
-from tests.federation.test_binding import make, play
+from tests.federation.played import make, play
 
 pytestmark = pytest.mark.network
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,21 +21,15 @@ from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
-from privatile.core.messages import Answer, Question
-from privatile.errors import LedgerError, RunPaused, SiteRefusal
+from privatile.errors import RunPaused
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.serve import OpenRun
-from privatile.federation.site.folder import Site
-from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import open_responder
-from privatile.federation.site.service import ClientService
 from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire import messages as wire
-from privatile.federation.wire.connection import connected
-from privatile.federation.wire.messages import AskMessage, Link
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
+from tests.federation.test_misbehaving_clients import twisted
 from tests.marks import forget_marks
 
 pytestmark = pytest.mark.network
@@ -44,55 +37,6 @@ pytestmark = pytest.mark.network
 
 def transcript(store: RunStore) -> list[tuple[Any, ...]]:
     return [(one.level_index, one.round, one.ask, one.ones) for one in store.all_rounds()]
-
-
-class SilentWire:
-    """A connection that keeps what is published."""
-
-    def __init__(self) -> None:
-        self.published: list[bytes] = []
-
-    @property
-    def nc(self) -> SilentWire:
-        return self
-
-    async def publish(self, subject: str, payload: bytes) -> None:
-        self.published.append(payload)
-
-
-class Answering(ClientService):
-    """A client whose answers pass through the test's hands."""
-
-    twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
-
-    async def _answer(self, connection: Any, payload: bytes) -> None:
-        inner = self.responder
-
-        class Twisted:
-            def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-                answers, link = inner.answer(questions)
-                changed = service.twist(questions[0].round, answers)
-                if changed is None:
-                    raise asyncio.CancelledError
-                return changed, link
-
-        service = self
-        self.responder = Twisted()  # type: ignore[assignment]
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await super()._answer(connection, payload)
-        finally:
-            self.responder = inner
-
-
-def twisted(
-    federation: Federation, name: str, twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
-) -> Answering:
-    client = federation.client(name)
-    client.__class__ = Answering
-    assert isinstance(client, Answering)
-    client.twist = twist
-    return client
 
 
 # -- the same draws, the same transcript ---------------------------------------------------------------------------
@@ -240,249 +184,7 @@ def test_a_quorum_closes_a_round_without_the_slow_client(tmp_path: Path) -> None
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
-def test_unusable_answers_are_rejected_then_quarantined_until_the_client_is_readmitted(tmp_path: Path) -> None:
-    study = make_study(
-        2, rounds=200, length=1, deadline=0.3, patience=200
-    )  # not over before three wrong answers are sent
-    federation = Federation(tmp_path, study)
-    lying = True
-
-    def too_many(number: int, answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
-        return tuple(replace(one, ones=10_000) for one in answers) if lying and number >= 2 else answers
-
-    async def scene() -> OpenRun:
-        nonlocal lying
-        run = federation.open_run()
-        async with federation.running_broker():
-            coordinator = federation.coordinator(run)
-            liar = twisted(federation, "site1", too_many)
-            liar.heartbeat = 0.1
-            async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
-                with pytest.raises(SiteRefusal, match="unusable"):
-                    await asyncio.wait_for(liar.run(), PATIENCE)
-                assert "quarantined: site1" in coordinator.health()[1]["paused"]
-                lying = False
-                from privatile.federation.coordinator.control import Control
-
-                Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._intake.quarantined)
-                async with tasks(federation.client("site1").run()):
-                    assert await asyncio.wait_for(work, PATIENCE) == "finished"
-        return run
-
-    run = asyncio.run(scene())
-    kinds = [event.kind for event in run.journal.events()]
-    assert kinds.count("rejected") == 3
-    assert "quarantined" in kinds
-    assert "readmitted" in kinds
-    assert not any("10000" in event.text and "ones" not in event.text for event in run.journal.events())
-
-
-def test_an_impossible_share_of_ones_is_a_proven_lie(tmp_path: Path) -> None:
-    study = make_study(2, rounds=10, length=200)
-    federation = Federation(tmp_path, study)
-
-    def all_ones(number: int, answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
-        return tuple(replace(one, ones=200) for one in answers)
-
-    async def scene() -> None:
-        run = federation.open_run()
-        async with federation.running_broker():
-            liar = twisted(federation, "site1", all_ones)
-            async with tasks(federation.client("site0").run(), liar.run()):
-                with pytest.raises(RunPaused, match="quarantined: site1"):
-                    await asyncio.wait_for(federation.coordinator(run, exit_when_paused=True).run(), PATIENCE)
-        assert "impossible" in run.journal.quarantined()["site1"]
-
-    asyncio.run(scene())
-
-
-def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    study = make_study(1, rounds=5)
-    federation = Federation(tmp_path, study)
-    key = federation.directory.key()
-
-    async def scene() -> ClientService:
-        run = federation.open_run()
-        async with federation.running_broker():
-            await asyncio.wait_for(
-                asyncio.gather(federation.client("site0").run(), federation.coordinator(run).run()), PATIENCE
-            )
-        first = next(iter(run.store.rounds()))
-        asked = first.ask.sent
-        good = Question(study.run, 1, 0.5, asked, first.ask.lengths[0])
-        forged = {
-            "another query": replace(good, query=asked + 1.0),
-            "another length": replace(good, length=first.ask.lengths[0] + 1),
-            "another step": replace(good, step=0.5),
-            "another run": replace(good, run="elsewhere"),
-            "beyond the rounds": replace(good, round=99),
-            "outside the range": replace(good, round=5, query=1e9),
-            "another level": replace(good, round=5, level=0.25),
-        }
-        spent = federation.ledger("site0").position
-        fresh = federation.client("site0")
-        fresh._welcomed = True
-        wire_end = SilentWire()
-        published = wire_end.published
-        for question in forged.values():
-            message = AskMessage.of(study.digest, {"site0": (question,)})
-            await fresh._on_ask(wire_end, message.pack(key))  # type: ignore[arg-type]
-        changed = AskMessage.of("f" * 64, {"site0": (good,)})
-        await fresh._on_ask(wire_end, changed.pack(key))  # type: ignore[arg-type]
-        assert published == []
-        assert federation.ledger("site0").position == spent
-        await fresh._on_ask(wire_end, AskMessage.of(study.digest, {"site0": (good,)}).pack(key))  # type: ignore[arg-type]
-        (payload,) = published
-        answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
-        assert isinstance(answer, wire.AnswerMessage)
-        assert answer.answers[0].ones == first.ones[0]  # the identical question gets the stored count
-        return fresh
-
-    with caplog.at_level(logging.WARNING, logger="privatile"):
-        fresh = asyncio.run(scene())
-    assert fresh.metrics.value("refused") == 8
-    assert fresh.metrics.value("equivocations") == 2  # a step, in cohort mode, is refused before
-    assert [record.getMessage() for record in caplog.records].count("equivocation") == 2
-
-
-def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Path) -> None:
-    limits = SiteLimits(1.0, min_cohort=5)
-    with pytest.raises(SiteRefusal, match="at least 5"):
-        limits.check_length(Question("r", 1, 0.5, 50.0, 4))
-    federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
-    study, key, client = federation.study, federation.directory.key(), federation.client("site0")
-    client.limits, client._welcomed = limits, True
-    wire_end = SilentWire()
-    for length, answers in ((4, 0), (5, 1)):
-        asked = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, length),)})
-        asyncio.run(client._on_ask(wire_end, asked.pack(key)))  # type: ignore[arg-type]
-        assert len(wire_end.published) == answers
-    assert client.metrics.value("refused") == 1
-
-
-def test_a_study_beyond_the_sites_limits_is_refused_before_any_connection(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, make_study(1))
-    path = federation.sites["site0"].limits_file
-    path.write_text("max_epsilon = 0.25\n")
-    with pytest.raises(SiteRefusal, match=r"allow 0\.25"):
-        federation.client("site0")
-
-
 # -- ledgers -------------------------------------------------------------------------------------------------------
-
-
-def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path) -> None:
-    study = make_study(2, rounds=150, length=4, deadline=0.4)
-    federation = Federation(tmp_path, study)
-    ledger_file = federation.sites["site1"].ledger_file
-    backup = tmp_path / "backup.db"
-
-    async def part(client: ClientService, coordinator: CoordinatorService, run: OpenRun, rounds: int) -> None:
-        wanted = run.coordinator.done + rounds  # a fast machine is further on than it was told
-        async with tasks(client.run(), federation.client("site0").run(), coordinator.run()) as running:
-            await until(lambda: run.coordinator.done >= wanted or any(one.done() for one in running))
-            coordinator.stop()
-            await running[2]
-
-    async def scene() -> OpenRun:
-        async with federation.running_broker():
-            run = federation.open_run()
-            await part(federation.client("site1"), federation.coordinator(run), run, 3)
-            with Ledger.open(ledger_file) as ledger:
-                ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            shutil.copy(ledger_file, backup)
-            await part(federation.client("site1"), federation.coordinator(run), run, 6)
-            for tail in ("", "-wal", "-shm"):
-                Path(f"{ledger_file}{tail}").unlink(missing_ok=True)
-            shutil.copy(backup, ledger_file)
-            forget_marks()
-            with pytest.raises(LedgerError, match="restored from a backup"):
-                async with tasks(federation.coordinator(run).run()):
-                    await asyncio.wait_for(federation.client("site1").run(), PATIENCE)
-            coordinator = federation.coordinator(run)
-            client = federation.client("site1", restored=True)
-            async with tasks(client.run(), federation.client("site0").run()):
-                assert await asyncio.wait_for(coordinator.run(), PATIENCE) == "finished"
-        return run
-
-    run = asyncio.run(scene())
-    assert "restored" in [event.kind for event in run.journal.events()]
-    with federation.ledger("site1") as ledger:
-        spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
-        (lost,) = ledger.execute("SELECT SUM(length) FROM answers WHERE ones IS NULL").fetchone()
-    assert lost >= 4 * 3
-    assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
-
-
-def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
-    study = make_study(2, rounds=150, length=4, deadline=0.5)
-    federation = Federation(tmp_path, study)
-    ledger_file = federation.sites["site1"].ledger_file
-
-    async def scene() -> OpenRun:
-        async with federation.running_broker():
-            run = federation.open_run()
-            coordinator = federation.coordinator(run)
-            one = federation.client("site1")
-            async with tasks(one.run(), federation.client("site0").run(), coordinator.run()) as running:
-                await until(lambda: run.coordinator.done >= 2)
-                coordinator.stop()
-                await running[2]
-            with Ledger.open(ledger_file) as ledger:
-                ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            shutil.copytree(federation.sites["site1"].path, tmp_path / "clone")
-            forget_marks()
-            coordinator = federation.coordinator(run)
-            wanted = run.coordinator.done + 3
-            async with tasks(federation.client("site1").run(), federation.client("site0").run()) as _:
-                work = asyncio.ensure_future(coordinator.run())
-                await until(lambda: run.coordinator.done >= wanted)
-                coordinator.stop()
-                await work
-            original = federation.sites["site1"]
-            federation.sites["site1"] = Site(tmp_path / "clone", "site1")
-            try:
-                with pytest.raises(LedgerError, match="restored from a backup"):
-                    async with tasks(federation.coordinator(run).run()):
-                        await asyncio.wait_for(federation.client("site1").run(), PATIENCE)
-            finally:
-                federation.sites["site1"] = original
-        return run
-
-    run = asyncio.run(scene())
-    assert run.coordinator.done >= 5
-
-
-def test_two_live_holders_of_one_key_both_stop(tmp_path: Path) -> None:
-    study = make_study(2, rounds=10, deadline=5.0)
-    federation = Federation(tmp_path, study)
-
-    async def scene() -> list[Any]:
-        async with federation.running_broker():
-            run = federation.open_run()
-            async with tasks(federation.coordinator(run).run()):
-                one = federation.client("site1")
-                first = asyncio.ensure_future(one.run())
-                await until(lambda: one.metrics.value("answers") >= 1)  # the same ledger in both
-                shutil.copytree(federation.sites["site1"].path, tmp_path / "twin")
-                forget_marks()
-                original = federation.sites["site1"]
-                federation.sites["site1"] = Site(tmp_path / "twin", "site1")
-                second = asyncio.ensure_future(federation.client("site1").run())
-                federation.sites["site1"] = original
-                both = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), PATIENCE)
-                # The organizer is told too: the site will be silent from now on.
-                await until(
-                    lambda: ("two holders", "site1") in [(one.kind, one.client) for one in run.journal.events()]
-                )
-                return list(both)
-
-    first, twin = asyncio.run(scene())
-    assert isinstance(first, SiteRefusal), first
-    assert "two live holders" in str(first)
-    assert isinstance(twin, SiteRefusal), twin
-    assert "two live holders" in str(twin)
 
 
 def test_a_connection_that_is_lost_before_the_first_subscription_is_opened_again(
@@ -567,69 +269,3 @@ def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
     asyncio.run(scene())
     assert read_status(federation.directory).state == "aborted"
     assert "marked as aborted" in abort_run(federation.directory)
-
-
-def test_a_rotated_key_works_at_once_and_the_old_one_no_more(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, make_study(2, rounds=10_000, length=1, deadline=1.0, patience=10_000))
-
-    async def scene() -> None:
-        async with federation.running_broker():
-            run = federation.open_run()
-            coordinator = federation.coordinator(run)
-            old = federation.client("site1")
-            async with tasks(federation.client("site0").run(), coordinator.run(), old.run()) as running:
-                await until(lambda: run.coordinator.done >= 3)
-                old_key = federation.sites["site1"].key()
-                await asyncio.to_thread(federation.enroll, "site1", new_key=True)
-                await until(lambda: old.metrics.value("connected") == 0)
-                with pytest.raises(Exception, match="does not know this key"):
-                    async with connected(
-                        "site1",
-                        federation.invitation("site1").brokers,
-                        old_key,
-                        federation.invitation("site1").authority,
-                    ):
-                        pass
-                old.stop()
-                await running[2]
-                new = federation.client("site1")
-                async with tasks(new.run()):
-                    await until(lambda: new.metrics.value("answers") >= 3)
-                coordinator.stop()
-                await running[1]
-            run.store.close()
-
-    asyncio.run(scene())
-
-
-def test_a_restored_store_asks_the_lost_rounds_again_and_ends_the_same(tmp_path: Path) -> None:
-    rounds = 200
-    federation = Federation(tmp_path, make_study(2, rounds=rounds, length=1))
-    store = federation.directory.store_file
-
-    async def part(wanted: int) -> list[tuple[Any, ...]]:
-        run = federation.open_run()
-        coordinator = federation.coordinator(run)
-        clients = [federation.client(name) for name in federation.study.clients]
-        async with tasks(*(client.run() for client in clients)):
-            work = asyncio.ensure_future(coordinator.run())
-            await until(lambda: run.coordinator.done >= wanted)
-            coordinator.stop()
-            await work
-        rows = transcript(run.store)
-        run.store.close()
-        return rows
-
-    async def scene() -> None:
-        async with federation.running_broker():
-            assert 3 <= len(await part(3)) < rounds
-            shutil.copy(store, tmp_path / "backup.db")
-            first = await part(rounds)
-            for tail in ("", "-wal", "-shm"):
-                Path(f"{store}{tail}").unlink(missing_ok=True)
-            shutil.copy(tmp_path / "backup.db", store)
-            assert await part(rounds) == first
-
-    asyncio.run(scene())
-    with federation.ledger("site0") as ledger:
-        assert ledger.verify() == rounds

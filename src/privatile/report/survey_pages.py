@@ -45,9 +45,7 @@ def _common(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What both pages say about the result."""
     interval, final = facts.get("interval"), facts.get("final")
     limits = (facts["range"][0], facts["range"][1])
-    series = [
-        {**week, "interval": shown_interval(week.get("interval"), limits)} for week in facts.get("series") or ()
-    ]
+    series = [{**week, "interval": shown_interval(week.get("interval"), limits)} for week in facts.get("series") or ()]
     return {
         "title": facts["title"],
         "facts": {**UNKNOWN, **facts},
