@@ -47,8 +47,6 @@ def test_a_round_is_closed_exactly_once_whenever_the_process_dies(
         async with visitors(made.folder, clock=clock) as people:
             for code, bit in zip(made.codes[:5], answers[:5], strict=True):
                 await people.take_part(code, bit)
-            await people.service.look()  # drains
-            clock.now += 1.0
             with monkeypatch.context() as patched:
                 die_at(patched, what, times)
                 with pytest.raises(Died):
@@ -119,8 +117,6 @@ def test_a_full_disk_of_the_run_is_survived(tmp_path: Path, monkeypatch: pytest.
         async with visitors(made.folder, clock=clock) as people:
             for code in made.codes[:5]:
                 await people.take_part(code)
-            await people.service.look()  # drains
-            clock.now += 1.0
             with monkeypatch.context() as patched:
                 patched.setattr(RunStore, "append", full)
                 with pytest.raises(StoreError):
@@ -188,3 +184,26 @@ def test_random_histories_agree_with_a_model(tmp_path: Path, seed: int) -> None:
             assert closed[number - 1] == (tuple(came), expected)
         else:
             assert open_counts == [Count(n, one) for n, one in zip(came, ones, strict=True)]
+
+
+def test_a_question_handed_out_at_the_last_moment_is_waited_for(tmp_path: Path) -> None:
+    """It is written while the clock is looked at: the round must not close before its answer."""
+    made, clock = make_survey(tmp_path / "survey"), Clock()
+
+    async def scene() -> None:
+        async with visitors(made.folder, clock=clock) as people:
+            for code in made.codes[:5]:
+                await people.take_part(code)
+            async with people.service.intake.alone:  # a commit is under way
+                asked = asyncio.create_task(people.question(made.codes[5]))
+                await asyncio.sleep(0.01)
+                looked = asyncio.create_task(people.service.look())
+                await asyncio.sleep(0.01)
+            await looked
+            reply = await asked
+            if reply.status_code == 200:
+                assert (await people.answer(made.codes[5], reply.json()["round"], True)).json() == {"counted": True}
+            else:
+                assert reply.status_code == 503
+
+    asyncio.run(scene())

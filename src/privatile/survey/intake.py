@@ -57,8 +57,8 @@ class Intake:
         self.store = store
         self.state: OpenRound = store.round()
         """The open round, as the file has it."""
-        self.awaited: set[bytes] | None = None
-        """Codes that were given the open round's question and have not answered; none after a start: not known."""
+        self.awaited: set[bytes] | None = None if store.any_handed() else set()
+        """Codes that were given the open round's question and have not answered; none after a restart: not known."""
         self.alone = asyncio.Lock()
         """Held by whoever writes: groups of changes, and the steps from round to round."""
         self.arrived: Callable[[], None] = lambda: None

@@ -152,17 +152,23 @@ class SurveyService:
             async with self.intake.alone:
                 await self._recover()
             return
-        asked = self.folder.close_request.exists() and not self.state.ending
-        before = replace(self.state, ending="command") if asked else self.state
-        awaited = None if self.intake.awaited is None else len(self.intake.awaited)
-        after = advance(self.rule, before, self._clock(), awaited)
-        if after == self.state:
+        if self._next() == self.state:
             return
         async with self.intake.alone:
-            # Answers may have come while the lock was waited for; they belong to the round.
-            await self.intake.set_round(replace(after, came=self.state.came))
+            # Looked at again: while the lock was waited for answers may have come, and questions been handed out.
+            after = self._next()
+            if after != self.state:
+                await self.intake.set_round(after)
             if after.phase is Phase.CLOSING:
                 await self._recover()
+
+    def _next(self) -> OpenRound:
+        """The round as clock, arrivals and a request to close it say."""
+        state = self.state
+        if not state.ending and self.folder.close_request.exists():
+            state = replace(state, ending="command")
+        awaited = None if self.intake.awaited is None else len(self.intake.awaited)
+        return advance(self.rule, state, self._clock(), awaited)
 
     async def _recover(self) -> None:
         """Carry a round that is closing to its end, whatever part of that is done; the caller holds the lock.

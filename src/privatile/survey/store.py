@@ -129,6 +129,10 @@ class SurveyStore:
         """Answers that came too late, per stratum."""
         return [row[0] for row in self._connection.execute("SELECT answers FROM late ORDER BY stratum")]
 
+    def any_handed(self) -> bool:
+        """Whether somebody has been given a question, in any round, and has not answered."""
+        return self._connection.execute("SELECT 1 FROM codes WHERE state = 1 LIMIT 1").fetchone() is not None
+
     def totals(self) -> list[StratumTotals]:
         """What became of the codes, per stratum."""
         found = [[0, 0, 0, 0] for _ in range(self.strata)]
