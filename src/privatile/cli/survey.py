@@ -134,10 +134,14 @@ def serve(folder: "SurveyFolder", **address: Any) -> None:
 
     Without a certificate it makes one for this machine, to try things out; browsers warn of it.
     """
+    from privatile.report.survey_pages import SurveyPages
     from privatile.survey.page import page_files
     from privatile.survey.serving import GatewayAddress, serve_survey
 
-    serve_survey(folder, GatewayAddress(**address), lambda line: click.echo(line, err=True), files=page_files())
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    serve_survey(folder, GatewayAddress(**address), say, files=page_files(), pages=SurveyPages())
 
 
 @survey.command()
