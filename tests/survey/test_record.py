@@ -1,0 +1,199 @@
+"""A survey from `init` to `verify`, in one process; and records that were altered."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from privatile.cli import main
+from privatile.core.mechanism import RandomizedResponse
+from privatile.errors import InputError
+from privatile.federation.record.document import read_record, sign
+from privatile.federation.wire.keys import KeyPair
+from privatile.survey.codes import read_codes
+from privatile.survey.folder import SurveyFolder
+from privatile.survey.record import release, verify_survey_record
+from tests.survey.kit import Clock, visitors
+
+INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
+
+
+def privatile(*words: object) -> Result:
+    return CliRunner().invoke(main, ["survey", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> SurveyFolder:
+    """A survey of 300 people with salaries around 4,000, closed by command; one answer was late."""
+    folder = SurveyFolder(tmp_path_factory.mktemp("survey") / "pay")
+    made = privatile("init", folder.path, *INIT, "--stratum", "office=100", "--stratum", "plant=201", "--no-sheet",
+                     "--round-answers", 25, "--grace", 0)  # fmt: skip
+    assert made.exit_code == 0, made.output
+    codes = [one.code for one in read_codes(folder.codes_file)]
+    coins, clock = RandomizedResponse.from_epsilon(2.0), Clock()
+
+    async def everybody() -> None:
+        # Deterministic coins: every eighth lies.
+        async with visitors(folder, clock=clock) as people:
+            order = [codes[(k * 7) % 300] for k in range(300)]
+            for k, code in enumerate(order):
+                asked = (await people.question(code)).json()
+                truth = 2000 + (k * 37 % 100) * 40 > float(asked["query"])
+                reply = await people.answer(code, asked["round"], truth != (k % 8 == 0))
+                assert reply.json() == {"counted": True}
+                if k % 5 == 4:
+                    await people.service.look()
+            assert (await people.answer(codes[300], 1, True)).json()["reason"] == "late"
+
+    assert coins.truth_rate > 0.7
+    asyncio.run(everybody())
+    ended = privatile("close", folder.path)
+    assert ended.exit_code == 0, ended.output
+    return folder
+
+
+def test_status_says_what_came_and_names_nobody(closed: SurveyFolder) -> None:
+    text = privatile("status", closed.path).output
+    assert "closed" in text
+    assert "300 counted" in text
+    assert "1 late" in text
+    assert "plant, weight 0.6678" in text
+    facts = json.loads(privatile("status", closed.path, "--json").output)
+    assert [one["spent"] for one in facts["strata"]] == [100, 201]
+    low, high = facts["interval"]
+    assert low < 4000 < high
+    assert not any(one.code in text + json.dumps(facts) for one in read_codes(closed.codes_file))
+    assert privatile("close", closed.path).output == "The survey was closed already.\n"
+
+
+def test_the_record_verifies_from_the_counts(closed: SurveyFolder, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    made = privatile("release", closed.path, "-o", record)
+    assert made.exit_code == 0, made.output
+    checked = CliRunner().invoke(main, ["verify", str(record), "--transcript", str(closed.run_file)])
+    assert checked.exit_code == 0, checked.output
+    assert "the organiser has signed it" in checked.output
+    assert "FLAGGED      1 answers came after their round" in checked.output
+    content = record.read_text()
+    assert closed.study().page_sha256 in content
+    assert not any(one.code in content for one in read_codes(closed.codes_file))
+
+
+def test_an_altered_record_is_found(closed: SurveyFolder) -> None:
+    record = release(closed)
+    assert not verify_survey_record(record, closed.run_file).failed
+    stranger = KeyPair.generate()
+
+    def changed(change: Callable[[dict[str, Any]], object], *, key: KeyPair | None) -> list[str]:
+        other = copy.deepcopy(record)
+        change(other["body"])
+        if key is not None:
+            other["signatures"]["coordinator"] = sign(other["body"], key)
+        return verify_survey_record(json.loads(json.dumps(other)), closed.run_file).failed
+
+    def narrow_interval(body: dict[str, Any]) -> None:
+        body["results"][0]["confidence_interval"]["low"] += 100.0
+
+    def more_answers(body: dict[str, Any]) -> None:
+        body["answers"]["office"] += 1
+
+    def other_epsilon(body: dict[str, Any]) -> None:
+        body["survey"]["epsilon"] = 1.0
+
+    def other_page(body: dict[str, Any]) -> None:
+        body["survey"]["page_sha256"] = "0" * 64
+
+    def other_end(body: dict[str, Any]) -> None:
+        body["ended_by"] = "date"
+
+    for change in (narrow_interval, more_answers, other_epsilon, other_page, other_end):
+        assert changed(change, key=None), "the organiser's signature holds for all of it"
+        assert changed(change, key=closed.key()), "and a signed lie differs from the counts or the study"
+    signed_by_another = changed(lambda body: None, key=stranger)
+    assert any("signed" in text for text in signed_by_another)
+
+
+def test_a_survey_that_goes_on_is_released_only_when_that_is_said(tmp_path: Path) -> None:
+    folder = SurveyFolder(tmp_path / "pay")
+    privatile("init", folder.path, *INIT, "--codes", 3, "--no-sheet")
+    refused = privatile("release", folder.path, "-o", tmp_path / "record.json")
+    assert refused.exit_code == 2
+    assert "the survey is not closed" in refused.output
+    ended = privatile("close", folder.path)
+    assert ended.exit_code == 0, ended.output
+    with pytest.raises(InputError, match="too few for an interval"):
+        release(folder)
+
+
+def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: Path) -> None:
+    path = tmp_path / "pay"
+    made = privatile("init", path, *INIT, "--codes", 3, "--address", "https://pay.example")
+    assert made.exit_code == 0, made.output
+    for name in ("codes.csv", "links.csv", "sheet.html", "survey.db", "organiser.key", "token.sha256"):
+        assert stat.S_IMODE((path / name).stat().st_mode) == 0o600, name
+    codes = [one.code for one in read_codes(path / "codes.csv")]
+    assert len(set(codes)) == 3
+    links = (path / "links.csv").read_text("utf-8-sig")
+    assert all(f"https://pay.example/#c={code}" in links for code in codes)
+    database = (path / "survey.db").read_bytes()
+    assert not any(code.encode() in database for code in codes)
+    token = next(line.split()[1] for line in made.output.splitlines() if line.startswith("token"))
+    assert SurveyFolder(path).opens_with(token)
+    assert not any(token.encode() in file.read_bytes() for file in path.iterdir())
+    again = privatile("init", path, *INIT, "--codes", 3)
+    assert again.exit_code == 2
+    assert "is not empty" in again.output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--codes", 3, "--epsilon", 11], "epsilon: must lie in"),
+        (["--codes", 3, "--stratum", "a=3"], "--codes N, or --stratum NAME=N"),
+        (["--stratum", "a"], "NAME=NUMBER OF CODES"),
+        (["--stratum", "a=3", "--stratum", "a=4"], "more than once"),
+        (["--stratum", "a=3", "--weight", "b=1"], "which is no stratum"),
+        (["--codes", 3, "--address", "http://pay.example"], "must begin with https"),
+    ],
+)
+def test_init_refuses_what_makes_no_survey(tmp_path: Path, words: list[object], told: str) -> None:
+    refused = privatile("init", tmp_path / "pay", *INIT, *words)
+    assert refused.exit_code == 2, refused.output
+    assert told in refused.output
+    assert not (tmp_path / "pay").exists()
+
+
+def test_an_edited_study_is_another_study(closed: SurveyFolder, tmp_path: Path) -> None:
+    other = SurveyFolder(tmp_path)
+    for name in ("survey.toml", "survey.db", "run.db"):
+        (tmp_path / name).write_bytes((closed.path / name).read_bytes())
+    text = other.study_file.read_text(encoding="utf-8")
+    other.study_file.write_text(text.replace("epsilon = 2.0", "epsilon = 1.0"), encoding="utf-8")
+    refused = privatile("status", tmp_path)
+    assert refused.exit_code == 2
+    assert "the study was edited" in refused.output
+
+
+def test_addresses_that_would_send_codes_in_the_open_are_refused(closed: SurveyFolder) -> None:
+    for words, told in (
+        (["--host", "0.0.0.0"], "needs a certificate"),
+        (["--host", "0.0.0.0", "--behind-proxy"], "on this machine only"),
+        (["--certificate", "x.pem"], "go together"),
+    ):
+        refused = privatile("serve", closed.path, *words)
+        assert refused.exit_code == 2
+        assert told in refused.output
+
+
+def test_records_are_read_by_the_same_reader(closed: SurveyFolder, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    privatile("release", closed.path, "-o", path)
+    assert "survey" in read_record(path)["body"]
