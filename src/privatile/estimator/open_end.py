@@ -2,7 +2,7 @@
 
 The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead
 of a share of a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are
-placed anew whenever the information has grown by a quarter; every fifth round asks the centre. The tests are bets
+placed anew whenever the information has grown by 15%; every tenth round asks the centre. The tests are bets
 (`open_candidates`). How many records a round asks is not decided here: all who come answer the present question.
 """
 
@@ -30,10 +30,14 @@ Flags = NDArray[np.bool_]
 SEARCH = 3
 """Stage of a round that places the quantile; the others are those of `straddle_schedule`."""
 
-DISTANCE = 4.0
-"""Standard errors at the time of placement; 4.5 of those at the next one."""
+DISTANCE = 4.5
+"""Standard errors at the time of placement; 4.8 of those at the next one. The optimum is flat from 4.5 to 5."""
 
-GROWN = 1.25
+CENTRE_EVERY = 10
+"""Every tenth round asks the centre: its rounds bound nothing, but an atom shows there, and they steady the smooth
+estimate. At information 6,000 the interval is 1.24 times that with a known number of records; with every fifth 1.31."""
+
+GROWN = 1.15
 """Information after which the questions are placed anew, as a multiple of that at the last placement."""
 
 LOCATED = 0.3
@@ -43,8 +47,8 @@ ENOUGH = 200.0
 """… or when (τ(1 − τ))²·t has reached this."""
 
 ROOM = 64
-"""Candidates of a side and placements in memory. Each placement is a quarter more information: 48 of them are a
-factor of 45,000. Older places are overwritten; they are far out and hold little."""
+"""Candidates of a side and placements in memory. Each placement is 15% more information: 64 of them are a factor of
+7,700. Older places are overwritten; they are far out and hold little."""
 
 BEHIND = 4.0
 """A side whose outermost candidate is not accepted at 95% though the information has grown this many times is asked
@@ -178,7 +182,7 @@ class OpenEndPolicy:
         moving = xp.flatnonzero((state.placed == 0) | (grown & (state.asked > 0)) | state.astray)
         if len(moving):
             state = put_rows(state, moving, self._placed(take_rows(state, moving, _WHOLE)), _WHOLE)
-        stage = side_of(state.asked)
+        stage = side_of(state.asked, CENTRE_EVERY)
         sides = xp.where(stage == LOW, state.sides[:, LOW], state.sides[:, HIGH])
         return state._replace(stage=stage, query=xp.where(stage == CENTRE, state.center, sides))
 
@@ -259,8 +263,10 @@ def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats, boundary_
             begun = add_bet(take_rows(tests, new), state.stage[new], place[fresh[chosen, side]], state.information[new])
             tests = put_rows(tests, new, begun)
             fresh[new, state.stage[new]] = False
-        heard = add_open_answer(take_rows(tests, chosen), side, place, outward * residual[chosen], precision[chosen])
-        tests = put_rows(tests, chosen, heard)
+        # Of a side that is asked further out because it is behind, no more is expected: it adds signal.
+        expected = DISTANCE / xp.sqrt(state.placed_at[chosen])
+        answers = (outward * residual[chosen], precision[chosen], expected)
+        tests = put_rows(tests, chosen, add_open_answer(take_rows(tests, chosen), side, place, *answers))
     return state._replace(
         matrix=fit.matrix,
         vector=fit.vector,

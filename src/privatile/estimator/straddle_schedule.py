@@ -100,15 +100,15 @@ def distances(v: Floats) -> Floats:
     return result
 
 
-def side_of(done: Ints) -> Ints:
+def side_of(done: Ints, centre_every: int = CENTRE_EVERY) -> Ints:
     """What the window's round after `done` others asks: low, high or centre.
 
     >>> side_of(np.arange(10)).tolist()
     [0, 1, 0, 1, 2, 0, 1, 0, 1, 2]
     """
     xp = array_namespace(done)
-    asked = done - done // CENTRE_EVERY
-    sides: Ints = xp.where(done % CENTRE_EVERY == CENTRE_EVERY - 1, CENTRE, asked % 2)
+    asked = done - done // centre_every
+    sides: Ints = xp.where(done % centre_every == centre_every - 1, CENTRE, asked % 2)
     return sides
 
 
