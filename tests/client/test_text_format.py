@@ -51,9 +51,9 @@ READ: list[tuple[str, dict[str, str], list[float], str]] = [
     (column('"1,5"', '"2,25"', delimiter=","), {}, [1.5, 2.25], "commas, commas"),
     (column("1e3", "2.5e-1", ".5", "-inf", "NA"), {}, [1000, 0.25, 0.5, -np.inf, np.nan], "semicolons, points"),
     # What is given.
-    (column("1.234", "2.345"), {"decimal": "comma"}, [1234, 2345], "semicolons, commas, points"),
+    (column("1.234", "2.345"), {"decimal": "comma"}, [1234, 2345], "semicolons, -, points"),
     (column("1.234", "2.345"), {"decimal": "."}, [1.234, 2.345], "semicolons, points"),
-    (column('"1,234"', delimiter=","), {"thousands": "comma"}, [1234], "commas, points, commas"),
+    (column('"1,234"', delimiter=","), {"thousands": "comma"}, [1234], "commas, -, commas"),
     (column('"1,234"', delimiter=","), {"decimal": "comma", "delimiter": ","}, [1.234], ""),
     (column("1 234,50", f"1{NBSP}234{NARROW}567"), {"thousands": " "}, [1234.5, 1234567], "semicolons, commas, spaces"),
     (column("1'234.50", "1’234"), {"thousands": "'"}, [1234.5, 1234], "semicolons, points, apostrophes"),
@@ -61,8 +61,9 @@ READ: list[tuple[str, dict[str, str], list[float], str]] = [
     (column("1,234"), {"thousands": "none"}, [1.234], "semicolons, commas, nothing"),
     (column("1.234,50 €", "€ 7", "-€5,5", "8"), {"unit": "€"}, [1234.5, 7, -5.5, 8], "semicolons, commas, points"),
     (column('"$1,234.50"', "-$3", "$-4", delimiter=","), {"unit": "$"}, [1234.5, -3, -4], "commas, points, commas"),
-    (column("12 %", "50%"), {"unit": "%"}, [12, 50], "semicolons, points"),
-    (column("1", "2", delimiter="^"), {"delimiter": "^"}, [1, 2], "'^'s, points"),
+    (column("12 %", "50%"), {"unit": "%"}, [12, 50], "semicolons, -"),
+    (column("1", "2"), {}, [1, 2], "semicolons, -"),
+    (column("1", "2", delimiter="^"), {"delimiter": "^"}, [1, 2], "'^'s, -"),
     (column("1.5", delimiter="\t"), {"delimiter": "tab", "decimal": "point"}, [1.5], ""),
 ]  # fmt: skip
 
@@ -77,9 +78,8 @@ def test_numbers_as_people_write_them(
         assert source.how_read == ""
         return
     between, decimals, *thousands = words.split(", ")
-    told = f"{between} between columns, decimal {decimals}" + "".join(
-        f", {mark} between thousands" for mark in thousands
-    )
+    told = f"{between} between columns" + ("" if decimals == "-" else f", decimal {decimals}")
+    told += "".join(f", {mark} between thousands" for mark in thousands)
     assert source.how_read == f"{tmp_path / 'data.csv'} is read with {told}."
 
 
@@ -89,6 +89,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     (column('"1,234"', "7", delimiter=","), {}, "read in two ways: every comma"),
     (column("1,234", "1.234"), {}, "read in two ways"),
     # A number, but not like the others.
+    (column("1_000", "7"), {}, "a number with underscores between its digits"),
     (column("1.5", "2,5"), {}, "record 2 .* written otherwise than the rest.*decimal points.*decimal='comma'"),
     (column("1,5", "2.5"), {"decimal": "comma"}, "record 2 .* written otherwise.*decimal commas.*decimal='point'"),
     (column("1,23,456.5", "1.5"), {}, "record 1 .* written otherwise"),

@@ -104,7 +104,7 @@ def estimate(
     known = [*(field.name for field in fields(Options)), "rng", "simulate", "progress"]
     for name in options:
         if name not in known:
-            near = meant(name, known)
+            near = "scale='log'" if name == "log" else meant(name, known)
             hint = f"Did you mean {near!r}?" if near else f"Known: {', '.join(known)}."
             raise TypeError(f"estimate() got an unexpected keyword argument {name!r}. {hint}")
     levels = tuple(q) if isinstance(q, Sequence) and not isinstance(q, str) else q

@@ -25,7 +25,7 @@ def estimate_groups(
     """Ask every group and print the table; or only say what it would cost and give."""
     from privatile.api.groups import prepare_groups
     from privatile.cli.asking import confirm, say_spent
-    from privatile.cli.estimate import say_look_alikes
+    from privatile.cli.estimate import say_look_alikes, say_missing
     from privatile.cli.progress import rounds_bar
 
     for given, option in ((dashboard, "--dashboard"), (explain, "--explain")):
@@ -34,6 +34,7 @@ def estimate_groups(
     groups = prepare_groups(data, options)
     if groups.division.how_read:
         click.echo(groups.division.how_read, err=True)
+    say_missing(groups.division.columns.values(), options)
     say_look_alikes(groups.division.holders())
     if groups.ungrouped:
         word = "would not be" if dry_run else "are not"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from privatile.api.local_run import LocalRun
+    from privatile.client.order.column import ShuffledColumn
+    from privatile.planning.options import Options
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
@@ -266,6 +268,7 @@ def estimate(
     run = prepare(source, options)
     if run.how_read:
         click.echo(run.how_read, err=True)
+    say_missing(run.columns.values(), options)
     if dry_run:
         _preview(run, as_json)
     else:
@@ -297,6 +300,19 @@ def _preview(run: "LocalRun", as_json: bool) -> None:
         click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
     say_look_alikes(run.holders)
     echo_facts(previewed(run), as_json)
+
+
+def say_missing(columns: "Iterable[ShuffledColumn]", options: "Options") -> None:
+    """Tell the holder how many values are missing, and what becomes of them; no result says how many."""
+    counted = list(columns)
+    missing = sum(column.missing for column in counted)
+    if missing:
+        becomes = "they answer at random" if options.missing == "noise" else "they are not asked"
+        click.echo(
+            f"{missing:,} of {sum(column.records for column in counted):,} records have no {options.value or 'value'}: "
+            f"{becomes} (--missing {options.missing}). Their number is said here only.",
+            err=True,
+        )
 
 
 def say_look_alikes(clients: "Iterable[str]") -> None:

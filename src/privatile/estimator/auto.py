@@ -52,9 +52,13 @@ def chosen_rounds(wanted: int | None, smallest: int, whose: str = "") -> int:
     """
     if smallest < FEWEST_ROUNDS:
         raise InputError(
-            f"design auto needs at least {FEWEST_ROUNDS} records at every client, for each level; {whose or 'one'} has "
-            f"{smallest}. Leave it out (an estimate: leave_out='{whose or 'CLIENT'}'), or merge it with another; both "
-            "change the estimand."
+            f"design auto needs at least {FEWEST_ROUNDS} records at every client, for each level; "
+            + (
+                f"{whose} has {smallest}. Leave it out with leave_out='{whose}', or merge it with another: both change "
+                "whose quantile it is."
+                if whose
+                else f"there are {smallest}. Ask more people."
+            )
         )
     if wanted is None:
         return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * FEWEST_ROUNDS)))

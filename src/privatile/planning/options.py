@@ -15,7 +15,7 @@ from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
-from privatile.core.words import is_address, listed
+from privatile.core.words import is_address, listed, short
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
 from privatile.estimator.plan import LocalLevel
@@ -83,6 +83,9 @@ class Options(ReportOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for field in fields(self):
+            if field.type is bool and not isinstance(given := getattr(self, field.name), bool):
+                raise InputError(f"{field.name} must be True or False; got {short(given)}.")
         self._check_groups()
         for option in ("q", "epsilon", "weights"):
             given = getattr(self, option)
@@ -294,6 +297,8 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
 
 
 ON_THE_COMMAND_LINE = (
+    "yes",
+    "keep",
     "json",
     "dry_run",
     "explain",

@@ -75,9 +75,7 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
         text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
         yield Caveat("declaration", text)
     elif why and method.startswith("smooth"):
-        text = (
-            f"The smooth interval is not to be relied on: {why}. --interval any-shape shows one that holds {ANY_SHAPE}."
-        )
+        text = f"The smooth interval is not to be relied on: {why}. The interval any-shape holds {ANY_SHAPE}."
         yield Caveat("contradiction", text)
 
 
@@ -92,7 +90,7 @@ def may_stand_beside(settings: ReportSettings) -> bool:
 
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
-    return OtherReading(interval, inference.method, condition, f"first with --interval {inference.method}")
+    return OtherReading(interval, inference.method, condition, f"first with interval {inference.method}")
 
 
 def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:

@@ -126,13 +126,13 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
             "range",
             f"At least a share {plan.level:.6g} of the values is {plan.scale.low:,.10g} or less, the lower end of the "
             "stated range. Where no value can be lower, that is the quantile; otherwise it lies below: ask other "
-            "people with a wider --range.",
+            "people with a wider range.",
         )
     elif inference.is_any_shape and first >= high:
         yield Caveat(
             "range",
             f"More than a share {1.0 - plan.level:.6g} of the values is above {plan.scale.high:,.10g}, the upper end "
-            "of the stated range: the quantile lies outside. Ask other people with a wider --range.",
+            "of the stated range: the quantile lies outside. Ask other people with a wider range.",
         )
     else:
         # A straddled run that bounds nothing points nowhere.
@@ -148,7 +148,7 @@ def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -
                     text = (
                         f"The interval lies at the {word} end of the stated range. Where values can lie beyond it, ask"
                     )
-                yield Caveat("range", f"{text} other people with a wider --range.")
+                yield Caveat("range", f"{text} other people with a wider range.")
 
 
 def interval_caveats(
@@ -177,13 +177,13 @@ def interval_caveats(
         text = (
             f"The interval holds the round value {value:,.6g}. Where many records share such a value (salaries, ages, "
             "rounded measurements) the quantile sits on an atom and no interval of this kind covers it: read the one "
-            "that holds whatever the distribution (--interval any-shape)."
+            "that holds whatever the distribution (interval any-shape)."
         )
         yield Caveat("atom", text)
     elif high - low < 1.0 and min(abs(low), abs(high)) > 1.0:
         text = (
             "The interval is narrower than 1. If the values are whole numbers (ages, counts, scores) the quantile is "
-            "one of them and no interval of this kind covers it: then report with --values whole."
+            "one of them and no interval of this kind covers it: then report it with values declared whole."
         )
         yield Caveat("atom", text)
 

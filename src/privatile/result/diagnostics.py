@@ -156,10 +156,10 @@ def rank_error_text(level: float, information: float) -> str:
     return f"the rank is known within a standard error of {level * (1.0 - level) / math.sqrt(information):.2g}"
 
 
-STRAIGHTEN = ("A scale on which it is straighter (--log) or more records", "More records")
+STRAIGHTEN = ("A scale on which it is straighter (a log scale) or more records", "More records")
 """Advice where the curve bends: where the logarithm is possible and not taken yet, and elsewhere."""
 
-NARROW = ("A narrower --range, --log, or more records", "A narrower --range, or more records")
+NARROW = ("A narrower range, a log scale, or more records", "A narrower range, or more records")
 """Advice where the search did not settle: likewise."""
 
 

@@ -174,8 +174,8 @@ class GroupResults:
                 found.append(f"It is not about the people of {listed(absent, FEW)}, where nobody was asked.")
         elif self.by:
             found.append(
-                "There is no overall value: it does not follow from the groups' quantiles. With --overall-share 0.2 a "
-                "fifth of each group's people answers about it instead."
+                "There is no overall value: it does not follow from the groups' quantiles. With an overall share "
+                "of 0.2 a fifth of each group's people answers about it instead."
             )
         if self.ungrouped:
             found.append(f"{self.ungrouped:,} records have no {self.by}: they belong to no group and were not asked.")
@@ -194,7 +194,7 @@ class GroupResults:
             return f"All {count} intervals hold together with {percent} confidence{holds}{each}."
         return (
             f"Each interval holds by itself with {percent} confidence{holds}. That all {count} of them hold is less "
-            "sure: --simultaneous gives intervals that do."
+            "sure: simultaneous intervals do."
         )
 
     @property

@@ -93,7 +93,7 @@ class Comparisons:
         else:
             first = (
                 f"Each interval holds by itself with {percent} confidence. Of {count} differences some look real by "
-                "chance: --simultaneous allows for that."
+                "chance: simultaneous intervals allow for that."
             )
         rules = dict.fromkeys(pair.comparison.rule for pair in self.pairs)
         checked = (

@@ -164,9 +164,11 @@ class FileSource(Source):
         """How the file is read where that was found out and is not the usual; without a word of its content."""
         if not self._is_csv or (self._format.delimiter and self._format.decimal):
             return ""
-        usual = in_words(",", NumberMarks(), NOTHING_FOUND)
+        usual = [
+            in_words(",", NumberMarks(), NOTHING_FOUND._replace(point_is_decimal=shown)) for shown in (False, True)
+        ]
         found = in_words(str(self._parameters["delimiter"]), self._marks, self._evidence)
-        return "" if found == usual else f"{self._path} is read with {found}."
+        return "" if found in usual else f"{self._path} is read with {found}."
 
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""

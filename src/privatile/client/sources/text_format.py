@@ -98,6 +98,11 @@ OTHER_MARKS = Kind(r"[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?", "a number that is writt
 
 KINDS = (
     Kind(
+        r"[-+]?\d[\d.,]*(_[\d.,]+)+(e[-+]?\d+)?",
+        "a number with underscores between its digits",
+        "Programs read such numbers in two ways: write them without underscores.",
+    ),
+    Kind(
         rf"{_DAY}([T ].*)?",
         "a date",
         "A date is no number: turn the column into days since a fixed day first, in your own program or in a query.",
@@ -145,7 +150,7 @@ class NumberMarks:
 
     def number(self, column: str) -> str:
         """SQL: the number in a column of texts; NULL where there is none."""
-        text = self._without_unit(column)
+        text = _without_underscores(self._without_unit(column))
         grouped = text
         if self.thousands != "none":
             separators = THOUSANDS[self.thousands]
@@ -157,8 +162,8 @@ class NumberMarks:
             with_point = f"CASE WHEN contains({grouped}, '.') THEN NULL ELSE replace({grouped}, ',', '.') END"
             return f"TRY_CAST({with_point} AS DOUBLE)"
         # Most files have neither units nor thousands: the rest is tried for what is no number as it is.
-        plain = f"TRY_CAST({column} AS DOUBLE)"
-        return plain if grouped == column else f"coalesce({plain}, TRY_CAST({grouped} AS DOUBLE))"
+        plain = f"TRY_CAST({_without_underscores(column)} AS DOUBLE)"
+        return plain if grouped == _without_underscores(column) else f"coalesce({plain}, TRY_CAST({grouped} AS DOUBLE))"
 
     def is_bad(self, column: str) -> str:
         """SQL: 1 for an entry that is neither a number nor missing, otherwise 0."""
@@ -199,6 +204,11 @@ class NumberMarks:
                 (_looks(text, _sure(mark, other)), _looks(text, _grouped_twice(other))),
             )
         )
+
+
+def _without_underscores(text: str) -> str:
+    """SQL: the text, or NULL where it has an underscore: the engine would read 1_000, other programs do not."""
+    return f"CASE WHEN contains({text}, '_') THEN NULL ELSE {text} END"
 
 
 def kind_of_entry(column: str) -> str:
@@ -257,9 +267,17 @@ def in_words(delimiter: str, marks: NumberMarks, found: Evidence) -> str:
 
     >>> in_words(";", NumberMarks("comma", "point"), Evidence(True, True, True, False))
     'semicolons between columns, decimal commas, points between thousands'
+    >>> in_words(";", NumberMarks(), NOTHING_FOUND)  # no number has a decimal
+    'semicolons between columns'
     """
     name = next((name for name, mark in DELIMITERS.items() if mark == delimiter), repr(delimiter))
-    words = [f"{name}s between columns", f"decimal {marks.decimal}s"]
+    words = [f"{name}s between columns"]
+    has_decimals = {
+        "point": found.point_is_decimal or found.point_may_group,
+        "comma": found.comma_is_decimal or found.comma_may_group,
+    }
+    if has_decimals[marks.decimal]:
+        words.append(f"decimal {marks.decimal}s")
     grouped = found.point_may_group if marks.decimal == "comma" else found.comma_may_group
     if marks.thousands not in DECIMALS or grouped:
         words.append(
