@@ -147,6 +147,7 @@ def test_systemd_unit(tmp_path: Path) -> None:
     told = call(
         "join", str(federation.directory.invitation_file("site0")), "--source", "data 100%.csv", "--value", "x",
         "--site", str(federation.sites["site0"].path), "--install-unit", str(tmp_path / "units"),
+        "--ops-port", "9465", "--ops-name", "site.example",
     )  # fmt: skip
     assert told.exit_code == 0, told.output
     unit = tmp_path / "units" / "privatile-site0.service"
@@ -154,6 +155,7 @@ def test_systemd_unit(tmp_path: Path) -> None:
     assert "RestartPreventExitStatus=2 5" in text
     assert f"User={pwd.getpwuid(os.getuid()).pw_name}\n" in text
     assert "100%%.csv" in text
+    assert '"--ops-port" "9465" "--ops-host" "127.0.0.1" "--ops-name" "site.example"' in text
     told = call(
         "serve", str(federation.directory.path), "--ops-port", "9464", "--install-unit", str(tmp_path / "units")
     )

@@ -8,6 +8,7 @@ import click
 
 from privatile.cli.options import file, text
 from privatile.cli.reading_options import ReadingOptions, reading_options
+from privatile.cli.service_options import operations_arguments, service_options, write_unit
 from privatile.errors import InputError
 
 
@@ -25,17 +26,7 @@ from privatile.errors import InputError
     "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
 )
 @click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask.")
-@click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
-@click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
-@click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
-@click.option(
-    "--ops-name",
-    "ops_names",
-    multiple=True,
-    metavar="NAME",
-    help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
-)
-@click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
+@service_options
 @click.option("--verbose", is_flag=True, help="Log every answer.")
 def join(
     invitation: Path,
@@ -68,17 +59,15 @@ def join(
     options = JoinOptions(limits=policy, sql=reading.sql, text_format=TextFormat(**reading.text_format), **values)
     rows = reading.data(source, "--source") if install_unit is None else None
     if install_unit is not None:
-        path = install_unit / f"privatile-{invited.client}.service"
-        install_unit.mkdir(parents=True, exist_ok=True)
         arguments = ["join", str(invitation.absolute()), "--value", options.value, *reading.arguments()]
         arguments += ["--source", str(Path(source).absolute())] if source else []
         arguments += ["--site", str(place.path.absolute()), "--yes", "--json-logs"]
         arguments += ["--person", options.person] if options.person else []
         arguments += ["--weight", options.weight] if options.weight else []
         arguments += ["--policy", str(policy.absolute())] if policy else []
+        arguments += operations_arguments(options.ops_port, options.ops_host, options.ops_names)
         writes = (place.path, state_folder(), config_folder())
-        path.write_text(systemd_unit(f"client {invited.client}", arguments, writes), encoding="utf-8")
-        click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
+        write_unit(install_unit, invited.client, systemd_unit(f"client {invited.client}", arguments, writes))
         return
     for label, words in invited.rows():
         click.echo(f"{label:>18}  {words}", err=True)

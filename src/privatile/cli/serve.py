@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
+from privatile.cli.service_options import operations_arguments, service_options, write_unit
 
 
 @click.command()
@@ -15,19 +16,9 @@ from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 @click.option(
     "--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies that a broker cluster keeps."
 )
-@click.option("--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port).")
-@click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
-@click.option(
-    "--ops-name",
-    "ops_names",
-    multiple=True,
-    metavar="NAME",
-    help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
-)
+@service_options
 @dashboard_options
 @click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
-@click.option("--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop.")
-@click.option("--json-logs", is_flag=True, help="Log one JSON object per line.")
 @click.option("--verbose", is_flag=True, help="Log every round.")
 def serve(
     folder: Path,
@@ -46,15 +37,11 @@ def serve(
     if install_unit is not None:
         from privatile.federation.run.units import systemd_unit
 
-        path = install_unit / f"privatile-{directory.study().identity}.service"
-        install_unit.mkdir(parents=True, exist_ok=True)
         arguments = ["serve", str(folder.absolute()), "--json-logs", "--replicas", str(options["replicas"])]
         arguments += [text for url in options["brokers"] for text in ("--broker", url)]
-        if options["ops_port"] is not None:
-            arguments += ["--ops-port", str(options["ops_port"]), "--ops-host", options["ops_host"]]
-            arguments += [text for name in options["ops_names"] for text in ("--ops-name", name)]
-        path.write_text(systemd_unit(f"coordinator of {folder.name}", arguments, [folder]), encoding="utf-8")
-        click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
+        arguments += operations_arguments(*(options[name] for name in ("ops_port", "ops_host", "ops_names")))
+        unit = systemd_unit(f"coordinator of {folder.name}", arguments, [folder])
+        write_unit(install_unit, directory.study().identity, unit)
         return
     start_logging(as_json=json_logs, verbose=verbose)
     with dashboard.running(directory.store_file):

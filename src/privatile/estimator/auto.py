@@ -71,8 +71,8 @@ def chosen_rounds(wanted: int | None, smallest: int, whose: str = "") -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class AutoPlan(Plan):
-    """Search, probe, average: see `QuestionPolicy`."""
+class SelfTuningPlan(Plan):
+    """A plan that chooses the number of rounds, unless one is wanted, and asks cohorts."""
 
     wanted: int | None = None
 
@@ -87,6 +87,11 @@ class AutoPlan(Plan):
         """How many rounds there are."""
         smallest = min(self.clients, key=lambda client: client.records)
         return chosen_rounds(self.wanted, smallest.records, smallest.held_by if len(self.clients) > 1 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class AutoPlan(SelfTuningPlan):
+    """Search, probe, average: see `QuestionPolicy`."""
 
     @cached_property
     def policy(self) -> QuestionPolicy:

@@ -102,12 +102,8 @@ class QuestionPolicy:
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Smallest and largest share of the records in one round of the search.
-
-        Noise of 0.4 in a rank (6s²) decides between far below and far above; few rounds need longer ones.
-        """
-        least = max(6.0 * self.noise, 0.0005)
-        return least, max(least, 0.003, 0.6 / self.rounds)
+        """Smallest and largest share of the records in one round of the search."""
+        return search_shares(self.noise, self.rounds)
 
     def begin(self, runs: int = 1, xp: Any = np) -> Tuning:
         """Before the first round; `xp` is the library of the arrays."""
@@ -190,13 +186,37 @@ class QuestionPolicy:
 
     def lengths(self, tuning: Tuning, records: Ints, left: Ints) -> Ints:
         """Records to ask of every client (runs × clients), at least one, leaving one for every later round."""
-        xp = array_namespace(left)
-        rest = (self.rounds - tuning.done)[:, None]
-        even = left // xp.maximum(rest, 1)
-        share = xp.where(xp.isnan(tuning.share), 0.0, tuning.share)[:, None]
-        short = xp.clip(xp.rint(share * records).astype(xp.int64), 1, xp.maximum(left - (rest - 1), 1))
-        lengths: Ints = xp.where((tuning.stage == AVERAGE)[:, None], even, short)
-        return lengths
+        return round_lengths(tuning.share, tuning.stage == AVERAGE, self.rounds - tuning.done, records, left)
+
+
+def search_shares(noise: float, rounds: int) -> tuple[float, float]:
+    """Smallest and largest share of the records in one round of the search.
+
+    Noise of 0.4 in a rank (6s²) decides between far below and far above; few rounds need longer ones.
+
+    >>> search_shares(0.0001, 200), search_shares(0.01, 200)
+    ((0.0006000000000000001, 0.003), (0.06, 0.06))
+    """
+    least = max(6.0 * noise, 0.0005)
+    return least, max(least, 0.003, 0.6 / rounds)
+
+
+def round_lengths(share: Floats, evenly: NDArray[np.bool_], rounds_left: Ints, records: Ints, left: Ints) -> Ints:
+    """Records to ask of every client (runs × clients): a share of all, or those that are left, spread `evenly`.
+
+    At least one of each, and one is left for every later round.
+
+    >>> runs = (np.array([0.1, 0.1]), np.array([False, True]), np.array([4, 4]), np.array([[100], [100]]))
+    >>> round_lengths(*runs, np.array([[80], [80]])).tolist()
+    [[10], [20]]
+    """
+    xp = array_namespace(left)
+    rest = rounds_left[:, None]
+    even = left // xp.maximum(rest, 1)
+    wanted = xp.where(xp.isnan(share), 0.0, share)[:, None]
+    short = xp.clip(xp.rint(wanted * records).astype(xp.int64), 1, xp.maximum(left - (rest - 1), 1))
+    lengths: Ints = xp.where(evenly[:, None], even, short)
+    return lengths
 
 
 def probe_reach(level: float, noise: float, slope: float) -> float:

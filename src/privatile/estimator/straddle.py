@@ -29,7 +29,13 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats, array_namespace
 from privatile.core.mechanism import rank_noise
 from privatile.estimator import search_belief
-from privatile.estimator.question_policy import LARGEST_SEARCH_ROUNDS, LARGEST_SEARCH_SHARE, SPREAD_KNOWN
+from privatile.estimator.question_policy import (
+    LARGEST_SEARCH_ROUNDS,
+    LARGEST_SEARCH_SHARE,
+    SPREAD_KNOWN,
+    round_lengths,
+    search_shares,
+)
 from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_placement import inside_range, place_questions
@@ -100,12 +106,8 @@ class StraddlePolicy:
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Smallest and largest share of the records in one round of the search.
-
-        Noise of 0.4 in a rank (6s²) decides between far below and far above; few rounds need longer ones.
-        """
-        least = max(6.0 * self.noise, 0.0005)
-        return least, max(least, 0.003, 0.6 / self.rounds)
+        """Smallest and largest share of the records in one round of the search."""
+        return search_shares(self.noise, self.rounds)
 
     def begin(self, runs: int = 1, xp: Any = np) -> Straddling:
         """Before the first round; `xp` is the library of the arrays."""
@@ -229,13 +231,7 @@ class StraddlePolicy:
 
     def lengths(self, state: Straddling, records: Ints, left: Ints) -> Ints:
         """Records to ask of every client (runs × clients), at least one, leaving one for every later round."""
-        xp = array_namespace(left)
-        rest = (self.rounds - state.done)[:, None]
-        even = left // xp.maximum(rest, 1)
-        share = xp.where(xp.isnan(state.share), 0.0, state.share)[:, None]
-        short = xp.clip(xp.rint(share * records).astype(xp.int64), 1, xp.maximum(left - (rest - 1), 1))
-        lengths: Ints = xp.where((state.stage != SEARCH)[:, None], even, short)
-        return lengths
+        return round_lengths(state.share, state.stage != SEARCH, self.rounds - state.done, records, left)
 
 
 def level_variance(level: float, weights: Floats, rates: Floats, records: NDArray[Any]) -> Floats:

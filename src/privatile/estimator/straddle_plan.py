@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from privatile.core.scale import working_range
-from privatile.errors import InputError
 from privatile.estimator import search_belief
 from privatile.estimator.attendance import Pools, add_round
-from privatile.estimator.auto import chosen_rounds
-from privatile.estimator.clients import check_clients, pooled_noise
+from privatile.estimator.auto import SelfTuningPlan
+from privatile.estimator.clients import pooled_noise
 from privatile.estimator.exact_tests import needs_exact
-from privatile.estimator.plan import Ask, Plan, RoundState
+from privatile.estimator.plan import Ask, RoundState
 from privatile.estimator.step import round_weight
 from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy, Straddling
 from privatile.estimator.straddle_schedule import clock
@@ -30,26 +29,12 @@ class StraddleMemory(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class StraddlePlan(Plan):
+class StraddlePlan(SelfTuningPlan):
     """Search, then straddle the quantile: see `StraddlePolicy`.
 
     A stored round needs nothing beyond what every round has. The stage is `search`, `low`, `high` or `centre`; the step
     is 0; the rounds of the window count as averaged.
     """
-
-    wanted: int | None = None
-
-    def __post_init__(self) -> None:
-        check_clients(self.clients)
-        if self.mode != "cohort":
-            raise InputError("design auto asks cohorts: leave out mode='local', or take another design.")
-        self.rounds  # noqa: B018  a number of rounds that does not fit is refused here
-
-    @cached_property
-    def rounds(self) -> int:
-        """How many rounds there are."""
-        smallest = min(self.clients, key=lambda client: client.records)
-        return chosen_rounds(self.wanted, smallest.records, smallest.held_by if len(self.clients) > 1 else "")
 
     @cached_property
     def policy(self) -> StraddlePolicy:
