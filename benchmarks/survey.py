@@ -237,7 +237,6 @@ def p99(times: list[float]) -> float:
 def certificate_in(folder: Path) -> tuple[str, str]:
     from privatile.survey.serving import trial_certificate
 
-    folder.mkdir()
     certificate, key = trial_certificate(folder)
     return str(certificate), str(key)
 

@@ -75,10 +75,10 @@ def write_secret(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def read_codes(path: Path) -> list[IssuedCode]:
+def read_codes(path: str | Path) -> list[IssuedCode]:
     """Read what `write_codes` wrote."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8", newline="") as file:
             return [IssuedCode(row["stratum"], int(row["number"]), row["code"]) for row in csv.DictReader(file)]
     except (OSError, KeyError, TypeError, ValueError):
         raise InputError(f"{path}: these are no codes of a survey. Give the file that `survey init` wrote.") from None

@@ -81,6 +81,11 @@ class SurveyFolder:
         return self.path / "gateway.pid"
 
     @property
+    def trial(self) -> Path:
+        """A certificate for trying things on this machine."""
+        return self.path / "trial"
+
+    @property
     def close_request(self) -> Path:
         """Whoever makes this file asks the gateway to end the survey after the open round."""
         return self.path / "close.request"

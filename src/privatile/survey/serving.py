@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import socket
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
@@ -65,11 +64,18 @@ class GatewayAddress:
 
 
 def trial_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine's own names, signed by an authority that nobody knows; its file and its key."""
+    """A certificate for this machine's own names; its file and its key. One that is there and valid stays.
+
+    Its authority, `authority.pem` beside it, is known to nobody: programs on this machine may be told to trust it.
+    """
     authority, authority_key = folder / "authority.pem", folder / "authority.key"
     certificate, key = folder / "gateway.pem", folder / "gateway.key"
-    make_authority(authority, authority_key, "survey on trial")
-    issue_broker(authority, authority_key, certificate, key, LOCAL_NAMES, days=TRIAL_DAYS)
+    if not certificate.exists() or broken_validity(read_certificate(certificate), "it"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for file in (authority, authority_key, certificate, key):
+            file.unlink(missing_ok=True)
+        make_authority(authority, authority_key, "survey on trial")
+        issue_broker(authority, authority_key, certificate, key, LOCAL_NAMES, days=TRIAL_DAYS)
     return certificate, key
 
 
@@ -89,8 +95,7 @@ def serve_survey(
         if not address.behind_proxy:
             certificate, key = address.certificate, address.key
             if certificate is None or key is None:
-                trial = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privatile-survey-")))
-                certificate, key = trial_certificate(trial)
+                certificate, key = trial_certificate(folder.trial)
                 say("TLS         a certificate made for this machine alone; browsers will warn. For visitors give")
                 say("            --certificate and --key, or --behind-proxy")
             elif wrong := broken_validity(read_certificate(certificate), "the gateway's certificate"):
