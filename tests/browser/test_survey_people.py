@@ -37,8 +37,9 @@ class Gateway(NamedTuple):
     log: Path
 
 
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    tmp_path = tmp_path_factory.mktemp("gateway")
     made = make_survey(tmp_path / "survey", strata={"office": 20, "production": 20}, round_answers=3, grace=0.2)
     log = tmp_path / "log.txt"
     command = [sys.executable, "-m", "privatile", "survey", "serve", made.folder.path, "--port", "0", "--behind-proxy"]
@@ -151,9 +152,7 @@ def open_two_tabs(person: Person) -> None:
     assert person.page.locator("#said").inner_text() == second.locator("#said").inner_text()
 
 
-def test_everybody_counts_once_and_no_number_is_anywhere(
-    watched: Callable[..., Any], gateway: Gateway, tmp_path: Path
-) -> None:
+def test_everybody_counts_once_and_no_number_is_anywhere(watched: Callable[..., Any], gateway: Gateway) -> None:
     seen = [watched(locale="en-GB") for _ in range(PEOPLE)]
     people = [Person(one.page, number, gateway) for number, one in enumerate(seen)]
     lose_the_reply(people[0])
@@ -173,7 +172,7 @@ def test_everybody_counts_once_and_no_number_is_anywhere(
     assert others == 0
     assert before + open_round == PEOPLE
 
-    places = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    places = {path.name: path.read_bytes() for path in gateway.log.parent.rglob("*") if path.is_file()}
     places |= {f"page {number}": one.page.content().encode() for number, one in enumerate(seen)}
     places |= {f"requests {number}": str(person.heard).encode() for number, person in enumerate(people)}
     assert {"survey.db", "run.db", "log.txt"} <= set(places)
@@ -190,13 +189,23 @@ def test_everybody_counts_once_and_no_number_is_anywhere(
         assert one.complaints == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (360, "dark")])
+PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+
+
 def test_the_pages_of_the_survey(
-    watched: Callable[..., Any], check_axe: Callable[[Any], None], gateway: Gateway, width: int, scheme: str
+    watched: Callable[..., Any], check_axe: Callable[[Any], None], gateway: Gateway
 ) -> None:
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "bypass_csp": True}
-    for path in ("", "live", "organiser#t=wrong", f"organiser#t={gateway.made.token}"):
-        seen = watched(**options)
+    organiser = f"organiser#t={gateway.made.token}"
+    visits: list[tuple[str, dict[str, Any]]] = [
+        ("", {}),
+        ("live", {}),
+        (organiser, PHONE),
+        ("organiser#t=wrong", PHONE),
+    ]
+    if LONG:
+        visits += [("", PHONE), ("live", PHONE), (organiser, {})]
+    for path, options in visits:
+        seen = watched(bypass_csp=True, **options)
         response = seen.page.goto(gateway.url + path)
         policy = response.headers["content-security-policy"]
         assert "unsafe" not in policy

@@ -16,9 +16,13 @@ The public names are the modules, imported one by one: most need the extra `surv
     closing    the end by command
     facts      what pages show
     status     where a survey stands, read from outside
+    sheets     cards with QR codes, and a table for mail merge
+    client     a client for programs; answer_file is what it remembers
 """
 
 __all__ = [
+    "answer_file",
+    "client",
     "closing",
     "codes",
     "facts",
@@ -30,6 +34,7 @@ __all__ = [
     "run",
     "service",
     "serving",
+    "sheets",
     "status",
     "store",
     "study",
