@@ -25,6 +25,7 @@ STUDY: dict[str, Any] = {
     "range": [0, 10_000],
     "round_answers": 5,
     "grace": 0.05,
+    "address": "https://survey.example/",
 }
 
 
@@ -43,7 +44,7 @@ def make_study(**changes: Any) -> SurveyStudy:
 
 def make_survey(path: Path, **changes: Any) -> Made:
     folder = SurveyFolder(path)
-    token = initialize(folder, make_study(**changes), "https://survey.example/", draw_sheet=False)
+    token = initialize(folder, make_study(**changes), draw_sheet=False)
     return Made(folder, [one.code for one in read_codes(folder.codes_file)], token)
 
 

@@ -136,6 +136,11 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
             assert (await people.question(made.codes[-1])).status_code == 410
             assert (await people.answer(made.codes[-1], 1, True)).json() == {"counted": False, "reason": "late"}
             assert (await people.client.get("/live.json")).json()["state"] == "closed"
+        async with visitors(made.folder, clock=clock) as people:  # and stays so after a restart
+            await people.service.look()
+            assert (await people.question(made.codes[-2])).status_code == 410
+            assert (await people.answer(made.codes[-1], 1, True)).json()["repeat"]
+            assert (await people.client.get("/survey.json")).json()["state"] == "closed"
 
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 5.0))
     for name, changes, came, why in (

@@ -35,7 +35,7 @@ def test_every_public_fact_is_in_the_digest() -> None:
         "title": "x", "value": "x", "unit": "x", "epsilon": 0.5, "range": [0, 9], "level": 0.9, "scale": "identity",
         "confidence_level": 0.9, "values": "whole", "asked_by": "x", "round_answers": 9, "round_seconds": 9.0,
         "grace": 9.0, "end_date": "2030-01-01", "end_answers": 9, "end_width": 9.0, "languages": ["de"],
-        "page_sha256": "0" * 64, "strata": {"all": {"codes": 9}}, "survey": "0" * 12,
+        "page_sha256": "0" * 64, "strata": {"all": {"codes": 9}}, "survey": "0" * 12, "address": "https://x.example/",
     }  # fmt: skip
     assert set(changes) == set(study.to_dict()), "a field is not tried here"
     digests = {SurveyStudy.from_dict({**study.to_dict(), name: value}).digest for name, value in changes.items()}
@@ -58,6 +58,7 @@ def test_every_public_fact_is_in_the_digest() -> None:
         ({"strata": {"a": {"codes": 0}}}, "codes: must lie in"),
         ({"strata": {"a": {"codes": 5, "weight": 0.5}, "b": {"codes": 5}}}, "give every stratum a weight, or none"),
         ({"strata": {"a": {"codes": 5, "weight": 0.5}, "b": {"codes": 5, "weight": 0.4}}}, "they sum to 0.9"),
+        ({"address": "http://survey.example/"}, "address: .*must begin with https"),
         ({"survey": "x"}, "12 digits"),
         ({"titel": "x"}, "Did you mean 'title'?"),
     ],

@@ -81,7 +81,6 @@ def init(
     weights: tuple[str, ...],
     range_: tuple[float, float],
     languages: tuple[str, ...],
-    address: str,
     sheet: bool,
     **study: Any,
 ) -> None:
@@ -108,7 +107,7 @@ def init(
         **study,
     }
     made = SurveyStudy.from_dict(plain)
-    token = initialize(folder, made, address, draw_sheet=sheet)
+    token = initialize(folder, made, draw_sheet=sheet)
     click.echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
     click.echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")
     click.echo(f"codes      {folder.codes_file}  ({made.codes:,}; keep it secret, delete it once they are given away)")
@@ -127,7 +126,11 @@ def init(
 @click.option("--key", type=click.Path(path_type=Path), help="Its private key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="Plain HTTP on this machine, for a proxy that ends TLS.")
 @click.option(
-    "--name", "names", multiple=True, metavar="NAME", help="A name by which visitors reach it; may be repeated."
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Another name than that of the address by which visitors reach it.",
 )
 def serve(folder: "SurveyFolder", **address: Any) -> None:
     """Take answers until Ctrl-C. Stop and start it at any time: what was acknowledged is kept.

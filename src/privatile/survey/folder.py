@@ -21,7 +21,7 @@ from privatile.errors import InputError
 from privatile.federation.setup.files import replace_file
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 from privatile.survey.codes import code_hash, issue, write_codes, write_secret
-from privatile.survey.sheets import mail_merge, sheet, survey_address
+from privatile.survey.sheets import mail_merge, sheet
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy, study_toml
 
@@ -112,22 +112,21 @@ def new_survey() -> str:
     return secrets.token_hex(6)
 
 
-def initialize(folder: SurveyFolder, study: SurveyStudy, address: str, *, draw_sheet: bool = True) -> str:
+def initialize(folder: SurveyFolder, study: SurveyStudy, *, draw_sheet: bool = True) -> str:
     """Write a new survey; gives the organiser's token, which is kept nowhere."""
     if folder.path.exists() and any(folder.path.iterdir()):
         raise InputError(f"{folder.path} is not empty. Name a new folder for the survey.")
-    survey_address(address)  # refused before anything is written
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     token = secrets.token_urlsafe(24)
     issued = list(issue([(name, stratum.codes) for name, stratum in study.strata.items()]))
     places = {name: place for place, name in enumerate(study.strata)}
     write_codes(folder.codes_file, issued)
     cards = [(one.code, one.stratum) for one in issued]
-    write_secret(folder.links_file, mail_merge(address, cards, study.title))
+    write_secret(folder.links_file, mail_merge(study.address, cards, study.title))
     if draw_sheet and len(cards) <= MOST_CARDS:
         drawn = sheet(
             study.title,
-            address,
+            study.address,
             cards,
             lies_per_100=study.lies_per_100,
             page_sha256=study.page_sha256,

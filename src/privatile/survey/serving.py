@@ -4,10 +4,11 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from privatile.client.ledger.file_systems import require_volume
 from privatile.errors import InputError
@@ -21,6 +22,8 @@ from privatile.survey.service import SurveyService
 
 TRIAL_DAYS = 30
 """How long a certificate that the gateway makes itself is valid: it is for trying things on this machine."""
+
+MOST_CONNECTIONS = 65_536
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -103,7 +106,8 @@ def serve_survey(
             settings = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
         bound = stack.enter_context(listen(address.host, address.port, page="the gateway", patience=2.0))
         service = SurveyService(folder)
-        app = Gateway(service, host=address.host, names=frozenset(address.names), files=files, pages=pages)
+        names = {*address.names, urlsplit(study.address).hostname or ""} - {""}
+        app = Gateway(service, host=address.host, names=frozenset(names), files=files, pages=pages)
         server = make_server(
             app,
             "survey",
@@ -117,12 +121,24 @@ def serve_survey(
             **settings,
         )
         say(f"survey      {study.title}, {study.codes:,} codes, study {study.digest[:16]}")
+        say(f"names       {', '.join(sorted(names))}, and this machine's own; visitors who use another are refused")
+        _allow_connections()
         if address.behind_proxy:
             say(f"gateway     {address.url(bound)} (plain HTTP, for the proxy on this machine that ends TLS)")
         else:
             say(f"gateway     {address.url(bound)}")
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(_run(service, server, bound))
+
+
+def _allow_connections() -> None:
+    """As many open connections as the system lets this user have."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        most = MOST_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, MOST_CONNECTIONS)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _run(service: SurveyService, server: Any, bound: socket.socket) -> None:

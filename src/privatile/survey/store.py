@@ -222,7 +222,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """A connection without transactions of its own; another thread may wait for its disk (`intake`)."""
     mode = "ro" if read_only else "rw"
     connection = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+        f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=1.0, isolation_level=None, check_same_thread=False
     )
     if not read_only:
         connection.execute("PRAGMA synchronous=FULL")

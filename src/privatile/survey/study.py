@@ -27,6 +27,7 @@ from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
 from privatile.estimator.values import parse_values
 from privatile.laws.critical import checked_level
+from privatile.survey.sheets import survey_address
 
 IDENTITY = re.compile(r"[0-9a-f]{12}")
 """A survey's own mark: 48 random bits. A device stores its answer under it."""
@@ -98,6 +99,8 @@ class SurveyStudy:
     """Counted answers after which it ends; 0: none."""
     end_width: float = 0.0
     """Width of the interval, in units, at which it ends; 0: none."""
+    address: str = ""
+    """Where people find the survey; the gateway answers to this name."""
     languages: tuple[str, ...] = ("en",)
     page_sha256: str = ""
     """The hash of the answering page and its script."""
@@ -232,6 +235,11 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
             _moment(study.end_date)
         except (ValueError, OverflowError):
             yield ("end_date",), f"must be a date such as 2027-01-31, or 2027-01-31T18:00Z; got {study.end_date!r:.40}."
+    if study.address:
+        try:
+            survey_address(study.address)
+        except InputError as error:
+            yield ("address",), str(error)
     if not study.languages or len(set(study.languages)) < len(study.languages):
         yield ("languages",), "must name at least one language, each once."
     yield from (
@@ -277,6 +285,7 @@ REMARKS = {
     "end_date": "  # the survey ends at this date, …",
     "end_answers": "  # … after so many counted answers, …",
     "end_width": "  # … or when the interval is so narrow, in units; all empty: by command",
+    "address": "  # where people find it; it is in the links",
     "page_sha256": "  # the hash of the answering page",
 }
 
