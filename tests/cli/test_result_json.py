@@ -1,5 +1,6 @@
 """The JSON of every command that prints results is of one shape, the one that the documentation describes."""
 
+import csv
 import json
 import re
 from functools import cache
@@ -71,6 +72,22 @@ def test_a_comparison_has_the_same_entries(home: Path) -> None:
     assert not found["reliable"]
     text = CliRunner().invoke(main, ["compare", str(home / "one.db"), str(home / "few.db"), "--disjoint"]).output
     assert text.startswith("Their difference is not to be relied on")
+
+
+def test_the_table_as_csv_has_the_same_numbers(home: Path) -> None:
+    """A row per level, an empty cell where there is no estimate; a page is another command."""
+    for name in ("three", "few"):
+        shown = CliRunner().invoke(main, ["report", str(home / f"{name}.db"), "--csv"])
+        assert shown.exit_code == 0, shown.output
+        rows = list(csv.DictReader(shown.stdout.splitlines()))
+        told = said("report", home / f"{name}.db")["results"]
+        assert [row["estimate"] for row in rows] == [
+            "" if one["estimate"] is None else str(one["estimate"]) for one in told
+        ]
+        assert [row["low"] for row in rows] == [str(one["confidence_interval"]["low"]) for one in told]
+        assert [row["reliable"] for row in rows] == [str(one["reliable"]).upper() for one in told]
+    assert rows[0]["estimate"] == ""
+    assert CliRunner().invoke(main, ["report", str(home / "few.db"), "--csv", "-o", "x.html"]).exit_code == 2
 
 
 def test_the_schema_refuses_what_it_does_not_describe(home: Path) -> None:

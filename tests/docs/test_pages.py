@@ -95,8 +95,8 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
         return
     if page in LONG_PAGES and "PRIVATILE_LONG" not in os.environ:
         pytest.skip("takes half a minute or more: PRIVATILE_LONG=1 runs it")
-    if page == OF_R and (lacking := lacking_of_r()):
-        pytest.skip(f"THE PAGE ON R IS NOT TESTED: {lacking} is not installed")
+    if page == OF_R and shutil.which("Rscript") is None:
+        pytest.skip("THE PAGE ON R IS NOT TESTED: Rscript (Debian: r-base-core) is not installed")
     if page != README:  # which begins in an empty folder, as its reader does
         furnish(tmp_path)
     mine = {**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
@@ -119,14 +119,6 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
     made_again = tmp_path / "docs" / page.name
     if made_again.exists():  # a page that its own commands write: only numbers may differ
         assert words(made_again) == words(page)
-
-
-def lacking_of_r() -> str:
-    """What the page on R needs and is not here."""
-    if shutil.which("Rscript") is None:
-        return "Rscript (Debian: r-base-core)"
-    found = subprocess.run(["Rscript", "-e", "library(jsonlite)"], capture_output=True, check=False)
-    return "" if found.returncode == 0 else "R's package jsonlite (Debian: r-cran-jsonlite)"
 
 
 def words(page: Path) -> list[str]:

@@ -34,6 +34,7 @@ Kind = Literal["run", "groups", "experiment", "paper"]
 @number("--confidence-level", "LEVEL", "Of groups or several runs (as they were asked; 0.95).")
 @click.option("--text", "as_text", is_flag=True, help="No page: print the result as text.")
 @json_flag("No page: print the result")
+@click.option("--csv", "as_csv", is_flag=True, help="No page: print a table with a row per result.")
 def report(
     sources: tuple[Path, ...],
     output: Path | None,
@@ -44,6 +45,7 @@ def report(
     confidence_level: float | None,
     as_text: bool,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
     """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
 
@@ -55,6 +57,7 @@ def report(
     \b
     privatile report run.db -o report.html
     privatile report run.db --json
+    privatile report regions --csv
     privatile report ages.db --values whole
     privatile report run.db --figure trajectory.pdf
     privatile report regions -o regions.html --figure regions.pdf
@@ -70,11 +73,17 @@ def report(
         if kind not in ("run", "groups") or (kind == "run" and name in ("simultaneous", "confidence_level")):
             what = "groups, or several runs" if name in ("simultaneous", "confidence_level") else "a run"
             raise InputError(f"--{name.replace('_', '-')} goes with {what}; {source} is none.")
-    if as_text or as_json:
+    if as_text or as_json or as_csv:
         if kind not in ("run", "groups") or output is not None or figure:
             what = "a page or a figure is another command" if kind in ("run", "groups") else f"{source} is none"
-            raise InputError(f"--text and --json print the result of a run; {what}.")
-        _print(kind, sources if kind == "groups" else (path,), reported, as_json)
+            raise InputError(f"--text, --json and --csv print the result of a run; {what}.")
+        facts = _facts(kind, sources if kind == "groups" else (path,), reported)
+        if as_csv:
+            from privatile.result.document import csv_text
+
+            click.echo(csv_text(facts.to_dict()), nl=False)
+        else:
+            echo_facts(facts, as_json)
         return
     if not figure and output is None:
         output = source.with_suffix(".html") if len(sources) == 1 else Path("runs.html")
@@ -92,11 +101,11 @@ def report(
         click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _print(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any], as_json: bool) -> None:
+def _facts(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]) -> Any:
     from privatile.report.group_reading import results_of
     from privatile.report.view import read_results
 
-    echo_facts(results_of(paths, **reported) if kind == "groups" else read_results(paths[0], **reported), as_json)
+    return results_of(paths, **reported) if kind == "groups" else read_results(paths[0], **reported)
 
 
 def _of_groups(sources: tuple[Path, ...], reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:

@@ -3,6 +3,8 @@
 `docs/result.schema.json` describes the document. It has one shape, whether a run has one level or several.
 """
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -58,13 +60,34 @@ def frame(
     """
     if library not in get_args(Library):
         raise InputError(f"a table is made with one of {', '.join(get_args(Library))}; got {library!r:.60}.")
-    made = require(library, "tables")
-    columns: dict[str, list[Any]] = {name: list(column) for name, column in (before or {}).items()}
+    made, columns = require(library, "tables"), _columns(entries, before or {})
+    return made.table(columns) if library == "pyarrow" else made.DataFrame(columns)
+
+
+def csv_text(facts: Mapping[str, Any]) -> str:
+    """The same table of a document's results as CSV; what is not there is left empty.
+
+    >>> print(csv_text({"results": [{"column": "pay", "level": 0.5, "reliable": True, "caveats": []}]})[:28])
+    column,level,estimate,low,hi
+    """
+    entries: Sequence[dict[str, Any]] = facts["results"]
+    before = {key: [entry[key] for entry in entries] for key in ("group", "overall", "why") if key in entries[0]}
+    columns = _columns(entries, before)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow(str(cell).upper() if isinstance(cell, bool) else cell for cell in row)
+    return text.getvalue()
+
+
+def _columns(entries: Sequence[dict[str, Any]], before: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: list(column) for name, column in before.items()}
     columns |= {name: [_found(entry, keys) for entry in entries] for name, keys in COLUMNS.items()}
     columns["caveats"] = [
         " ".join(one["code"] for one in entry["caveats"] if one["severity"] != "standing") for entry in entries
     ]
-    return made.table(columns) if library == "pyarrow" else made.DataFrame(columns)
+    return columns
 
 
 def _found(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
