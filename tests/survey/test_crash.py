@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from privatile.errors import StoreError
 from privatile.server.run_file import RunStore
+from privatile.survey import service as service_module
 from privatile.survey.intake import Intake
 from privatile.survey.rounds import Phase
 from privatile.survey.run import SurveyRun
@@ -207,3 +210,31 @@ def test_a_question_handed_out_at_the_last_moment_is_waited_for(tmp_path: Path) 
                 assert reply.status_code == 503
 
     asyncio.run(scene())
+
+
+def test_whatever_fails_between_rounds_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_survey(tmp_path / "survey")
+    failures = iter([OSError(5, "Input/output error"), sqlite3.OperationalError("disk I/O error")])
+    usual = Intake.set_round
+
+    async def failing(self: Intake, *given: Any, **named: Any) -> None:
+        for error in failures:
+            raise error
+        await usual(self, *given, **named)
+
+    async def scene() -> list[str]:
+        told = []
+        monkeypatch.setattr(Intake, "set_round", failing)
+        monkeypatch.setattr(service_module, "LONGEST_SLEEP", 0.02)
+        async with visitors(made.folder, follow=True) as people:
+            for code in made.codes[:5]:
+                await people.take_part(code)
+            while people.service.state.number == 1 or people.service.alarms():
+                told += [alarm.text for alarm in people.service.alarms()]
+                await asyncio.sleep(0.005)
+            assert (await people.client.get("/health")).status_code == 200
+        return told
+
+    told = asyncio.run(scene())
+    assert any("OSError" in text for text in told)
+    assert closed_rounds(made) == [((5,), (5,))]

@@ -197,3 +197,12 @@ def test_records_are_read_by_the_same_reader(closed: SurveyFolder, tmp_path: Pat
     path = tmp_path / "record.json"
     privatile("release", closed.path, "-o", path)
     assert "survey" in read_record(path)["body"]
+
+
+def test_a_page_that_the_study_does_not_name_is_not_served(
+    closed: SurveyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privatile.survey.serving.page_sha256", lambda: "0" * 64)
+    refused = privatile("serve", closed.path)
+    assert refused.exit_code == 2
+    assert "another page than was printed" in refused.output

@@ -6,7 +6,6 @@ Nothing here writes a log line, sets a cookie or looks at a visitor's address.
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
@@ -33,6 +32,9 @@ SLOWEST_BODY = 5.0
 
 LATEST_ROUND = 1 << 53
 """Beyond this JavaScript has no whole numbers."""
+
+RETRY = b"1"
+"""Seconds after which a visitor who is told to wait comes again: most rounds drain in less."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -100,7 +102,6 @@ class Gateway:
         self._pages = pages
         self._starlette = Starlette(routes=self._routes())
         self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
-        self._retry = str(max(1, math.ceil(service.study.grace))).encode()
         common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._page_headers = common
         self._json_headers = [*common, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
@@ -188,7 +189,7 @@ class Gateway:
         body = _encode(content)
         headers = [*self._json_headers, (b"content-length", str(len(body)).encode())]
         if retry:
-            headers.append((b"retry-after", self._retry))
+            headers.append((b"retry-after", RETRY))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

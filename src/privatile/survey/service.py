@@ -5,7 +5,7 @@ Everything happens in one event loop. The run, which computes, has a thread of i
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -64,8 +64,8 @@ class SurveyService:
         self.rule = round_rule(self.study)
         self.facts: dict[str, Any] = {}
         """What the public page shows, as of the last closed round."""
-        self.trouble: Alarm | None = None
-        """Why the survey cannot go on by itself at the moment."""
+        self._troubles: dict[str, Alarm] = {}
+        """What cannot be done at the moment, and is tried again: go on with the round, compute the result."""
         self._clock = clock
         self._queries: dict[int, float] = {}
         self._run_thread = ThreadPoolExecutor(1, thread_name_prefix="survey-run")
@@ -136,13 +136,20 @@ class SurveyService:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait or 0.01)
             self._news.clear()
-            try:
-                await self.look()
-                self.trouble = None
-            except PrivatileError as error:
-                # A full disk, most often: answers are refused meanwhile, and the next look tries again.
-                self.trouble = self.trouble or Alarm("paused", None, self._clock(), str(error))
+            if not await self._tried("round", self.look):
+                # A full disk, most often: answers are refused meanwhile.
                 await asyncio.sleep(LONGEST_SLEEP)
+
+    async def _tried(self, what: str, action: Callable[[], Awaitable[None]]) -> bool:
+        """Whether something could be done; where not, people are told, and it is tried again later."""
+        try:
+            await action()
+        except Exception as error:
+            text = str(error) if isinstance(error, PrivatileError) else f"{type(error).__name__}; it is tried again"
+            self._troubles.setdefault(what, Alarm("paused", None, self._clock(), f"the {what}: {text}"))
+            return False
+        self._troubles.pop(what, None)
+        return True
 
     async def look(self) -> None:
         """Let the round go on as far as clock, arrivals and requests say."""
@@ -212,7 +219,7 @@ class SurveyService:
             await self._stale.wait()
             self._stale.clear()
             if not self._stopping:
-                await self._refresh()
+                await self._tried("result", self._refresh)
                 await asyncio.sleep(FRESH)
 
     async def _refresh(self) -> None:
@@ -221,11 +228,13 @@ class SurveyService:
 
     def live(self) -> dict[str, Any]:
         """What the public page shows: closed rounds, with the present state."""
-        return {**self.facts, "state": public_state(self.state)}
+        late = self._reader.late()
+        strata = [{**one, "late": here} for one, here in zip(self.facts["strata"], late, strict=True)]
+        return {**self.facts, "state": public_state(self.state), "late": sum(late), "strata": strata}
 
     def alarms(self) -> list[Alarm]:
         """What is wrong now."""
-        return [] if self.trouble is None else [self.trouble]
+        return list(self._troubles.values())
 
     async def organiser(self) -> dict[str, Any]:
         """What the organiser's page shows."""

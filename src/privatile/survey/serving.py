@@ -17,7 +17,7 @@ from privatile.federation.setup.certificates import broken_validity, issue_broke
 from privatile.server.web import is_loopback, listen, make_server
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.gateway import Gateway, Pages
-from privatile.survey.page import PageFile
+from privatile.survey.page import PageFile, page_sha256
 from privatile.survey.service import SurveyService
 
 TRIAL_DAYS = 30
@@ -93,6 +93,12 @@ def serve_survey(
     """Serve a survey until a signal ends the process; what is under way is answered first."""
     study = folder.study()
     require_volume(folder.store_file, "the survey's file")
+    if files and study.page_sha256 not in ("", page_sha256()):
+        raise InputError(
+            f"the study names a page with the hash {study.page_sha256[:16]}…, and this privatile has one with the hash "
+            f"{page_sha256()[:16]}…: visitors would see another page than was printed. Serve it with the version that "
+            "made the survey."
+        )
     with lock_folder(folder.pid_file), ExitStack() as stack:
         settings: dict[str, Any] = {}
         if not address.behind_proxy:
