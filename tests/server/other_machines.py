@@ -264,7 +264,7 @@ def compare(written: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         for own, seen in zip(written["runs"][name], results, strict=True):
             (one, error), (two, _) = own, seen
             worst = max(worst, largest_difference(one, two, error, name))
-            if math.isfinite(error) and error:
+            if math.isfinite(error) and error and one["estimate"] is not None and two["estimate"] is not None:
                 estimate = max(estimate, abs(one["estimate"] - two["estimate"]) / error)
     return {
         "files": len(other["runs"]),

@@ -15,6 +15,7 @@ from privatile.estimator.schedule import DecayingStep
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
+from privatile.result.moved import with_change
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 
@@ -134,4 +135,5 @@ class OnlineQuantile:
         )
         plan = replace(self._plan, clients=asked)
         follows = not isinstance(plan, OpenPlan)
-        return summarize(self._settings, plan, self._state, self._trajectory, run="online", at_fixed_end=follows)
+        result = summarize(self._settings, plan, self._state, self._trajectory, run="online", at_fixed_end=follows)
+        return with_change(result, plan, self._state, self._trajectory)

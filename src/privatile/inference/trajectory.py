@@ -107,9 +107,17 @@ class Trajectory:
         """Every client's own answers; None where nobody was silent."""
         if not self._by_client:
             return None
+        answers = self.by_client
+        return None if bool((answers.precisions > 0.0).all()) else answers
+
+    @property
+    def by_client(self) -> ClientAnswers:
+        """Every client's own answers, each at the question it was asked about; cohort mode only."""
+        if not self._by_client:
+            queries, residuals, noise = self.answers
+            return ClientAnswers(queries, residuals[:, None], 1.0 / noise[:, None])
         rows = np.array(self._by_client).reshape(len(self._answers) // 3, -1)
-        queries, residuals, precisions = rows[:, 0].copy(), rows[:, 1::2].copy(), rows[:, 2::2].copy()
-        return None if bool((precisions > 0.0).all()) else ClientAnswers(queries, residuals, precisions)
+        return ClientAnswers(rows[:, 0].copy(), rows[:, 1::2].copy(), rows[:, 2::2].copy())
 
     def _column(self, index: int) -> Floats:
         return np.array(self._averaged[index::5])

@@ -102,6 +102,7 @@ CAVEAT_TITLES = {
     "partly-asked": "Groups that had answered in part",
     "unfinished": "Unfinished",
     "goes-on": "The run goes on",
+    "moved": "The quantile has moved",
     "nobody-yet": "Nobody of a stratum has answered",
     "waiting": "Answers that wait",
     "central": "Local privacy costs precision",

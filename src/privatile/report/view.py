@@ -16,6 +16,7 @@ from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope, last_in_bucket
+from privatile.result.moved import with_change
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import Caveat, QuantileResult, in_units
 from privatile.result.results import Results
@@ -269,8 +270,10 @@ class RunRecord:
 
     def results(self) -> list[QuantileResult | None]:
         """The results of all levels as the run itself reports them; none before two averaged rounds."""
+        summaries = [self._summary(history, history.state, history.trajectory) for history in self.histories]
         found: Sequence[QuantileResult | None] = [
-            self._summary(history, history.state, history.trajectory) for history in self.histories
+            result and with_change(result, history.plan, history.state, history.trajectory)
+            for history, result in zip(self.histories, summaries, strict=True)
         ]
         known = [result for result in found if result is not None]
         if len(known) == len(found):

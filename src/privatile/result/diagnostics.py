@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privatile.core.scale import Scale
 from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
+from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
@@ -24,8 +25,10 @@ from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.choice import Evidence
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
+from privatile.inference.influence import largest_influences
+from privatile.inference.readings import Readings
 from privatile.inference.trajectory import Trajectory
-from privatile.result.number_words import finite
+from privatile.result.number_words import finite, rank_text
 from privatile.result.result import Caveat
 from privatile.result.rows import Row
 
@@ -72,12 +75,21 @@ def diagnose(
     grid = settings.declared.step is not None
     first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid)
     found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
+    if isinstance(plan, OpenPlan) and evidence.straddled is not None:
+        found += [liars_row(plan, trajectory, evidence.straddled)]
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
     # The contradiction of a smooth interval says the same.
     if shown.method.startswith("smooth") and evidence.readings is not None and evidence.readings.contradiction:
         caveats = [one for one in caveats if one.code != "not-validated"]
     return [one for one in found if isinstance(one, Row)], caveats
+
+
+def liars_row(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> Row:
+    """How far a few people who lie could move the rank of the estimate (`inference.influence`)."""
+    found = largest_influences(plan.clients, trajectory.by_client, float(both.fit.center))
+    text = "; ".join(f"{each.people:,}: {rank_text(each.rank)}" for each in found)
+    return Row("liars", "if people lie", [each._asdict() for each in found], text)
 
 
 def known_beforehand(

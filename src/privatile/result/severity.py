@@ -24,6 +24,7 @@ SEVERITIES: dict[str, Severity] = {
     "relaxations": "unreliable",
     "unfinished": "unreliable",
     "nobody-yet": "unreliable",
+    "moved": "act",
     "not-private": "act",
     "weak": "act",
     "declaration": "act",

@@ -28,6 +28,7 @@ from privatile.estimator.spec import RunSpec
 from privatile.estimator.step import begin, step
 from privatile.estimator.transcript import as_sent, difference, slack
 from privatile.inference.trajectory import Trajectory
+from privatile.result.moved import with_change
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import narrow_enough, summarize
@@ -268,7 +269,7 @@ class Coordinator:
         result = summarize(
             self.spec, track.plan, track.state, track.trajectory, self.run, at_fixed_end=track.at_fixed_end
         )
-        return replace(result, date=self.store.date)
+        return replace(with_change(result, track.plan, track.state, track.trajectory), date=self.store.date)
 
     def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
         track = self.tracks[level_index]
