@@ -4,9 +4,9 @@ Without a change the mean of an answer depends on its question q alone, μ(q) = 
 assumed about F. Answers y_i have known precisions p_i and are sub-Gaussian with variance 1/p_i, and every question is
 fixed before its answers come. For any predictions m_i that are fixed as early, and for the true μ,
 
-    E_t(μ) = exp( ½·Σp_i(y_i − μ(q_i))² − ½·Σp_i(y_i − m_i)² ) = Π exp( λ_i(y_i − μ_i) − λ_i²/(2p_i) ),  λ_i = p_i(m_i − μ_i)
+    E_t(μ) = exp( ½·Σp_i(y_i − μ_i)² − ½·Σp_i(y_i − m_i)² ) = Π exp( λ_i(y_i − μ_i) − λ_i²/(2p_i) )
 
-is a supermartingale that starts at 1. μ is not known, but the falling function that fits all answers best has a
+with μ_i = μ(q_i) and λ_i = p_i(m_i − μ_i) is a supermartingale that starts at 1. μ is not known, but the falling function that fits all answers best has a
 smaller first sum. So with the least sum N_t over all falling functions (pool adjacent violators)
 
     E_t = exp( ½·N_t − ½·Σp_i(y_i − m_i)² ) ≤ E_t(μ),  P(E_t ever reaches 1/α) ≤ α
