@@ -6,6 +6,7 @@ from privatile.core.words import moment
 from privatile.result.result import QuantileResult
 from privatile.server.alarms import Alarm
 from privatile.survey.rounds import OpenRound, Phase
+from privatile.survey.run import Standing
 from privatile.survey.store import StratumTotals
 from privatile.survey.study import SurveyStudy
 
@@ -36,35 +37,50 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
     }
 
 
-def live_facts(
-    study: SurveyStudy, state: OpenRound, rounds: int, result: QuantileResult | None, late: list[int], opened: float
-) -> dict[str, Any]:
+def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list[int], opened: float) -> dict[str, Any]:
     """What the public page shows."""
-    shown: dict[str, Any] = dict.fromkeys(("estimate", "interval", "final", "sentence"))
-    if result is not None:
-        anytime = result.confidence_interval if result.valid_at_every_look else result.anytime
-        shown = {
-            "estimate": result.estimate if result.located else None,
-            "interval": None if anytime is None else list(anytime),
-            "final": None if result.other is None else [result.other.interval.low, result.other.interval.high],
-            "sentence": result.sentence,
-        }
     return {
         **survey_facts(study, state),
-        **shown,
+        **_result_facts(found.result),
         "answers": state.counted_before,
         "late": sum(late),
         "codes": study.codes,
-        "rounds": rounds,
+        "rounds": found.rounds,
         "confidence": study.confidence_level,
-        "caveats": [] if result is None else [caveat.text for caveat in result.caveats],
         "opened": moment(opened),
         "ends": study.end_date or None,
-        "ended": state.ending or None if state.phase is Phase.CLOSED else None,
+        "ended": state.ending or "width" if state.phase is Phase.CLOSED else None,
+        "series": [
+            {
+                "week": week.name,
+                "answers": week.people,
+                "estimate": week.estimate,
+                "interval": None if week.interval is None else list(week.interval),
+            }
+            for week in found.weeks
+        ],
         "strata": [
             {"name": name, "weight": one.weight, "codes": one.codes, "late": here}
             for (name, one), here in zip(study.strata.items(), late, strict=True)
         ],
+    }
+
+
+def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
+    """The result in the few facts that fit on a page; the record and the run's file have all of it."""
+    if result is None:
+        nothing: dict[str, Any] = dict.fromkeys(("estimate", "interval", "final", "sentence", "drift"))
+        return {**nothing, "caveats": [], "liars": []}
+    anytime = result.confidence_interval if result.valid_at_every_look else result.anytime
+    moved = [caveat.text for caveat in result.caveats if caveat.code == "moved"]
+    return {
+        "estimate": result.estimate if result.located else None,
+        "interval": None if anytime is None else list(anytime),
+        "final": None if result.other is None else list(result.other.interval),
+        "sentence": result.sentence,
+        "drift": moved[0] if moved else None,
+        "caveats": [caveat.text for caveat in result.caveats],
+        "liars": [{"k": one["people"], "rank": one["rank"]} for one in result.facts().get("liars") or ()],
     }
 
 
@@ -98,5 +114,5 @@ def organiser_facts(
             "answers": state.came,
             "planned": planned,
         },
-        "alarms": [f"{alarm.title}: {alarm.text}" for alarm in alarms],
+        "alarms": [f"{alarm.title}: {alarm.text}" for alarm in alarms] + ([live["drift"]] if live["drift"] else []),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from privatile.core.words import moment
 from privatile.errors import StoreError
@@ -10,6 +11,7 @@ from privatile.estimator.ending import End
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
+from privatile.server.periods import Period, weekly
 from privatile.server.run_file import RunStore
 from privatile.server.writer import begin_or_continue
 from privatile.survey.store import Count
@@ -49,6 +51,21 @@ def result_so_far(coordinator: Coordinator) -> QuantileResult | None:
     return coordinator.results()[0] if coordinator.tracks[0].state.averages.rounds >= FEWEST_AVERAGED else None
 
 
+class Standing(NamedTuple):
+    """What the closed rounds say."""
+
+    rounds: int
+    result: QuantileResult | None
+    """None while the quantile is still being searched for."""
+    weeks: list[Period]
+
+
+def standing(coordinator: Coordinator) -> Standing:
+    """What the closed rounds of a survey's run say."""
+    result = result_so_far(coordinator)
+    return Standing(coordinator.done, result, [] if result is None else weekly(coordinator))
+
+
 class SurveyRun:
     """The coordinator of a survey's run; used by one thread."""
 
@@ -64,11 +81,6 @@ class SurveyRun:
     def rounds(self) -> int:
         """Rounds that are complete."""
         return self._coordinator.done
-
-    @property
-    def counted(self) -> int:
-        """Answers of complete rounds, over all strata."""
-        return sum(totals.answered for totals in self._store.client_totals().values())
 
     def question(self) -> float | None:
         """What the open round asks, in units; none once the run is over."""
@@ -99,9 +111,9 @@ class SurveyRun:
             over = self._coordinator.rounds() is None
             self._coordinator.finish(None if over else "date" if by_date else "command")
 
-    def result(self) -> QuantileResult | None:
-        """The result so far; none while the quantile is still being searched for."""
-        return result_so_far(self._coordinator)
+    def standing(self) -> Standing:
+        """What the closed rounds say."""
+        return standing(self._coordinator)
 
     def close(self) -> None:
         """Close the file."""

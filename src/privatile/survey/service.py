@@ -223,8 +223,8 @@ class SurveyService:
                 await asyncio.sleep(FRESH)
 
     async def _refresh(self) -> None:
-        result, rounds = await self._computed(lambda: (self._run.result(), self._run.rounds))
-        self.facts = live_facts(self.study, self.state, rounds, result, self._reader.late(), self._opened)
+        found = await self._computed(self._run.standing)
+        self.facts = live_facts(self.study, self.state, found, self._reader.late(), self._opened)
 
     def live(self) -> dict[str, Any]:
         """What the public page shows: closed rounds, with the present state."""

@@ -6,14 +6,13 @@ from typing import Any
 
 from privatile.core.words import duration
 from privatile.federation.run.lock import running_coordinator
-from privatile.result.result import QuantileResult
 from privatile.server.alarms import Alarm
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from privatile.survey.facts import live_facts, organiser_facts
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.rounds import Phase
-from privatile.survey.run import result_so_far
+from privatile.survey.run import Standing, standing
 from privatile.survey.service import round_rule
 from privatile.survey.store import SurveyStore
 
@@ -62,26 +61,25 @@ class SurveyStatus:
         return "\n".join(lines)
 
 
-def read_result(folder: SurveyFolder) -> tuple[QuantileResult | None, int]:
-    """The result of the closed rounds, and how many there are."""
+def read_standing(folder: SurveyFolder) -> Standing:
+    """What the closed rounds say."""
     if not folder.run_file.exists() or RunStore.is_blank(folder.run_file):
-        return None, 0
+        return Standing(0, None, [])
     with RunStore.open(folder.run_file, read_only=True) as store:
-        coordinator = Coordinator(store)
-        return result_so_far(coordinator), coordinator.done
+        return standing(Coordinator(store))
 
 
 def read_status(folder: SurveyFolder) -> SurveyStatus:
     """Read both files of a survey."""
     study = folder.study()
     process = running_coordinator(folder.pid_file)
-    result, rounds = read_result(folder)
+    found = read_standing(folder)
     with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
         state, totals, late, opened = store.round(), store.totals(), store.late(), store.created()
     alarms = []
     if process is None and state.phase is not Phase.CLOSED:
         text = "no gateway takes answers; `privatile survey serve` continues"
         alarms.append(Alarm("stopped", None, state.since, text))
-    live = live_facts(study, state, rounds, result, late, opened)
+    live = live_facts(study, state, found, late, opened)
     facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms)
     return SurveyStatus(facts, process, time.time() - state.since)
