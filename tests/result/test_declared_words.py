@@ -11,7 +11,7 @@ from privatile.planning.options import Options
 from privatile.planning.preview import preview
 from privatile.report.group_page import page_of
 from privatile.result.caveats import half_open
-from privatile.result.compare import compare
+from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
 from privatile.result.number_words import p_value_text
 from privatile.result.result import ConfidenceInterval, QuantileResult
@@ -80,7 +80,7 @@ def test_the_table_of_groups_shows_whole_numbers_and_what_was_declared(stays: Gr
     for line in stays.lines():
         assert line.estimate == f"{line.place:g}"
         low, high = line.ends
-        assert line.interval == f"{low:g} … {high:g}"
+        assert line.interval in (f"{low:g} … {high:g}", f"{low:g} or {high:g}", f"{low:g}")
         assert low == int(low)
         assert high == int(high)
         assert line.interval in text
@@ -104,6 +104,16 @@ def test_differences_of_whole_numbers_are_whole(stays: GroupResults) -> None:
     undeclared = compare(replace(first, values="any", grid_values=None), second, disjoint=True)
     assert float(undeclared.ends_shown[0]) < low
     assert p_value_text(made.p_value) in made.to_text()
+
+
+def test_an_interval_without_0_is_not_shown_from_0(ages: QuantileResult) -> None:
+    """Its p-value says that there is a difference; an end at 0 would say that there may be none."""
+    other = replace(ages, run="another", values="any", grid_values=None)
+    made = Comparison(ages, other, 5_000.0, ConfidenceInterval(412.0, 36_000.0), 0.95, 0.01)
+    assert made.ends_shown == ("400", "36,000")
+    below = replace(made, confidence_interval=ConfidenceInterval(-36_000.0, -12.0))
+    assert float(below.ends_shown[1]) < 0.0
+    assert replace(made, confidence_interval=ConfidenceInterval(-3.0, 36_000.0)).ends_shown[0] == "-1,000"
 
 
 def test_an_estimate_that_was_not_located_is_no_number_for_programs(ages: QuantileResult) -> None:

@@ -91,7 +91,9 @@ class Comparison:
             first, last = math.ceil(low / self.step - 1e-9), math.floor(high / self.step + 1e-9)
             if first <= last:
                 return plain(first * self.step), plain(last * self.step)
-        return outward(low, high - low, up=False), outward(high, high - low, up=True)
+        # An interval without 0 is not shown as one that ends there: the p-value says that there is a difference.
+        limits = (0.0, math.inf) if low > 0.0 else (-math.inf, 0.0) if high < 0.0 else (-math.inf, math.inf)
+        return outward(low, high - low, up=False, limits=limits), outward(high, high - low, up=True, limits=limits)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""

@@ -150,7 +150,8 @@ class GroupResults:
         if not result.located:
             return Line(name, result.records, "", text, math.nan, ends, result.headline)
         why = "still being asked" if any(caveat.code == "unfinished" for caveat in result.caveats) else ""
-        return Line(name, result.records, result.estimate_shown(interval), text, result.estimate, ends, why)
+        shown = result.estimate_shown(interval), result.interval_shown(interval)
+        return Line(name, result.records, *shown, result.estimate, ends, why)
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
@@ -183,17 +184,18 @@ class GroupResults:
 
     def _confidence_note(self) -> str:
         percent = f"{100 * self.confidence_level:.4g}%"
-        results = [result for group in (*self.groups,) for result in group.results if result is not None]
+        results = [result for _, result in self.results]
         conditions = dict.fromkeys(result.condition_shown for result in results if result.condition_shown)
         holds = f", {' or '.join(conditions)}" if conditions else ""
-        count = self.members * len(self.levels)
+        count = len(results)
+        every, these = ("both", "Both") if count == 2 else (f"all {count} of them", f"All {count}")
         if count == 1:
             return f"The interval holds with {percent} confidence{holds}."
         if self.simultaneous:
             each = f" (each by itself with {100 * results[0].confidence_level:.4g}%)" if results else ""
-            return f"All {count} intervals hold together with {percent} confidence{holds}{each}."
+            return f"{these} intervals hold together with {percent} confidence{holds}{each}."
         return (
-            f"Each interval holds by itself with {percent} confidence{holds}. That all {count} of them hold is less "
+            f"Each interval holds by itself with {percent} confidence{holds}. That {every} hold is less "
             "sure: simultaneous intervals do."
         )
 

@@ -95,7 +95,7 @@ class Comparisons:
                 f"Each interval holds by itself with {percent} confidence. Of {count} differences some look real by "
                 "chance: simultaneous intervals allow for that."
             )
-        rules = dict.fromkeys(pair.comparison.rule for pair in self.pairs)
+        rules = dict.fromkeys(pair.comparison.rule.replace("This interval", "Each interval") for pair in self.pairs)
         checked = (
             "Every record is in one group only."
             if self.groups_of_one_file
