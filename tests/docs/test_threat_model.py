@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "threat-model.md"
 PARTIES = (
-    "A person", "A site's operator", "The coordinator", "The broker's operator", "Another client", "The network",
-    "Who sends a file", "A thief", "The analyst", "A reader of the release",
+    "A person", "A site's operator", "The coordinator", "The broker's operator", "Another client",
+    "Who runs a web survey", "The network", "Who sends a file", "A thief", "The analyst", "A reader of the release",
 )  # fmt: skip
 
 

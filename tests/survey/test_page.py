@@ -57,6 +57,21 @@ def test_the_hash_is_what_sha256sum_gives(monkeypatch: pytest.MonkeyPatch) -> No
         cached.cache_clear()
 
 
+@pytest.mark.process
+def test_the_documented_check_gives_the_hash(tmp_path: Path) -> None:
+    """The last of the three lines of the page on the protocol, in a folder as the first two leave it."""
+    text = (Path(__file__).parents[2] / "docs" / "survey-protocol.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^sha256sum .*$", text, flags=re.M)
+    (tmp_path / "messages").mkdir()
+    for path, name in page.FILES.items():
+        assert path in ("", f"static/{name}")
+        (tmp_path / name).write_bytes(page.page_files()[path].body)
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == page.page_sha256()
+    (fetched,) = re.findall(r"^for name in (.*?);", text, flags=re.M)
+    assert {*fetched.split(), "index.html"} == set(page.FILES.values())
+
+
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
     """So that a policy without exceptions can be sent, and no weak randomness is near."""
     for name in ("index.html", "organiser.html"):
