@@ -138,6 +138,11 @@ def test_no_server_gets_a_second_coin(watched: Callable[..., Any], survey: FakeS
     page.reload()
     says(page, "came too late")
     assert len(survey.answers) == before, "what is final is not sent again"
+    # A server can make the browser forget, also in the middle of a visit; the page that was open does not answer again.
+    survey.more_headers["Clear-Site-Data"] = '"storage"'
+    page.reload()
+    says(page, "does not answer a second time")
+    assert (survey.questions, len(survey.answers)) == (1, before)
 
 
 def test_devices_that_forgot_would_draw_again(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:

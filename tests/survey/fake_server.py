@@ -48,6 +48,8 @@ class FakeSurvey:
         self.round, self.query = 12, "2750.5"
         self.states: dict[str, str] = {}
         self.requests: list[Heard] = []
+        self.more_headers: dict[str, str] = {}
+        """Of every response."""
         self.on_question: Callable[[str], Reply | None] = lambda code: None
         self.on_answer: Callable[[dict[str, Any]], Reply | None] = lambda body: None
         self._lock = threading.Lock()
@@ -116,7 +118,7 @@ class FakeSurvey:
                     "Content-Length": str(len(content)),
                     "Content-Security-Policy": POLICY,
                 }
-                for name, text in {**headers, **more}.items():
+                for name, text in {**headers, **survey.more_headers, **more}.items():
                     self.send_header(name, text)
                 self.end_headers()
                 self.wfile.write(content)

@@ -2,7 +2,8 @@
 import { drawCoin, liesPer100, readNumber, readQuery, readThreshold, respond } from "./mechanism.js";
 
 const $ = (id) => document.getElementById(id);
-const code = new URLSearchParams(location.hash.slice(1)).get("c") ?? "";
+const link = new URLSearchParams(location.hash.slice(1));
+const code = link.get("c") ?? "";
 const confirmed = new Set();
 const LANGUAGES = ["en", "de", "fr"];
 let words, locale, facts, values, db, record, status, error;
@@ -133,8 +134,10 @@ async function send(value) {
       $("stop").onclick = () => resolve(false);
     });
   show("about");
+  record = await find();
+  if (record) return deliver();
   const [other] = await stored("answers", (all) => all.getAll());
-  if (other && !(await find()) && !(await mayGoOn("other", other))) return refuse("stopped");
+  if (other && !(await mayGoOn("other", other))) return refuse("stopped");
   say("asking");
   const fetchQuestion = () =>
     patiently("question", { code }, (reply) => reply.survey === facts.survey && Number.isSafeInteger(reply.round) && readQuery(reply.query) !== undefined);
@@ -164,6 +167,8 @@ async function send(value) {
 }
 
 async function deliver() {
+  // A server can make a browser forget (Clear-Site-Data), but not change the address of an open page.
+  history.replaceState(null, "", `#c=${code}&answered`);
   show("sent");
   say("sending");
   $("said").focus();
@@ -227,6 +232,7 @@ async function begin() {
   if (offered.length) await offer(offered);
   record = await find();
   if (record) return deliver();
+  if (link.has("answered")) return say("forgot");
   say();
   if (facts.state === "closed") return say("closed");
   // Some phones have no minus sign among the digits.
