@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -106,18 +107,21 @@ def test_the_lengths_are_told_and_checked(tmp_path: Path) -> None:
 
 
 def test_answers_wait_for_a_stratum_that_nobody_came_of(tmp_path: Path) -> None:
+    """The search goes on with those who came; what bounds the quantile waits."""
     coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "r1", SPEC))
     queries = set()
-    for _ in range(4):
+    for _ in range(40):
         asked = coordinator.rounds()
         assert asked is not None
-        queries.add(asked[0].questions[0].query)
-        coordinator.accept([[9, 4, None]], lengths=[[20, 10, 0]])
-    assert len(queries) == 1  # no step is taken before somebody of every stratum has answered
-    coordinator.accept([[9, 4, 2]], lengths=[[20, 10, 3]])
-    asked = coordinator.rounds()
-    assert asked is not None
-    assert asked[0].questions[0].query not in queries
+        query = asked[0].questions[0].query
+        queries.add(query)
+        yes = 0.5 + SPEC.clients[0].mechanism.truth_rate * (0.5 - NormalDist(60.0, 10.0).cdf(query))
+        coordinator.accept([[round(40 * yes), round(20 * yes), None]], lengths=[[40, 20, 0]])
+    assert len(queries) > 4
+    result = coordinator.result()
+    assert "nobody-yet" in {caveat.code for caveat in result.caveats}
+    assert result.confidence_interval == (0.0, 100.0)
+    coordinator = Coordinator(RunStore.create(tmp_path / "later.db", "r1", SPEC))
     answer(coordinator, 60)
     for _ in range(60):  # from here on nobody of the small stratum comes
         coordinator.accept([[20, 10, None]], lengths=[[40, 20, 0]])

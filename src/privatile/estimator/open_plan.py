@@ -6,6 +6,7 @@ numbers of people and times only, and reaches the plan together with the counts,
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -22,6 +23,10 @@ from privatile.estimator.plan import Ask, Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.straddle import STAGES
 from privatile.estimator.straddle_schedule import CENTRE
+
+
+APART = 0.2
+"""Standard deviation of the difference in rank between clients, where the search goes on without some of them."""
 
 
 class OpenMemory(NamedTuple):
@@ -101,10 +106,17 @@ class OpenPlan(Plan):
         return Ask(float(learned.query[0]), (), 0.0, stage != SEARCH, STAGES[stage])
 
     def learn(self, ask: Ask, state: RoundState) -> OpenMemory:
-        """What is known after a round: real answers alone, each once; those of some clients wait for the others."""
+        """What is known after a round: real answers alone, each once; those of some clients wait for the others.
+
+        The search does not wait: it only decides where to ask, and goes on with those who came.
+        """
         learned, pools = open_memory(state)
         learned = _as_asked(learned, ask)
         means = [mean if used == 1 else None for mean, used in zip(state.means, state.used, strict=True)]
+        if not ask.averaged:
+            guess, variance = self._guess(ask, means)
+            learned = learned._replace(query=np.array([ask.query]))
+            return OpenMemory(self.policy.learn(learned, np.array([guess]), np.array([variance])), pools)
         pools, pool = gather(pools, ask.stage, ask.query, ask.lengths, means)
         place, residual, variance = self._heard(ask, pool)
         learned = learned._replace(query=np.array([place]))
@@ -118,9 +130,20 @@ class OpenPlan(Plan):
         residual = math.fsum(
             client.weight * (total / number - (1.0 - self.level_of(client))) for client, number, total in rows
         )
-        # The search's answers have no outer side; its pools are rare and their questions near each other.
-        place = outermost(ask.stage if ask.averaged else "centre", pool.places)
-        return place, residual, math.fsum(client.noise(number) for client, number, _ in rows)
+        variance = math.fsum(client.noise(number) for client, number, _ in rows)
+        return outermost(ask.stage, pool.places), residual, variance
+
+    def _guess(self, ask: Ask, means: Sequence[float | None]) -> tuple[float, float]:
+        """y of those who came as a guess of everybody's, and its variance: the others may differ by `APART` in rank."""
+        rows = [
+            (client, length, mean)
+            for client, length, mean in zip(self.clients, ask.lengths, means, strict=True)
+            if mean is not None
+        ]
+        part = math.fsum(client.weight for client, _, _ in rows)
+        guess = math.fsum(client.weight * (mean - (1.0 - self.level_of(client))) for client, _, mean in rows) / part
+        noise = math.fsum(client.noise(length) for client, length, _ in rows) / part**2
+        return guess, noise + (max(0.0, 1.0 - part) * APART) ** 2
 
     def standard_error(self, state: RoundState, ask: Ask) -> float:
         """The belief's own error of the quantile; in the window 1/(f·√t), that of the centre at information t."""

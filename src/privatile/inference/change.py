@@ -6,8 +6,9 @@ fixed before its answers come. For any predictions m_i that are fixed as early, 
 
     E_t(μ) = exp( ½·Σp_i(y_i − μ_i)² − ½·Σp_i(y_i − m_i)² ) = Π exp( λ_i(y_i − μ_i) − λ_i²/(2p_i) )
 
-with μ_i = μ(q_i) and λ_i = p_i(m_i − μ_i) is a supermartingale that starts at 1. μ is not known, but the falling function that fits all answers best has a
-smaller first sum. So with the least sum N_t over all falling functions (pool adjacent violators)
+with μ_i = μ(q_i) and λ_i = p_i(m_i − μ_i) is a supermartingale that starts at 1. μ is not known, but the falling
+function that fits all answers best has a smaller first sum. So with the least sum N_t over all falling functions (pool
+adjacent violators)
 
     E_t = exp( ½·N_t − ½·Σp_i(y_i − m_i)² ) ≤ E_t(μ),  P(E_t ever reaches 1/α) ≤ α
 

@@ -167,7 +167,8 @@ def fit_curve(
     first = slope / scale
     center, steep, bend = start.astype(float), first.astype(float), xp.zeros(len(start))
     precision = xp.where(xp.isfinite(variances), 1.0 / variances, 0.0)
-    offered = precision.sum(axis=1)
+    # Nothing offered: nobody of a client has answered yet.
+    offered = xp.maximum(precision.sum(axis=1), 1e-300)
     weights = precision
     near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, NEAR_ERRORS / (scale * xp.sqrt(offered))))
     eye, prior = xp.eye(3), xp.diag([0.0, 0.0, bend_doubt**-2])

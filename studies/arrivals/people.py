@@ -1,0 +1,84 @@
+"""Who comes when: how many people of every stratum come to each round of an open-ended run, and who of them lies.
+
+A round closes when `round_length` people have come, or a quarter of a day after it began if anybody has; the last one at
+the end date. Numbers of people and times decide, so all rounds are known before anybody is asked.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatile.estimator.ending import round_length
+
+Ints = NDArray[np.int64]
+Times = NDArray[np.float64]
+
+DAYS = 14.0
+RATES = (0.7, 0.25, 0.05)
+"""Shares of the arrivals by stratum; the weights are others (`simulate.WEIGHTS`)."""
+
+LONGEST = 0.25
+"""Days after which a round is closed."""
+
+
+def steady(rng: np.random.Generator, expected: float) -> Times:
+    """Poisson arrivals."""
+    return np.asarray(rng.uniform(0.0, DAYS, rng.poisson(expected)))
+
+
+def bursts(rng: np.random.Generator, expected: float) -> Times:
+    """Mails to some hundred people at a time, most of whom answer within an hour or two."""
+    mails = rng.poisson(expected / 300.0) + 1
+    sizes = rng.poisson(rng.gamma(2.0, expected / mails / 2.0, mails))
+    times = np.repeat(rng.uniform(0.0, DAYS, mails), sizes) + rng.exponential(0.05, int(sizes.sum()))
+    return np.asarray(times[times < DAYS])
+
+
+def day_and_night(rng: np.random.Generator, expected: float) -> Times:
+    """Twenty times as many at noon as at midnight."""
+    found = rng.uniform(0.0, DAYS, rng.poisson(expected * 2.0 / 1.05))
+    kept = rng.random(len(found)) < 0.5 * (1.05 - 0.95 * np.cos(2.0 * np.pi * found))
+    return np.asarray(found[kept])
+
+
+PROCESSES: dict[str, Callable[[np.random.Generator, float], Times]] = {
+    "poisson": steady,
+    "bursts": bursts,
+    "day and night": day_and_night,
+}
+
+
+def rounds_of(process: str, people: float, rng: np.random.Generator) -> Ints:
+    """Rounds × strata: how many came, of about so many people in all."""
+    times = [PROCESSES[process](rng, people * rate) for rate in RATES]
+    when = np.concatenate(times)
+    order = np.argsort(when, kind="stable")
+    when, stratum = when[order], np.repeat(np.arange(len(RATES)), [len(one) for one in times])[order]
+    rows, first = [], 0
+    began = 0.0
+    while first < len(when):
+        full = first + round_length(first)
+        late = int(np.searchsorted(when, max(began + LONGEST, when[first]), side="right"))
+        last = min(full, late, len(when))
+        rows.append(np.bincount(stratum[first:last], minlength=len(RATES)))
+        began, first = float(when[last - 1]), last
+    return np.array(rows)
+
+
+def liars_in(rounds: Ints, who: str, share: float) -> Ints:
+    """How many of every round and stratum lie; `share` is theirs of all people.
+
+    `first` and `last` come before and after all others, `smallest` are all of the smallest stratum, as early as they
+    can: there and then a bit weighs most. `spread` are everywhere alike.
+    """
+    number = round(share * int(rounds.sum()))
+    if who == "spread":
+        return np.asarray(np.rint(rounds * share), dtype=np.int64)
+    order = rounds.copy()
+    if who == "smallest":
+        order[:, :2] = 0
+    flat = order[::-1].ravel() if who == "last" else order.ravel()
+    before = np.concatenate([[0], np.cumsum(flat)[:-1]])
+    taken = np.clip(number - before, 0, flat).reshape(order.shape)
+    return np.asarray(taken[::-1] if who == "last" else taken, dtype=np.int64)

@@ -1,0 +1,143 @@
+"""Open-ended runs with random arrivals: python -m studies.arrivals.run [arrivals|liars|small …] [--runs N] [--jobs N]
+
+Every cell is one row of results.csv, with date and command; a cell that is run again replaces its row. A run goes
+through the program itself, so processors count, not accelerators: about 0.6 s of one core for 180,000 people, twice
+that where the run with known numbers is made beside it (every fifth).
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from studies.arrivals.people import PROCESSES
+from studies.arrivals.simulate import Cell, Outcome, simulate
+from studies.coverage.rows import read_rows, write_rows
+
+RESULTS = Path(__file__).parent / "results.csv"
+SEED = 20_261_116
+KNOWN_EVERY = 5
+LOST = 6.0
+"""Standard errors: an estimate further away, beyond what liars may do, is lost."""
+
+PEOPLE = 180_000
+"""Information 6,000 and more with the strata's weights and rates."""
+
+TABLES: dict[str, tuple[Cell, ...]] = {
+    "arrivals": tuple(Cell(process, PEOPLE) for process in PROCESSES),
+    "small": tuple(Cell(process, 20_000) for process in PROCESSES),
+    "levels": (Cell("poisson", 280_000, 0.8),),
+    "liars": tuple(Cell("poisson", PEOPLE, 0.5, who, 0.01) for who in ("first", "last", "smallest", "spread")),
+}
+
+
+class Row(NamedTuple):
+    """One cell."""
+
+    cell: str
+    runs: int
+    date: str
+    command: str
+    information: float
+    """In the median run."""
+    bounded: float
+    ever_missed: float
+    width: float
+    """Median of the anytime any-shape interval at the end, over the oracle's Wald interval."""
+    width_90: float
+    known_width: float
+    """Median with known numbers."""
+    smooth_coverage: float
+    """At the fixed end."""
+    smooth_width: float
+    error: float
+    """Mean absolute error of the smooth estimate over that of the efficiency bound."""
+    rank: float
+    """Mean of F(Q̂) − τ."""
+    liars_bound: float
+    """Mean sum of the largest influences of as many bits as there were liars."""
+    lost: float
+    """Share of runs whose estimate is beyond `liars_bound` by more than `LOST` standard errors."""
+    alarms: float
+    """Share of runs whose change alarm rang at the end."""
+
+    @property
+    def ratio(self) -> float:
+        """Width over that with known numbers."""
+        return self.width / self.known_width
+
+
+def row_of(cell: Cell, found: Sequence[Outcome], command: str) -> Row:
+    """The numbers of a cell."""
+    columns = {name: np.array([getattr(one, name) for one in found], dtype=float) for name in Outcome._fields}
+    known = columns["known_width"][~np.isnan(columns["known_width"])]
+    bounds = np.nan_to_num(columns["liars_bound"])
+    noise = 1.0 / np.sqrt(columns["information"] / (cell.level * (1.0 - cell.level)) ** 2)
+    return Row(
+        cell.name,
+        len(found),
+        datetime.now(UTC).strftime("%Y-%m-%d"),
+        command,
+        float(np.median(columns["information"])),
+        float(columns["bounded"].mean()),
+        float(columns["ever_missed"].mean()),
+        float(np.median(columns["width"])),
+        float(np.quantile(columns["width"], 0.9)),
+        float(np.median(known)) if len(known) else math.nan,
+        float(columns["smooth_covers"].mean()),
+        float(np.median(columns["smooth_width"])),
+        float(np.abs(columns["error"]).mean() / math.sqrt(2.0 / math.pi)),
+        float(columns["rank"].mean()),
+        float(bounds.mean()),
+        float((np.abs(columns["rank"]) > bounds + LOST * noise).mean()),
+        float(columns["alarm"].mean()),
+    )
+
+
+def one_run(cell: Cell, number: int, seed: int) -> Outcome:
+    """One of many; every fifth of those without liars has its twin with known numbers."""
+    return simulate(cell, (seed, *cell.name.encode(), number), known=not cell.liars and number % KNOWN_EVERY == 0)
+
+
+def line(row: Row) -> str:
+    """For people."""
+    return (
+        f"{row.cell:<55} {row.runs:>6} runs  I {row.information:7,.0f}  bounded {row.bounded:.4f}  ever missed "
+        f"{row.ever_missed:.4f}  width {row.width:.3f} (90% {row.width_90:.2f}, known {row.known_width:.3f}, ratio "
+        f"{row.ratio:.3f})  smooth {row.smooth_coverage:.4f} {row.smooth_width:.3f}  error {row.error:.3f}  rank "
+        f"{row.rank:+.5f} of {row.liars_bound:.5f}  lost {row.lost:.4f}  alarms {row.alarms:.4f}"
+    )
+
+
+def main() -> None:
+    """Run the tables that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", choices=list(TABLES))
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    chosen = parser.parse_args()
+    command = "python -m studies.arrivals.run " + " ".join(sys.argv[1:])
+    for cell in (cell for table in chosen.tables for cell in TABLES[table]):
+        numbers = range(chosen.runs)
+        task = partial(one_run, cell, seed=chosen.seed)
+        if chosen.jobs > 1:
+            with ProcessPoolExecutor(chosen.jobs) as pool:
+                found = list(pool.map(task, numbers, chunksize=10))
+        else:
+            found = [task(number) for number in numbers]
+        row = row_of(cell, found, command)
+        rows = {one.cell: one for one in read_rows(chosen.results, Row)} | {row.cell: row}
+        write_rows(list(rows.values()), chosen.results)
+        print(line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
