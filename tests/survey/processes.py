@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import random
 import signal
 import subprocess
@@ -142,7 +141,3 @@ class Crowd:
             assert status == 503, (status, reply)
             time.sleep(0.01)
         self.replies[code] = reply
-
-
-def long_form() -> bool:
-    return bool(os.environ.get("PRIVATILE_LONG"))

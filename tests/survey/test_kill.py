@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import ssl
@@ -14,11 +15,11 @@ import pytest
 from privatile.server.run_file import RunStore
 from privatile.survey.store import SurveyStore
 from tests.survey.kit import make_survey
-from tests.survey.processes import Crowd, GatewayProcess, gateway, long_form
+from tests.survey.processes import Crowd, GatewayProcess, gateway
 
 pytestmark = [pytest.mark.process, pytest.mark.network, pytest.mark.faults]
 
-KILLS = 100 if long_form() else 3
+KILLS = 100 if os.environ.get("PRIVATILE_LONG") else 3
 
 
 def test_every_acknowledged_answer_is_counted_once_through_kills(tmp_path: Path) -> None:

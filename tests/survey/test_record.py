@@ -161,6 +161,7 @@ def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: 
         (["--stratum", "a"], "NAME=NUMBER OF CODES"),
         (["--stratum", "a=3", "--stratum", "a=4"], "more than once"),
         (["--stratum", "a=3", "--weight", "b=1"], "which is no stratum"),
+        (["--codes", 3, "--end-date", "2020-01-01"], "which is past"),
         (["--codes", 3, "--address", "http://pay.example"], "must begin with https"),
     ],
 )

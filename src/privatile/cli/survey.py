@@ -1,6 +1,7 @@
 """`privatile survey`: a survey of a sensitive number on the web, one randomized bit per person."""
 
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,8 @@ def init(
         **study,
     }
     made = SurveyStudy.from_dict(plain)
+    if made.ends_at <= time.time():
+        raise InputError(f"the survey would end on {made.end_date}, which is past. Give a later --end-date.")
     token = initialize(folder, made, draw_sheet=sheet)
     click.echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
     click.echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")

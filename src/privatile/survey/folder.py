@@ -21,6 +21,7 @@ from privatile.errors import InputError
 from privatile.federation.setup.files import replace_file
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 from privatile.survey.codes import code_hash, issue, write_codes, write_secret
+from privatile.survey.run import run_spec
 from privatile.survey.sheets import mail_merge, sheet
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy, study_toml
@@ -114,6 +115,7 @@ def new_survey() -> str:
 
 def initialize(folder: SurveyFolder, study: SurveyStudy, *, draw_sheet: bool = True) -> str:
     """Write a new survey; gives the organiser's token, which is kept nowhere."""
+    run_spec(study)  # what a run refuses is refused before anything is written
     if folder.path.exists() and any(folder.path.iterdir()):
         raise InputError(f"{folder.path} is not empty. Name a new folder for the survey.")
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)

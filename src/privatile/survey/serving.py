@@ -119,6 +119,7 @@ def serve_survey(
             "survey",
             fast=True,
             lifespan="off",
+            ws="none",
             proxy_headers=False,
             date_header=True,
             backlog=1024,

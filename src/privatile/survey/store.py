@@ -13,6 +13,7 @@ What was answered in closed rounds is in the run's file alone (`run.db`, public)
 each of which may be repeated after a kill: fix the counts here, give them to the run, begin the next round here.
 """
 
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from privatile.core.sqlite_types import is_as_declared
 from privatile.errors import StoreError
 from privatile.server.run_file import connect
 from privatile.survey.rounds import OpenRound, Phase
@@ -37,6 +39,8 @@ TABLES = (
     "CREATE TABLE round (number INTEGER NOT NULL, phase TEXT NOT NULL, since REAL NOT NULL,"
     " counted_before INTEGER NOT NULL, ending TEXT NOT NULL)",
 )
+
+FIND = "SELECT stratum, state FROM codes WHERE hash = ?"
 
 
 class Count(NamedTuple):
@@ -88,27 +92,50 @@ class SurveyStore:
         """Open a survey's file; one of another study is refused."""
         if not path.is_file():
             raise StoreError(f"there is no survey file {path}. `privatile survey init` makes one.")
-        connection = _connect(path, read_only=read_only)
         try:
-            row = connection.execute("SELECT format, digest FROM survey").fetchone()
-        except sqlite3.DatabaseError:
+            connection = _connect(path, read_only=read_only)
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} cannot be opened ({error}).") from None
+        store = cls(connection, path, strata)
+        try:
+            store._check(digest)
+        except (sqlite3.DatabaseError, UnicodeDecodeError, ValueError, TypeError):
             connection.close()
             raise StoreError(f"{path} is no survey file, or a damaged one. Restore it from a backup.") from None
-        if row is None or row[0] != FORMAT or row[1] != digest:
+        except StoreError:
             connection.close()
+            raise
+        return store
+
+    def _check(self, digest: str) -> None:
+        """Refuse a file that is not this survey's, or that somebody has altered; the codes themselves are not read."""
+        if not is_as_declared(self._connection, "".join(f"{statement};\n" for statement in TABLES)):
+            raise ValueError("other tables")
+        ((found, written, _),) = self._connection.execute("SELECT * FROM survey").fetchall()
+        if found != FORMAT or written != digest:
             raise StoreError(
-                f"{path} holds the codes of another study: the study was edited after `survey init`, or the file is "
-                "that of another survey. Undo the edit."
+                f"{self.path} holds the codes of another study: the study was edited after `survey init`, or the file "
+                "is that of another survey. Undo the edit."
             )
-        return cls(connection, path, strata)
+        ((number, phase, since, before, ending),) = self._connection.execute("SELECT * FROM round").fetchall()
+        whole = [number, before, *self.late(), *(part for one in self.counts() for part in one)]
+        if not all(type(one) is int and one >= 0 for one in whole) or not isinstance(ending, str):
+            raise ValueError("numbers are whole")
+        if not (number >= 1 and math.isfinite(since) and phase in list(Phase)):
+            raise ValueError("a round has a number, a phase and a time")
+        if not len(self.late()) == len(self.counts()) == self.strata or any(
+            one.ones > one.came for one in self.counts()
+        ):
+            raise ValueError("every stratum has its counts")
 
     # What anybody may read.
 
     def find(self, code: bytes) -> tuple[int, int] | None:
         """Stratum and state of a code by its hash; none for one that was never issued. One look-up, no write."""
-        found: tuple[int, int] | None = self._connection.execute(
-            "SELECT stratum, state FROM codes WHERE hash = ?", (code,)
-        ).fetchone()
+        try:
+            found: tuple[int, int] | None = self._connection.execute(FIND, (code,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{self.path} could not be read ({error}).") from None
         return found
 
     def created(self) -> float:
@@ -136,10 +163,15 @@ class SurveyStore:
     def totals(self) -> list[StratumTotals]:
         """What became of the codes, per stratum."""
         found = [[0, 0, 0, 0] for _ in range(self.strata)]
-        for stratum, state, number in self._connection.execute(
-            "SELECT stratum, state, count(*) FROM codes GROUP BY stratum, state"
-        ):
-            found[stratum][state] = number
+        try:
+            for stratum, state, number in self._connection.execute(
+                "SELECT stratum, state, count(*) FROM codes GROUP BY stratum, state"
+            ):
+                found[stratum][state] = number
+        except (sqlite3.DatabaseError, IndexError, TypeError):
+            raise StoreError(
+                f"{self.path} is damaged: its codes cannot be counted. Restore it from a backup."
+            ) from None
         return [StratumTotals(sum(row), row[HANDED], row[COUNTED], row[LATE]) for row in found]
 
     # Changes, between `begin` and `commit`.
