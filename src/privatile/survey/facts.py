@@ -79,7 +79,7 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         "final": None if result.other is None else list(result.other.interval),
         "sentence": result.sentence,
         "drift": moved[0] if moved else None,
-        "caveats": [caveat.text for caveat in result.caveats],
+        "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],
         "liars": [{"k": one["people"], "rank": one["rank"]} for one in result.facts().get("liars") or ()],
     }
 

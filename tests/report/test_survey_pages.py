@@ -1,0 +1,85 @@
+"""The public page and the organiser's page of a survey, from facts as the gateway gives them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from privatile.report.survey_pages import SurveyPages
+from tests.survey.fake_server import FakeSurvey
+
+HOSTILE = "</title><script>alert(1)</script>"
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    shown = {"answers": 600, "late": 7, "codes": 1_200, "rounds": 30, "confidence": 0.95, "sentence": "A sentence."}
+    result = {"estimate": 2861.77, "interval": [2750.123, 2981.4], "final": None, "caveats": ["It goes on."]}
+    strata = [
+        {"name": "office", "weight": 0.4, "codes": 500, "spent": 250, "late": 3},
+        {"name": "plant", "weight": 0.6, "codes": 700, "spent": 357, "late": 4},
+    ]
+    return {**FakeSurvey().facts, **shown, **result, "strata": strata, **changes}
+
+
+def words(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
+    text = words(SurveyPages().live(facts(liars=[{"k": 10, "rank": 0.029}])))
+    assert "The median of Monthly net salary 2,860 €" in text
+    assert "95% interval 2,750 … 2,990 € , valid however often you look" in text  # rounded outward
+    assert "600 answers counted" in text
+    assert "50% of 1,200 people" in text
+    assert "7 came too late" in text
+    assert "by at most the factor 2.72" in text
+    assert "10 2.9 percentage points" in text
+    assert "Week by week" not in text
+
+
+def test_before_there_is_an_interval_none_is_shown() -> None:
+    text = words(SurveyPages().live(facts(estimate=None, interval=None, answers=0)))
+    assert "No interval yet" in text
+    assert "2,860" not in text
+    # What a survey does not have needs no fact.
+    bare = {name: value for name, value in facts().items() if name not in ("sentence", "caveats", "final", "strata")}
+    assert "What to know" not in words(SurveyPages().live(bare))
+
+
+def test_weeks_a_move_and_the_end_are_told() -> None:
+    weeks = [
+        {"week": "2026-W46", "answers": 300, "estimate": 2_800.0, "interval": [2_600.0, 3_000.0]},
+        {"week": "2026-W47", "answers": 12, "estimate": None, "interval": None},
+    ]
+    page = SurveyPages().live(
+        facts(series=weeks, drift="It has moved.", state="closed", final=[2_790, 2_950], ended="date")
+    )
+    text = words(page)
+    assert "2026-W46 300 2,600 … 3,000 2026-W47 12 none yet" in text
+    assert "It has moved." in text
+    assert "2,790 … 2,950 € at the end that was fixed beforehand" in text
+    assert 'data-state="closed"' in page
+    assert "ended by date" in text
+
+
+def test_the_organiser_sees_groups_and_alarms() -> None:
+    page = SurveyPages().organiser(
+        facts(alarms=["disk: full"], open_round={"number": 31, "state": "open", "answers": 4, "planned": 12})
+    )
+    text = words(page)
+    assert "office 0.4000 500 250 50% 3 plant 0.6000 700 357 51% 4" in text
+    assert "! look here disk: full" in text
+    assert "4 of 12 answers in round 31 (open)" in text
+    assert "No alarm." in words(SurveyPages().organiser(facts()))
+
+
+@pytest.mark.parametrize("page", ["live", "organiser"])
+def test_texts_stay_texts_and_nothing_is_inline(page: str) -> None:
+    hostile = facts(title=HOSTILE, value=HOSTILE, unit=HOSTILE, caveats=[HOSTILE], alarms=[HOSTILE], drift=HOSTILE)
+    hostile["strata"][0]["name"] = HOSTILE
+    made = getattr(SurveyPages(), page)(hostile)
+    assert "<script>" not in made
+    assert not re.search(r"<style|\sstyle=|\son\w+=|https?:", made)
+    assert b"--paper" in SurveyPages().style()
