@@ -181,11 +181,12 @@ def test_contrast_labels_and_phones(
 
 
 def test_everything_is_reached_by_keyboard(watched: Callable[..., Any], tmp_path: Path) -> None:
-    path = long_run(tmp_path / "run.db", rounds=300)
-    with run_dashboard(path) as dashboard:
+    run = SlowRun(tmp_path / "run.db", rounds=100)
+    run.go(60)
+    with run_dashboard(tmp_path / "run.db") as dashboard:
         page = watched().page
         page.goto(dashboard.url)
-        shows_round(page, 300)
+        shows_round(page, 60)
         reached = set()
         for _ in range(25):
             page.keyboard.press("Tab")
@@ -193,6 +194,13 @@ def test_everything_is_reached_by_keyboard(watched: Callable[..., Any], tmp_path
                 page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id || 'plot'")
             )
         assert {"Anytime interval", "Fixed-time interval", "By rounds", "Zoom in", "plot", "target"} <= reached
+        assert page.locator("[data-live]:visible").count() == 4
+        run.go(40)
+        run.coordinator.finish()
+        shows_round(page, 100)
+        page.locator("[data-live]").first.wait_for(state="hidden")  # a run that is over has no rate and no wait
+        assert page.locator("[data-live]:visible").count() == 0
+        assert page.locator("#chart-title").inner_text() == "How it got there"
 
 
 def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) -> None:

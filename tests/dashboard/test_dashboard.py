@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +136,22 @@ def test_a_file_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     os.utime(path, (old, old))
     with pytest.raises(StoreError, match="not a run file"):
         live.refresh()
+
+
+def test_a_file_that_cannot_be_read_is_said_by_badge_list_and_health(finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    path.write_text("not a run")
+    os.utime(path, (1.0, 1.0))
+    with served(make_app(finished, path, interval=0.05)) as client:
+        told = until(lambda: (one := client.get("/health").json()["runs"][1])["trouble"] and one)
+        assert told["badge"] == "cannot be read"
+        assert "is not a run file" in told["trouble"]
+        assert client.get("/health").status_code == 503
+        listed = until(lambda: "finished" in (page := client.get("/").text) and page)
+        assert listed.index("is not a run file") < listed.index("finished")
+        shutil.copy(finished, path)  # once it can be read, nothing is wrong any more
+        assert until(lambda: client.get("/health").status_code == 200)
+        assert "trouble" not in client.get("/runs/2/state.json").json()
 
 
 def test_pages_and_headers(finished: Path) -> None:

@@ -86,7 +86,8 @@ class Feed:
                     await self._announce(encode(self.run.state))
             except Exception as error:
                 # The page must outlive a file that cannot be read for a moment; the reason names no record.
-                await self._announce(encode({**self.run.state, "trouble": f"{type(error).__name__}: {error}"}))
+                self.run.note_trouble(error)
+                await self._announce(encode(self.run.state))
             # The state of a long run costs more: reading never takes more than a fifth of one core.
             await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), LONGEST_INTERVAL)))
 
@@ -197,7 +198,7 @@ def urgency(state: dict[str, Any]) -> int:
     >>> [state["badge"]["kind"] for state in sorted(states, key=urgency)]
     ['quarantined', 'silent', 'running', 'finished']
     """
-    order = (*KINDS, "aborted", "no news", "waiting", "running", "finished")
+    order = ("unreadable", *KINDS, "aborted", "no news", "waiting", "running", "finished")
     return order.index(state["badge"]["kind"])
 
 
@@ -205,7 +206,8 @@ def health_of(run: LiveRun) -> dict[str, Any]:
     """A run's state in a few facts, for programs that watch it."""
     state = run.state
     known = {name: state.get(name) for name in ("run", "status", "done", "planned")}
-    return {**known, "badge": state["badge"]["text"], "waits_for": state.get("waits_for"), "alarms": state["alarms"]}
+    more = {name: state.get(name) for name in ("waits_for", "trouble")}
+    return {**known, **more, "badge": state["badge"]["text"], "alarms": state["alarms"]}
 
 
 async def static_file(request: Request) -> Response:

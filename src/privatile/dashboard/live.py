@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile.core.arrays import Floats
+from privatile.core.words import printable
 from privatile.errors import StoreError
 from privatile.estimator.values import parse_values
 from privatile.report.findings import caveat_findings
@@ -88,12 +89,19 @@ class LiveRun:
         }
         return True
 
+    def note_trouble(self, error: Exception) -> None:
+        """The file could not be read: what was shown stays, with the reason; where nothing was, the badge says it."""
+        self._seen = ()  # the next look that succeeds is news
+        self.state = {**self.state, "now": time.time(), "trouble": printable(f"{type(error).__name__}: {error}")}
+        if self.state["waiting"]:
+            self.state["badge"] = Badge("unreadable", "cannot be read")._asdict()
+
     @property
     def healthy(self) -> bool:
         """Whether the run goes on, or is finished: nothing that people should look at now."""
-        return (
-            not self.state["waiting"] and not self.state["alarms"] and self.state["status"] in ("running", "finished")
-        )
+        state = self.state
+        quiet = not (state["waiting"] or state["alarms"] or state.get("trouble"))
+        return quiet and state["status"] in ("running", "finished")
 
     def close(self) -> None:
         """Close the file."""

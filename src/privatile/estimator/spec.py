@@ -279,7 +279,7 @@ class RunSpec(ReportSettings):
             found = plain.get("version") if isinstance(plain, dict) else None
             raise InputError(
                 f"this is no run specification of version {VERSION}, but of version {short(found)}: another privatile "
-                "wrote it. Read it with that one."
+                "wrote it."
             )
         _check_fields(cls, plain)
         clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])

@@ -21,6 +21,9 @@ MOST_DOTS = 60
 STRIP = 14
 """Height of the strip with the questions of the search."""
 
+LETTER = 6.6
+"""Width of a letter of an axis' number, in pixels of the drawing, rather too wide."""
+
 LONGEST_TITLE = 60
 """Characters of a column's name beside an axis."""
 
@@ -227,8 +230,19 @@ def dots_chart(
 
 
 def dots_axis(ends: tuple[float, float], form: str = ".3g", about: int = 5) -> Chart:
-    """The axis over a column of dots, its numbers written as `form` says."""
+    """The axis over a column of dots, its numbers written as `form` says, those left out that would touch another.
+
+    >>> [label.text for label in dots_axis((35_700, 60_400), ",.10g", 4).labels]
+    ['40,000', '45,000', '50,000', '55,000']
+    """
     x = Axis(*ends, 4, 296)
     values = [(x.at(value), f"{value:{form}}") for value in ticks(*ends, about)]
-    labels = [Label(at, 12, text, "start" if at < 14 else "end" if at > 286 else "middle") for at, text in values]
+    labels: list[Label] = []
+    taken = -math.inf
+    for at, text in values:
+        anchor, wide = ("start" if at < 14 else "end" if at > 286 else "middle"), LETTER * len(text)
+        begin = at - {"start": 0.0, "middle": wide / 2.0, "end": wide}[anchor]
+        if begin >= taken:
+            labels.append(Label(at, 12, text, anchor))
+            taken = begin + wide + LETTER
     return Chart("dots", 300, 20, [_line("tick", at, 15, at, 20) for at, _ in values], labels)

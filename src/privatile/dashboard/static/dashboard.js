@@ -95,7 +95,7 @@
     // While it runs, the bar above says that it is unfinished.
     const told = level.caveats.filter(({ title }) => title !== "Unfinished" || state.status !== "running");
     list("caveats", told.map(({ status, title, text }) =>
-      [status, status === "worry" ? "! look here" : "• note", title, text]), "Nothing to say yet.");
+      [status, status === "worry" ? "! look here" : "• note", title, text]), isOver() ? "None to act on." : "Nothing to say yet.");
     target();
   }
 
@@ -116,7 +116,7 @@
 
   function clock() {
     if (!state || state.waiting) return;
-    say("age", state.status === "finished" ? "over" : span(state.last_round_at == null ? null : now() - state.last_round_at));
+    say("age", span(state.last_round_at == null ? null : now() - state.last_round_at));
     for (const cell of document.querySelectorAll("td[data-at]"))
       cell.textContent = cell.dataset.at ? `${span(now() - Number(cell.dataset.at))} ago` : "never";
   }
@@ -150,7 +150,7 @@
 
   // A list of remarks, built anew only when it has changed; each item is [class, mark, title, text].
   function list(id, items, none) {
-    const key = JSON.stringify(items), node = at(id);
+    const key = JSON.stringify([items, none]), node = at(id);
     if (node.dataset.key === key) return;
     node.dataset.key = key;
     node.replaceChildren(...items.map(([kind, mark, title, text]) => {
@@ -199,7 +199,10 @@
     alarms();
     at("empty").hidden = !next.waiting;
     at("shown").hidden = next.waiting;
+    at("waits").hidden = Boolean(next.trouble);
     if (next.waiting) { withCommands(at("waits-for"), next.waits_for); return; }
+    for (const node of document.querySelectorAll("[data-live]")) node.hidden = isOver();  // of a run that goes on only
+    say("chart-title", isOver() ? "How it got there" : "How it is going");
     say("run", next.run + (next.simulated ? " · simulated" : ""));
     const choice = at("level"), choices = next.levels.map((level) => String(level.level));
     at("level-choice").hidden = choices.length < 2;
@@ -212,7 +215,7 @@
     at("progress").setAttribute("aria-valuenow", String(Math.round(100 * share)));
     say("rounds", whole.format(next.done) + (next.planned ? ` of ${whole.format(next.planned)}` : ""));
     say("rate", next.rate && next.status === "running" ? next.rate.toPrecision(3) : "–");
-    say("left", next.status === "finished" ? "over" : next.rate && next.planned ? span((next.planned - next.done) / next.rate) : "–");
+    say("left", next.rate && next.planned ? span((next.planned - next.done) / next.rate) : "–");
     say("records", whole.format(next.records));
     const counts = next.clients.counts;
     say("alive", `${whole.format(counts.alive)} of ${whole.format(next.clients.all)}`);
