@@ -41,6 +41,7 @@ def run_spec(study: SurveyStudy) -> RunSpec:
         confidence_level=study.confidence_level,
         weighting="given",
         values=study.values,
+        missing="fail",  # a person without a number sends nothing
         until_width=study.end_width or None,
         end=end,
     )
