@@ -4,7 +4,6 @@ from typing import Any
 
 from privatile.core.words import moment
 from privatile.result.result import QuantileResult
-from privatile.result.severity import to_act_on_and_rest
 from privatile.server.alarms import Alarm
 from privatile.survey.rounds import OpenRound, Phase
 from privatile.survey.run import Standing
