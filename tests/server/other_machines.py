@@ -1,6 +1,6 @@
 """Run files written under one setting of the processor and read under others.
 
-    python -m tests.server.other_machines --runs 1000 --rounds 200 --python OTHER/bin/python …
+    python -m tests.server.other_machines --runs 1000 --rounds 200 --python OTHER/bin/python … [--jobs N]
 
 writes runs of every design with various levels, clients and scales here, reads them under every setting of `settings`
 and with every other Python (another numpy), and prints per setting: files refused, the largest difference of a question
@@ -22,10 +22,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -141,9 +142,9 @@ def made(number: int, rounds: int, design: str | None = None) -> bytes:
     return store.to_bytes()
 
 
-def write(folder: Path, runs: int, rounds: int) -> None:
-    """Write the runs."""
-    for number in range(runs):
+def write(folder: Path, runs: int, rounds: int, part: int = 0, parts: int = 1) -> None:
+    """Write the runs, or every `parts`-th of them."""
+    for number in range(part, runs, parts):
         (folder / f"{number:05d}.db").write_bytes(made(number, rounds))
 
 
@@ -176,11 +177,14 @@ class Differences:
             yield
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """What this machine makes of every file, as JSON: results, or why it refuses; and the forged questions it takes."""
+def read(folder: Path, part: int = 0, parts: int = 1) -> dict[str, Any]:
+    """What this machine makes of every file, or of every `parts`-th, as JSON.
+
+    Results, or why it refuses; and the forged questions it takes.
+    """
     seen = Differences()
     found: dict[str, Any] = {"numpy": np.__version__, "runs": {}, "forged": 0, "accepted": []}
-    for path in sorted(folder.glob("*.db")):
+    for path in sorted(folder.glob("*.db"))[part::parts]:
         try:
             with RunStore.open(path, read_only=True) as store, seen.watched():
                 coordinator = Coordinator(store)
@@ -304,10 +308,36 @@ def settings(python: str) -> dict[str, dict[str, str]]:
     }
 
 
-def start(python: str, setting: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
-    """One half of this module under a setting."""
-    command = [python, "-W", "ignore", "-m", "tests.server.other_machines", *arguments]
-    return subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **setting})
+class Machine(NamedTuple):
+    """A Python under a setting."""
+
+    python: str
+    name: str
+    setting: dict[str, str]
+
+    def run(self, *arguments: str) -> None:
+        """One half of this module, in a process of its own."""
+        command = [self.python, "-W", "ignore", "-m", "tests.server.other_machines", *arguments]
+        subprocess.run(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **self.setting}, check=True)
+
+    def read(self, folder: Path, number: int, part: int, parts: int) -> dict[str, Any]:
+        """What it makes of a part of the files."""
+        out = folder / f"found-{number}-{part}.json"
+        self.run("read", str(folder), f"--out={out}", f"--part={part}/{parts}")
+        seen: dict[str, Any] = json.loads(out.read_text())
+        return seen
+
+
+def joined(seen: list[dict[str, Any]]) -> dict[str, Any]:
+    """The parts that one machine read, as one."""
+    return {
+        "numpy": seen[0]["numpy"],
+        "runs": {name: results for part in seen for name, results in part["runs"].items()},
+        "forged": sum(part["forged"] for part in seen),
+        "accepted": [text for part in seen for text in part["accepted"]],
+        "largest": max(part["largest"] for part in seen),
+        "other_side": sum(part["other_side"] for part in seen),
+    }
 
 
 def main() -> int:
@@ -318,42 +348,50 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--part", default="0/1")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--python", action="append", default=[], help="a Python with another numpy; may be repeated")
     given = parser.parse_args()
+    part, parts = (int(each) for each in given.part.split("/"))
     if given.half == "write":
-        write(given.folder, given.runs, given.rounds)
+        write(given.folder, given.runs, given.rounds, part, parts)
         return 0
     if given.half == "read":
-        given.out.write_text(json.dumps(read(given.folder)))
+        given.out.write_text(json.dumps(read(given.folder, part, parts)))
         return 0
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    machines = [
+        Machine(python, name, setting)
+        for python in (sys.executable, *given.python)
+        for name, setting in settings(python).items()
+    ]
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(given.jobs) as pool:
+        folder, jobs = Path(place), given.jobs
         began = time.monotonic()
-        if start(sys.executable, {}, "write", place, f"--runs={given.runs}", f"--rounds={given.rounds}").wait():
-            return 1
+        asked = (f"--runs={given.runs}", f"--rounds={given.rounds}")
+        list(pool.map(lambda k: machines[0].run("write", place, *asked, f"--part={k}/{jobs}"), range(jobs)))
         print(f"{given.runs} runs of {given.rounds} rounds written, {time.monotonic() - began:.0f} s", flush=True)
+        reading = [
+            [pool.submit(machine.read, folder, number, k, jobs) for k in range(jobs)]
+            for number, machine in enumerate(machines)
+        ]
         failed, own = False, None
-        for python in (sys.executable, *given.python):
-            for name, setting in settings(python).items():
-                out, began = folder / "found.json", time.monotonic()
-                if start(python, setting, "read", place, f"--out={out}").wait():
-                    return 1
-                seen = json.loads(out.read_text())
-                own = own or seen
-                facts = compare(own, seen)
-                failed |= fails(facts)
-                print(
-                    f"numpy {seen['numpy']:<6} {name:<22} {facts['files']} files, {len(facts['refused'])} refused; "
-                    f"question {facts['question']:.1e} s.e., estimate {facts['estimate']:.1e} s.e., result "
-                    f"{facts['result'][0]:.1e}; "
-                    f"{facts['other_side']} decisions the other way; "
-                    f"{len(facts['accepted'])} of {facts['forged']} forged accepted; {time.monotonic() - began:.0f} s",
-                    flush=True,
-                )
-                for text in [*facts["refused"].values()][:3] + facts["accepted"][:3]:
-                    print("   ", text)
-                if not facts["result"][0] <= SAME:
-                    print("   ", facts["result"][1])
+        for machine, tasks in zip(machines, reading, strict=True):
+            seen = joined([task.result() for task in tasks])
+            own = own or seen
+            facts = compare(own, seen)
+            failed |= fails(facts)
+            print(
+                f"numpy {seen['numpy']:<6} {machine.name:<22} {facts['files']} files, {len(facts['refused'])} refused; "
+                f"question {facts['question']:.1e} s.e., estimate {facts['estimate']:.1e} s.e., result "
+                f"{facts['result'][0]:.1e}; "
+                f"{facts['other_side']} decisions the other way; "
+                f"{len(facts['accepted'])} of {facts['forged']} forged accepted; {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+            for text in [*facts["refused"].values()][:3] + facts["accepted"][:3]:
+                print("   ", text)
+            if not facts["result"][0] <= SAME:
+                print("   ", facts["result"][1])
     return int(failed)
 
 

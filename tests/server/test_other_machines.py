@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from privatile.estimator.schedule import NAMES
 from tests.server import other_machines
-from tests.server.other_machines import ODD_RUNS, compare, designs, fails, made, read, settings, start, write
+from tests.server.other_machines import ODD_RUNS, Machine, compare, designs, fails, joined, made, read, settings, write
 
 RUNS, ROUNDS = 14, 40
 """Eleven designs, two of them also with other data: 0 and 11 are straddled, 0 heaped and silent; 12 is tuned, 13 open,
@@ -33,14 +33,16 @@ def test_an_honest_run_file_is_accepted_on_every_machine(tmp_path: Path) -> None
     for number, design in ODD_RUNS.items():
         (tmp_path / f"{number:05d}.db").write_bytes(made(number, 200, design))
     chosen = {name: setting for name, setting in settings(sys.executable).items() if name in READ_UNDER}
-    outs = {name: tmp_path / f"{k}.json" for k, name in enumerate(chosen)}
-    readers = [start(sys.executable, chosen[name], "read", str(tmp_path), f"--out={outs[name]}") for name in chosen]
-    here = read(tmp_path)
-    assert all(reader.wait() == 0 for reader in readers)
+    with ThreadPoolExecutor() as pool:
+        reading = {
+            name: pool.submit(Machine(sys.executable, name, setting).read, tmp_path, k, 0, 1)
+            for k, (name, setting) in enumerate(chosen.items())
+        }
+        here = read(tmp_path)
     assert not fails(compare(here, here))
     differences = {}
-    for name, out in outs.items():
-        facts = compare(here, json.loads(out.read_text()))
+    for name, seen in reading.items():
+        facts = compare(here, joined([seen.result()]))
         assert facts["files"] == RUNS + len(ODD_RUNS), name
         assert facts["forged"] >= 2 * RUNS, name
         assert not fails(facts), (name, facts)
@@ -56,4 +58,6 @@ def test_an_honest_run_file_is_accepted_on_every_machine(tmp_path: Path) -> None
 def test_a_thousand_runs_are_accepted_on_every_machine() -> None:
     """`PRIVATILE_PYTHONS` names other interpreters, with another numpy each."""
     others = [f"--python={python}" for python in os.environ.get("PRIVATILE_PYTHONS", "").split(os.pathsep) if python]
-    subprocess.run([sys.executable, "-m", "tests.server.other_machines", *others], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.server.other_machines", f"--jobs={os.cpu_count()}", *others], check=True
+    )
