@@ -10,6 +10,11 @@ from matplotlib.figure import Figure
 
 import privatile
 from privatile.core.mechanism import RandomizedResponse
+from privatile.core.scale import make_scale, units_inside
+from privatile.estimator.clients import Client
+from privatile.estimator.plan import TablePlan
+from privatile.estimator.schedule import DecayingStep
+from privatile.estimator.step import begin, step
 from privatile.report.print_style import BLUE, GREEN, GREY, VERMILION, print_style
 
 TRUTH = 55.0
@@ -42,13 +47,16 @@ def _walk(rounds: int, seed: int, size: int = 14) -> np.ndarray[tuple[int], np.d
     """The questions of a small run, one per round."""
     rng = np.random.default_rng(seed)
     site = RandomizedResponse.from_epsilon(1.0)
-    online = privatile.OnlineQuantile(q=0.5, epsilon={"all": 1.0}, range=(0, 100), burn_in=0, values="continuous")
-    asked = []
-    for _ in range(rounds):
-        asked.append(online.query)
-        truths = rng.normal(TRUTH, SPREAD, size) > online.query
+    scale, client = make_scale("linear", 0, 100), Client("all", site, 1.0, 0.5, rounds * size)
+    paper = DecayingStep.paper(site.truth_rate)
+    steps = np.array([paper.at(done) for done in range(rounds)])
+    plan = TablePlan((client,), scale, np.full((1, rounds), size), steps)
+    state, asked = begin(plan), []
+    while (ask := plan.ask(state)) is not None:
+        asked.append(units_inside(scale, ask.query))
+        truths = rng.normal(TRUTH, SPREAD, size) > asked[-1]
         coins = rng.integers(0, 2**64, size=size, dtype=np.uint64)
-        online.update({"all": (int(site.respond(truths, coins).sum()), size)})
+        state = step(state, ask, [int(site.respond(truths, coins).sum())], plan)
     return np.array(asked)
 
 

@@ -1,7 +1,7 @@
 """Who comes when: how many people of every stratum come to each round of an open-ended run, and who of them lies.
 
-A round closes when `round_length` people have come, or a quarter of a day after it began if anybody has; the last one at
-the end date. Numbers of people and times decide, so all rounds are known before anybody is asked.
+A round closes when `round_length` people have come, or a quarter of a day after it began if anybody has; the last one
+at the end date. Numbers of people and times decide, so all rounds are known before anybody is asked.
 """
 
 from collections.abc import Callable

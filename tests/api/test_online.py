@@ -54,9 +54,23 @@ def test_the_result_says_what_it_is() -> None:
     assert result.other is None  # nobody planned an end, so the smooth interval holds at none
     assert result.grid_values is not None
     assert 45.0 in result.grid_values
-    follows = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), values="continuous", burn_in=40)
-    for _ in range(200):
-        asked(follows, rng)
-    smooth = follows.result()
-    assert smooth.other is not None
-    assert {smooth.method, smooth.other.method} == {"smooth", "any-shape"}
+
+
+def test_a_declaration_and_an_end_that_was_fixed_beforehand() -> None:
+    """The same answers: declared continuous the interval is narrower, and narrower still at its planned end."""
+    results = []
+    for options in ({}, {"values": "continuous"}, {"values": "continuous", "answers": 16_000}, {"answers": 16_000}):
+        rng = np.random.default_rng(1)
+        online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), **options)
+        while online.rounds < 200:
+            smooth = rng.normal(45.0, 12.0, 40) > online.query
+            coins = rng.integers(0, 2**64, size=40, dtype=np.uint64)
+            online.update(dict.fromkeys("ab", (int(SITE.respond(smooth, coins).sum()), 40)))
+        results.append(online.result())
+    assert [result.method for result in results] == ["any-shape", "anytime", "smooth", "any-shape"]
+    assert [result.valid_at_every_look for result in results] == [True, True, False, True]
+    widths = [result.confidence_interval.high - result.confidence_interval.low for result in results]
+    assert widths[0] == widths[3] > widths[1] > widths[2]
+    assert [result.other is None for result in results] == [True, True, False, False]
+    with pytest.raises(InputError, match="answers"):
+        OnlineQuantile(q=0.5, epsilon={"a": 2.0}, range=(0, 120), answers=0)

@@ -1,17 +1,15 @@
 """The estimator for people who bring their own loop: ask `query`, give counts to `update`, read `result`."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from privatile.core.client_names import by_client_name, client_name
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, units_inside
 from privatile.errors import InputError
 from privatile.estimator.clients import Client, check_clients, check_level, shares
+from privatile.estimator.ending import End
 from privatile.estimator.open_plan import OpenPlan
-from privatile.estimator.plan import Ask, Plan, RoundState
-from privatile.estimator.schedule import DecayingStep
+from privatile.estimator.plan import Ask
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
@@ -20,25 +18,16 @@ from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 
 
-@dataclass(frozen=True, eq=False)
-class _RecursionPlan(Plan):
-    """The paper's recursion without an end: the caller says how many records answered."""
-
-    rounds: int = 0
-
-    def ask(self, state: RoundState) -> Ask | None:
-        return None
-
-
 class OnlineQuantile:
     """A quantile estimate that moves with every round of counts. It sees counts only, never a record.
 
     `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. Without `weights` all
     clients count alike: how many records each will answer for is not known beforehand, so they cannot count by size, as
-    they do elsewhere. Give the sizes as `weights` where you know them. Rounds may have any length and never end. The
-    questions straddle the quantile, and the interval holds whatever the distribution and however often it is looked at.
-    With `values="continuous"` they follow the quantile with the paper's step, γ_m = 20·r̄/(m^0.51 + 100) on the working
-    scale, from `burn_in` rounds on averaged; the smooth interval then holds at a time fixed beforehand.
+    they do elsewhere. Give the sizes as `weights` where you know them. Rounds may have any length and never end, and no
+    length may depend on the answers. The questions are those of an open-ended run (`RunSpec(design="open")`), and the
+    interval holds whatever the distribution and however often it is looked at; with `values="continuous"` it is the
+    narrower one that needs a smooth distribution, unless the answers contradict that. Where a number of `answers` is
+    fixed beforehand, the smooth interval of that end stands beside it from then on.
 
     >>> import numpy as np
     >>> rng, site = np.random.default_rng(1), RandomizedResponse.from_epsilon(1.0)
@@ -61,8 +50,8 @@ class OnlineQuantile:
         weights: Mapping[str, float] | None = None,
         confidence_level: float = 0.95,
         value: str = "the value",
-        burn_in: int = 100,
         values: str = "any",
+        answers: int | None = None,
     ) -> None:
         check_level(q)
         if not epsilon:
@@ -86,12 +75,11 @@ class OnlineQuantile:
             missing="fail",
             values=values,
         )
-        follows = self._settings.declared.continuous
-        self._plan = (_RecursionPlan if follows else OpenPlan)(clients, make_scale(scale, *range))
+        self._plan = OpenPlan(
+            clients, make_scale(scale, *range), answers=None if answers is None else End(answers=answers).answers
+        )
         self._state = begin(self._plan)
         self._trajectory = Trajectory()
-        self._burn_in = burn_in
-        self._steps = DecayingStep.paper(math.fsum(client.mechanism.truth_rate for client in clients) / len(clients))
 
     @property
     def query(self) -> float:
@@ -112,8 +100,8 @@ class OnlineQuantile:
         if unknown:
             raise InputError(f"unknown client {sorted(unknown)[0]!r}; the clients are those of epsilon.")
         given = [named.get(client.name) for client in self._plan.clients]
-        lengths = tuple(1 if pair is None else pair[1] for pair in given)
-        if min(lengths) < 1:
+        lengths = tuple(0 if pair is None else pair[1] for pair in given)
+        if any(pair is not None and pair[1] < 1 for pair in given) or not any(lengths):
             raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
         ask = self._next(lengths)
         ones = [None if pair is None else pair[0] for pair in given]
@@ -121,19 +109,12 @@ class OnlineQuantile:
         self._trajectory.record(ask, self._state, self._plan)
 
     def _next(self, lengths: tuple[int, ...]) -> Ask:
-        """The next round, answered by so many records of every client."""
-        if isinstance(self._plan, OpenPlan):
-            return self._plan.present(self._state)._replace(lengths=lengths)
-        done = self._state.round
-        return Ask(self._state.query, lengths, self._steps.at(done), done >= self._burn_in)
+        """The present round, answered by so many records of every client."""
+        return self._plan.present(self._state)._replace(lengths=lengths)
 
     def result(self) -> QuantileResult:
-        """The estimate and its interval as they stand; needs two rounds after the search, or the burn-in."""
-        asked = tuple(
-            replace(client, records=max(1, count))
-            for client, count in zip(self._plan.clients, self._state.asked, strict=True)
-        )
-        plan = replace(self._plan, clients=asked)
-        follows = not isinstance(plan, OpenPlan)
-        result = summarize(self._settings, plan, self._state, self._trajectory, run="online", at_fixed_end=follows)
-        return with_change(result, plan, self._state, self._trajectory)
+        """The estimate and its interval as they stand; needs two rounds after the search."""
+        plan, state = self._plan, self._state
+        ended = plan.is_reached(state)
+        result = summarize(self._settings, plan, state, self._trajectory, run="online", at_fixed_end=ended)
+        return with_change(result, plan, state, self._trajectory)

@@ -24,7 +24,6 @@ from privatile.estimator.question_policy import information
 from privatile.estimator.straddle import STAGES
 from privatile.estimator.straddle_schedule import CENTRE
 
-
 APART = 0.2
 """Standard deviation of the difference in rank between clients, where the search goes on without some of them."""
 

@@ -11,6 +11,9 @@ is exact, and a tenth narrower. The z_t with e^−x·R(x) = α bound the error a
 
     z_t = √( 2·(1 + 1/(ρ²t))·(x + ½·log(1 + ρ²t)) )
 
+A run without an end has its information I so far in the place of t, with ρ² = `RATE`/`TUNED`, and x = −log α (Ville).
+At 95% z is 3.13 at I = 6,000, where the chance of a look is best used, and at most 3.5 from 300 to 100,000.
+
 The estimated slope enters as in the fixed-time interval, by Fieller: z_t/√(1 − z_t²ρ_f²), ρ_f its relative error at
 that look. A look at which the slope may still be zero has no bounded interval.
 """
@@ -26,6 +29,9 @@ from privatile.laws.fieller import fieller_reach, fieller_score
 
 RATE = 8.0
 """ρ²: tightest near the end of a run at 95%, where −2·log α + log(1 − 2·log α) = 7.9."""
+
+TUNED = 1500.0
+"""Information at which the sequence without an end is tightest."""
 
 THRESHOLDS = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0])
 REACHED = np.array([1.0, 0.753, 0.622, 0.471, 0.375, 0.306, 0.2115, 0.1505, 0.0795, 0.0435, 0.0139])
@@ -90,3 +96,30 @@ class AnytimeLaw:
     def tail(self, statistic: float) -> float:
         """The smallest α whose sequence excludes a value this many standard errors away."""
         return ever_reached(log_mixture(fieller_score(statistic, self.slope_error), self.time))
+
+
+@dataclass(frozen=True)
+class OpenAnytimeLaw:
+    """The same for a run without an end, at a look with so much information.
+
+    >>> law = OpenAnytimeLaw(information=6000.0, slope_error=0.0)
+    >>> round(law.quantile(0.95), 3), round(law.tail(law.quantile(0.9)), 6)
+    (3.128, 0.1)
+    """
+
+    information: float
+    slope_error: float
+
+    @property
+    def _time(self) -> float:
+        return max(self.information, 1e-9) / TUNED
+
+    def quantile(self, confidence_level: float) -> float:
+        """Standard errors either way; ∞ while the slope may be zero."""
+        grown = 1.0 + RATE * self._time
+        reach = -math.log(max(1.0 - confidence_level, 1e-300)) + 0.5 * math.log(grown)
+        return float(fieller_reach(math.sqrt(2.0 * grown / (RATE * self._time) * reach), self.slope_error))
+
+    def tail(self, statistic: float) -> float:
+        """The smallest α whose sequence excludes a value this many standard errors away."""
+        return min(1.0, math.exp(-float(log_mixture(fieller_score(statistic, self.slope_error), self._time))))

@@ -133,7 +133,8 @@ def anytime_inference(evidence: Evidence) -> Inference | None:
 
 def valid_at_every_look(settings: ReportSettings, evidence: Evidence, chosen: Inference) -> bool:
     """Whether the interval that was chosen is the one of `anytime_inference`, and not one for the planned end only."""
-    return settings.until_width is not None or (evidence.straddled is not None and chosen.is_any_shape)
+    both = evidence.straddled
+    return settings.until_width is not None or (both is not None and (chosen.is_any_shape or both.open_end))
 
 
 def as_displayed(inference: Inference, settings: ReportSettings, scale: Scale) -> Inference:

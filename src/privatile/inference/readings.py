@@ -22,6 +22,7 @@ from privatile.estimator.open_plan import OpenPlan, open_memory
 from privatile.estimator.plan import RoundState
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
 from privatile.inference.any_shape import CHECKED_AT, AnyShape
+from privatile.inference.anytime import OpenAnytimeLaw
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, hull
@@ -52,11 +53,11 @@ class Readings:
     tests: AnyShape | None = None
     """Of a straddled run: what its any-shape interval comes from, valid at every look."""
     open_end: bool = False
-    """Whether no end was fixed beforehand, or it is not reached: then the smooth interval does not hold."""
+    """Whether no end was fixed beforehand, or it is not reached: then the smooth interval is one for every look."""
 
     def headline(self, *, continuous: bool) -> Inference:
         """The reading that a result shows first."""
-        return self.smooth if continuous and not (self.contradiction or self.open_end) else self.any_shape
+        return self.smooth if continuous and not self.contradiction else self.any_shape
 
     def crossed(self, confidence_level: float) -> bool:
         """Whether the answers contradict each other: those of one side exclude what those of the other leave."""
@@ -97,11 +98,14 @@ def readings(
     center, error = float(fit.center), float(fit.error)
     if file:
         error *= left_for_file(fit, answers, state, plan) ** 0.5
-    law = FiellerLaw(float(fit.slope_error), information_in(noise, plan.level))
-    smooth = Inference("smooth", center, error, law.quantile, law.tail)
+    is_open, known = isinstance(plan, OpenPlan) and not at_fixed_end, information_in(noise, plan.level)
+    law: FiellerLaw | OpenAnytimeLaw = FiellerLaw(float(fit.slope_error), known)
+    if is_open:
+        law = OpenAnytimeLaw(known, float(fit.slope_error))
+    smooth = Inference("anytime" if is_open else "smooth", center, error, law.quantile, law.tail)
     any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
     against = contradiction_of(fit, center, tests, plan.information)
-    return Readings(any_shape, smooth, fit, against, tests, isinstance(plan, OpenPlan) and not at_fixed_end)
+    return Readings(any_shape, smooth, fit, against, tests, is_open)
 
 
 def straddled(plan: StraddlePlan | OpenPlan, state: RoundState) -> tuple[Straddled, AnyShape]:
