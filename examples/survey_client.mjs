@@ -22,7 +22,7 @@ async function request(url, body) {
     const post = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body).padEnd(120) };
     const reply = await fetch(url, { redirect: "error", ...post }).catch(() => ({ status: 599 }));
     if (reply.status === 200) return reply.json();
-    if (reply.status < 500 && reply.status !== 429) throw new Error(`the survey refuses: status ${reply.status}`);
+    if (reply.status < 500 && ![408, 429].includes(reply.status)) throw new Error(`the survey refuses: status ${reply.status}`);
     const wait = Math.min(Number(reply.headers?.get("Retry-After")) || seconds, 60);
     await new Promise((done) => setTimeout(done, 1000 * wait));
   }

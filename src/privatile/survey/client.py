@@ -162,7 +162,7 @@ class SurveyClient:
                         return content
             except urllib.error.HTTPError as error:
                 trouble = f"status {error.code}"
-                if error.code in (429, 503):
+                if error.code in (408, 429, 503):
                     wait = _seconds(error.headers.get("Retry-After")) or pause
                 elif error.code < 500:
                     raise ProtocolError(REFUSALS.get(error.code, f"the survey refuses: {trouble}.")) from None

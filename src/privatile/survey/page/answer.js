@@ -19,6 +19,7 @@ const fill = (key, more) =>
 const put = (element, text = "") => element.textContent === text || (element.textContent = text);
 
 function draw() {
+  if (!words) return;
   document.documentElement.lang = locale;
   if (facts) {
     const threshold = readThreshold(record ? record.threshold : facts.threshold);
@@ -95,7 +96,7 @@ const pause = (seconds) =>
 
 async function patiently(path, body, isReadable = () => true) {
   for (let seconds = 1; ; seconds = Math.min(2 * seconds, 30)) {
-    let trouble = navigator.onLine ? "trouble" : "offline";
+    let trouble;
     let wait = seconds;
     try {
       const reply = await fetch(path, {
@@ -106,7 +107,7 @@ async function patiently(path, body, isReadable = () => true) {
         // A yes is as long as a no.
         ...(body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body).padEnd(120) }),
       });
-      if (reply.status === 503 || reply.status === 429) {
+      if ([408, 429, 503].includes(reply.status)) {
         trouble = "wait";
         wait = Math.min(Number(reply.headers.get("Retry-After")) || seconds, 60);
       } else if (reply.ok) {
@@ -114,7 +115,7 @@ async function patiently(path, body, isReadable = () => true) {
         if (isReadable(content)) return content;
       } else if (reply.status < 500 && body) return { status: reply.status };
     } catch {}
-    say(trouble);
+    say(trouble ?? (navigator.onLine ? "trouble" : "offline"));
     await pause(wait);
   }
 }
@@ -174,7 +175,7 @@ async function deliver() {
   $("said").focus();
   const { survey, round, answer } = record;
   await navigator.locks.request("privatile send", async () => {
-    record = await stored("answers", (all) => all.get(survey));
+    record = (await stored("answers", (all) => all.get(survey))) ?? record;
     if (record.outcome) return;
     const reply = await patiently("answer", { code: record.code, round, answer }, (reply) => typeof reply.counted === "boolean");
     if (reply.status) return say("refused", reply);
@@ -198,9 +199,10 @@ function submit(event) {
   send(read.value).catch(() => (show(), say("nostorage")));
 }
 
-function isAcceptable({ survey, title, value, range, threshold }) {
+function isAcceptable(found) {
+  const { survey, title, value, range, threshold } = found ?? {};
   const texts = [survey, title, value].every((text) => typeof text === "string" && text.length <= 500);
-  return texts && range?.length === 2 && range.every(Number.isFinite) && readThreshold(threshold);
+  return texts && Array.isArray(range) && range.length === 2 && range.every(Number.isFinite) && readThreshold(threshold);
 }
 
 // The browser's language where there is a choice; the switch is there for the others.
