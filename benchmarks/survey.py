@@ -104,6 +104,11 @@ class Server:
                 return int(line.split()[1]) / 1024
         return math.nan
 
+    def processor(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
@@ -259,14 +264,18 @@ def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[st
     use_core(1)
     rates: dict[str, list[float]] = {"echo": [], "answers": []}
     tails: dict[str, list[float]] = {"echo": [], "answers": []}
+    costs: dict[str, list[float]] = {"echo": [], "answers": []}
     late = waits = 0
     try:
         for turn in range(turns + 1):
-            for name, load in (
-                ("echo", asyncio.run(ask_echo(echo.port, connections, seconds))),
-                ("answers", asyncio.run(answer_survey(gateway.port, left, connections, seconds))),
-            ):
+            for name, server in (("echo", echo), ("answers", gateway)):
+                before = server.processor()
+                if name == "echo":
+                    load = asyncio.run(ask_echo(server.port, connections, seconds))
+                else:
+                    load = asyncio.run(answer_survey(server.port, left, connections, seconds))
                 if turn:  # the first turn warms up
+                    costs[name].append((server.processor() - before) / load.done)
                     rates[name].append(load.done / seconds)
                     tails[name].append(p99(load.times))
                     late, waits = late + load.late, waits + load.waits
@@ -275,6 +284,7 @@ def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[st
     finally:
         for server in (echo, gateway):
             server.stop()
+    echo_cost, answer_cost = (1000.0 * statistics.median(costs[name]) for name in ("echo", "answers"))
     echo_rate, answer_rate = (statistics.median(rates[name]) for name in ("echo", "answers"))
     return {
         "connections": connections,
@@ -282,6 +292,8 @@ def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[st
         "answers_per_second": round(answer_rate),
         "ratio": round(answer_rate / echo_rate, 3),
         "ratios": [round(a / e, 3) for e, a in zip(rates["echo"], rates["answers"], strict=True)],
+        "server_processor_ms_of_an_echo": round(echo_cost, 3),
+        "server_processor_ms_of_an_answer": round(answer_cost, 3),
         "p99_ms_of_a_request": round(statistics.median(tails["answers"]), 1),
         "p99_ms_of_an_echo": round(statistics.median(tails["echo"]), 1),
         "late": late,
@@ -388,6 +400,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "command": shlex.join(["python", "benchmarks/survey.py", *sys.argv[1:]]),
         "cores": os.cpu_count(),
+        "load_average": round(os.getloadavg()[0], 1),
     }
     print(json.dumps(found, indent=2))
     if options.save:
