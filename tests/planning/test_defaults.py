@@ -49,7 +49,7 @@ def test_the_default_straddles_the_quantile_and_shows_the_any_shape_interval(res
     assert result.other is not None
     assert result.other.method == "smooth"
     assert "continuous" in result.other.condition
-    assert result.other.how == "first with interval smooth"
+    assert result.other.how == "the option interval smooth shows it first"
     text = " ".join(result.to_text().split())
     assert result.other.condition in text
     assert result.other.how in text

@@ -1,6 +1,7 @@
 """Whole numbers that are declared: one number first, one pair of ends in all places, no word about smoothness."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ from privatile.planning.group_preview import GroupPreview, GroupWidth
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
 from privatile.report.group_page import page_of
-from privatile.result.caveats import half_open
+from privatile.result.caveats import CENTRAL, half_open, said_once
 from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
 from privatile.result.number_words import p_value_text
-from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.results import Results
 from tests.result.test_both_readings import AGES, run
 
 
@@ -63,7 +65,14 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
         grid_values=tuple(map(float, range(12))),
     )
     assert few.headline == "11 or less"
-    assert "is 11 or less (95%" in few.sentence
+    assert "is 11 or less with 95% confidence, if every value is a whole number" in few.sentence
+    beside = replace(few, caveats=(Caveat("range", ""),))  # at the lower end of the range
+    assert beside.headline == "11 or less"
+    assert "lies between 0 and 11" in beside.sentence
+    assert beside.sentence.endswith("with 95% confidence, if every value is a whole number.")
+    said = said_once([half_open("lower")], [Caveat("range", ""), CENTRAL])
+    assert [caveat.code for caveat in said] == ["range", "central"]
+    assert said_once([half_open("lower")], [CENTRAL]) == (half_open("lower"), CENTRAL)
     assert replace(few, values="any", grid_values=None).headline.startswith("11.")
 
 
@@ -125,6 +134,16 @@ def test_an_estimate_that_was_not_located_is_no_number_for_programs(ages: Quanti
     assert lost.to_frame("pyarrow").column("estimate").to_pylist() == [None]
     told = compare(replace(lost, run="another"), ages, disjoint=True).to_dict()
     assert told["difference"] is None
+
+
+def test_several_results_say_how_to_take_one(ages: QuantileResult) -> None:
+    several = Results((ages, replace(ages, reporter=None)))
+    with pytest.raises(AttributeError, match=r"2 results, one per level: take one of them, results\[0\].estimate"):
+        _ = several.estimate  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = several.nothing  # type: ignore[attr-defined]
+    drawn = Results((replace(ages, reporter=Path), ages))
+    assert drawn.report("x.html") == Path("x.html")
 
 
 def test_a_share_is_never_shown_below_0(ages: QuantileResult) -> None:

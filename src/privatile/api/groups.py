@@ -382,6 +382,6 @@ def _is_whole(run: LocalRun) -> bool:
     return left == sum(column.records for column in columns) - missing
 
 
-TOO_SMALL = "too small at this ε to say anything, so its people are not asked"
+TOO_SMALL = "too small at this ε to say anything, so nobody there is asked"
 
 SPENT = "too few of its people are left after those who answered about the overall value"

@@ -49,12 +49,12 @@ def printable(text: object) -> str:
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """The first names, and how many more.
+    """The first names, and how many more; apart by semicolons where a name has a comma.
 
-    >>> listed(list("abcdef")), listed(list("abcdef"), 4)
-    ('a, b, c, d, e, f', 'a, b, c, d and 2 more')
+    >>> listed(list("abcdef")), listed(list("abcdef"), 4), listed(["f, north", "m, north"])
+    ('a, b, c, d, e, f', 'a, b, c, d and 2 more', 'f, north; m, north')
     """
-    shown = ", ".join(names[:most])
+    shown = ("; " if any(", " in name for name in names) else ", ").join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 

@@ -77,8 +77,8 @@ class GroupPreview:
         cells, reasons = [], []
         for name, records, found, why in self._previews:
             if found is None:
-                cells.append((name, f"{records:,}", "–", "–"))
-                reasons.append(f"{name}: {why}.")
+                cells.append((name, "0", "–", "–"))
+                reasons.append(f"{name} ({records:,} records): {why}.")
                 continue
             epsilon = epsilon_text(max(client.mechanism.epsilon for client in found.spec.clients))
             between = ", ".join(
@@ -90,7 +90,7 @@ class GroupPreview:
         budgets = (c.mechanism.epsilon for _, _, found, _ in self._previews if found for c in found.spec.clients)
         pays = [] if self.account is None else ["", self.account.to_text(max(budgets))]
         return [
-            *fixed_columns([(self.by, "records", "ε", "interval between the quantiles"), *cells]),
+            *fixed_columns([(self.by, "asked", "ε", "interval between the quantiles"), *cells]),
             *(["", *reasons] if reasons else []),
             *self._in_units(),
             *pays,

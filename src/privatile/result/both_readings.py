@@ -90,7 +90,7 @@ def may_stand_beside(settings: ReportSettings) -> bool:
 
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
-    return OtherReading(interval, inference.method, condition, f"first with interval {inference.method}")
+    return OtherReading(interval, inference.method, condition, f"the option interval {inference.method} shows it first")
 
 
 def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:

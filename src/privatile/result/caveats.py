@@ -4,7 +4,7 @@ What the answers themselves show (drift, fit, support) is said by `diagnostics`.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
@@ -186,6 +186,14 @@ def interval_caveats(
             "one of them and no interval of this kind covers it: then report it with values declared whole."
         )
         yield Caveat("atom", text)
+
+
+def said_once(of_the_interval: Iterable[Caveat], of_the_run: Iterable[Caveat]) -> tuple[Caveat, ...]:
+    """Both, without what says again of one end that it is open: an interval at an end of the range says so already."""
+    found = (*of_the_interval, *of_the_run)
+    if any(caveat.code == "range" for caveat in found):
+        return tuple(caveat for caveat in found if caveat.code not in ("half-open", "one-sided"))
+    return found
 
 
 MORE = "more records or a larger ε"

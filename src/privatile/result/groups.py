@@ -185,7 +185,8 @@ class GroupResults:
     def _confidence_note(self) -> str:
         percent = f"{100 * self.confidence_level:.4g}%"
         results = [result for _, result in self.results]
-        conditions = dict.fromkeys(result.condition_shown for result in results if result.condition_shown)
+        placed = [result for result in results if result.located] or results
+        conditions = dict.fromkeys(result.condition_shown for result in placed if result.condition_shown)
         holds = f", {' or '.join(conditions)}" if conditions else ""
         count = len(results)
         every, these = ("both", "Both") if count == 2 else (f"all {count} of them", f"All {count}")

@@ -1,6 +1,7 @@
 """The results of one run with several levels, together."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privatile.result.document import Library, document, frame
@@ -41,6 +42,21 @@ class Results(tuple[QuantileResult, ...]):
     def to_frame(self, library: Library = "pandas") -> "DataFrame | Any":
         """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""
         return frame([result.facts() for result in self], library)
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write one page about the run, or a figure of it, as `QuantileResult.report` does."""
+        return self[0].report(path)
+
+    if not TYPE_CHECKING:  # a type checker finds a wrong name by itself
+
+        def __getattr__(self, name: str) -> Any:
+            """Of what one result has and several have not: how to get it."""
+            if name in QuantileResult.__dataclass_fields__ or hasattr(QuantileResult, name):
+                raise AttributeError(
+                    f"there are {len(self)} results, one per level: take one of them, results[0].{name}, or all of "
+                    "them with to_frame()."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __str__(self) -> str:
         return self.to_text()

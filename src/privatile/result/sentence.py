@@ -25,9 +25,10 @@ def headline_of(result: "QuantileResult") -> str:
     known, lost = {caveat.code for caveat in result.caveats}, (result.scale.low, result.scale.high)
     if "range" in known and result.condition == ANY_SHAPE and low == high in lost:
         return f"{plain(low)} or less" if low == lost[0] else f"above {plain(high)}"
-    if "range" in known:
+    one_side = result.condition == ANY_SHAPE and (low <= lost[0]) != (high >= lost[1])
+    if "range" in known and not one_side:
         return "at or beyond an end of the range"
-    if "half-open" in known and "unbounded" not in known:
+    if known & {"range", "half-open"} and "unbounded" not in known:
         first, last = result.ends_shown(result.confidence_interval)
         return f"{last} or less" if low <= lost[0] else f"{first} or more"
     if not result.located:
@@ -41,25 +42,26 @@ def sentence_of(result: "QuantileResult") -> str:
     percent = f"{100 * result.confidence_level:g}%"
     shown = result.estimate_shown(result.confidence_interval)
     first, last = result.ends_shown(result.confidence_interval)
-    known = {caveat.code for caveat in result.caveats}
+    known, condition = {caveat.code for caveat in result.caveats}, result.condition_shown
     whole = " (the whole stated range)" if (low, high) == (result.scale.low, result.scale.high) else ""
     if "range" in known and "unbounded" not in known and result.condition == ANY_SHAPE:
         end, beyond = ("lower", "below") if low == result.scale.low else ("upper", "above")
         where = f"is {first}, the {end} end" if low == high else f"lies between {first} and {last}, at the {end} end"
         if low == high == result.scale.high:
-            return f"{what} lies above the stated range, which ends at {last}, {ANY_SHAPE} ({percent})."
-        return f"{what} {where} of the stated range, or {beyond} it, {ANY_SHAPE} ({percent})."
+            return f"{what} lies above the stated range, which ends at {last}, with {percent} confidence, {ANY_SHAPE}."
+        return f"{what} {where} of the stated range, or {beyond} it, with {percent} confidence, {condition}."
     if "range" in known:
         return (
             f"{what} probably lies outside the stated range: the answers point to its end, {shown}. The {percent} "
             f"interval, {first} to {last}{whole}, is not to be relied on."
         )
     if "unbounded" in known:
-        return f"{what} is not located by these answers: at {percent} it lies anywhere from {first} to {last}{whole}."
+        sure = f"with {percent} confidence it lies anywhere from {first} to {last}{whole}"
+        return f"{what} is not located by these answers: {sure}."
     if "half-open" in known:
         bound, side = (f"{last} or less", "below") if low <= result.scale.low else (f"{first} or more", "above")
-        needs = f"{percent}, {result.condition}" if result.condition else percent
-        return f"{what} is {bound} ({needs}); these answers do not bound it from {side}."
+        needs = f"with {percent} confidence, {condition}" if condition else f"with {percent} confidence"
+        return f"{what} is {bound} {needs}; these answers do not bound it from {side}."
     if "not-located" in known:
         return (
             f"{what} was not located: the search had not settled when it ended, so the {percent} interval, {first} to "
@@ -80,7 +82,7 @@ def sentence_of(result: "QuantileResult") -> str:
     ends = f"{what} is estimated at {shown}; the {percent} interval {runs}"
     if not result.reliable:
         return f"{ends}, and is not to be relied on."
-    return f"{ends}, {result.condition_shown}." if result.condition_shown else f"{ends}."
+    return f"{ends}, {condition}." if condition else f"{ends}."
 
 
 def grid_text(values: Sequence[float] | None) -> str:

@@ -19,7 +19,7 @@ from privatile.inference.inference import level_each
 from privatile.inference.readings import straddled
 from privatile.inference.trajectory import Trajectory
 from privatile.result.both_readings import both_readings, one_of
-from privatile.result.caveats import caveats, interval_caveats
+from privatile.result.caveats import caveats, interval_caveats, said_once
 from privatile.result.client_facts import by_holder, client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
@@ -77,8 +77,10 @@ def summarize(
         caveats=most_important_first(
             *both.caveats,
             *warnings,
-            *interval_caveats(settings, plan, state, interval, any_shape=any_shape),
-            *caveats(settings, plan, state, alone),
+            *said_once(
+                interval_caveats(settings, plan, state, interval, any_shape=any_shape),
+                caveats(settings, plan, state, alone),
+            ),
         ),
         run=run,
         simulated=settings.simulated,
