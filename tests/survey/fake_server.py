@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from privatile.core.mechanism import RandomizedResponse
@@ -89,8 +91,8 @@ class FakeSurvey:
             return 200, {"counted": True, **({"repeat": True} if state == "spent" else {})}, {}
 
     @contextmanager
-    def serve(self) -> Iterator[str]:
-        """The survey's address, while it is served."""
+    def serve(self, certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
+        """The survey's address, while it is served; with a certificate and its key over TLS."""
         survey, files = self, page_files()
 
         class Handler(BaseHTTPRequestHandler):
@@ -127,10 +129,14 @@ class FakeSurvey:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/"
+            yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}/"
         finally:
             server.shutdown()
             thread.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError, StoreError
 from privatile.survey.answer_file import AnswerFile
 from privatile.survey.client import SurveyClient, randomized, read_threshold
+from privatile.survey.serving import trial_certificate
 from tests.survey.fake_server import FakeSurvey, new_code
 from tests.survey.make_vectors import PATH as VECTORS
 
@@ -201,9 +201,13 @@ def test_the_coin_is_the_operating_systems(
     assert asked == [8], "one coin of 64 bits"
 
 
-def test_certificates_are_checked(tmp_path: Path) -> None:
-    client = SurveyClient("https://survey.example.org", tmp_path / "answers.db")
-    (handler,) = [one for one in vars(client._opener)["handlers"] if type(one).__name__ == "HTTPSHandler"]
-    context = vars(handler)["_context"]
-    assert context.verify_mode == ssl.CERT_REQUIRED
-    assert context.check_hostname
+@network
+def test_certificates_are_checked(survey: FakeSurvey, tmp_path: Path) -> None:
+    """A server that cannot show who it is hears neither the code nor the bit."""
+    certificate = trial_certificate(tmp_path)
+    with survey.serve(certificate) as url:
+        with pytest.raises(ConnectionError, match="certificate verify failed"):
+            SurveyClient(url, tmp_path / "answers.db").answer(new_code(), PLANTED, patience=0.0)
+        assert survey.requests == []
+        client = SurveyClient(url, tmp_path / "answers.db", cafile=tmp_path / "authority.pem")
+        assert client.answer(new_code(), PLANTED).outcome == "counted"
