@@ -6,6 +6,7 @@ Nothing here writes a log line, sets a cookie or looks at a visitor's address.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from privatile.errors import StoreError
 from privatile.server.web import goes_by
 from privatile.survey.codes import CODE
-from privatile.survey.facts import survey_facts
+from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
 from privatile.survey.service import Refusal, SurveyService
 
@@ -100,6 +101,7 @@ class Gateway:
         self._service = service
         self._files = files or {}
         self._pages = pages
+        self._live_drawn, self._live_until = "", 0.0
         self._starlette = Starlette(routes=self._routes())
         self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
         common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -220,7 +222,11 @@ class Gateway:
     async def _live_page(self, request: Request) -> Response:
         if self._pages is None:
             return _json({"error": "unknown"}, 404)
-        return _html(self._pages.live(self._service.live()))
+        now = time.monotonic()
+        if now >= self._live_until:
+            # Drawn at most once a second, however many look.
+            self._live_drawn, self._live_until = self._pages.live(self._service.live()), now + 1.0
+        return _html(self._live_drawn)
 
     async def _organiser(self, request: Request) -> Response:
         facts = await self._organiser_facts(request)
@@ -239,8 +245,9 @@ class Gateway:
         return await self._service.organiser()
 
     async def _health(self, request: Request) -> Response:
-        alarms = [alarm._asdict() for alarm in self._service.alarms()]
-        return _json({"state": self._service.state.phase.value, "alarms": alarms}, 503 if alarms else 200)
+        # Everybody may ask: the texts, which name files, are for the organiser.
+        alarms = [alarm.kind for alarm in self._service.alarms()]
+        return _json({"state": public_state(self._service.state), "alarms": alarms}, 503 if alarms else 200)
 
     async def _style(self, request: Request) -> Response:
         if self._pages is None:
