@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from privatile.report.print_style import BLUE, GREY
-from privatile.result.groups import GroupResults, Line, drawn_range, level_name
+from privatile.result.group_lines import Line, drawn_range
+from privatile.result.groups import GroupResults, level_name
 from privatile.result.pairs import Comparisons
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from privatile.report.charts import dots_axis, dots_chart
 from privatile.report.group_figure import group_figure, pair_figure
 from privatile.report.pages import render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
-from privatile.result.groups import GroupResults, Line, drawn_range
+from privatile.result.group_lines import Line, drawn_range
+from privatile.result.groups import GroupResults
 from privatile.result.number_words import plain
 from privatile.result.pairs import Comparisons
 

@@ -15,7 +15,8 @@ from privatile import __version__
 from privatile.errors import InputError
 from privatile.result.compare import Comparison, compare
 from privatile.result.document import SCHEMA_VERSION
-from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name, level_name
+from privatile.result.group_lines import SHORTEST_NAME, Line, cut_name
+from privatile.result.groups import GroupResults, level_name
 from privatile.result.layout import WIDTH, fixed_columns, folded
 from privatile.result.number_words import p_value_text
 from privatile.result.result import QuantileResult
