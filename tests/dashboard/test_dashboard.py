@@ -90,7 +90,8 @@ def test_the_state_follows_the_file(tmp_path: Path) -> None:
     low, high = run.coordinator.result().confidence_interval
     assert state["levels"][0]["fixed"]["low"] == pytest.approx(low, rel=1e-6)
     assert state["levels"][0]["fixed"]["high"] == pytest.approx(high, rel=1e-6)
-    assert state["clients"]["counts"] == {"alive": 3, "silent": 0, "awaited": 0, "quarantined": 0}
+    counts = {"alive": 3, "quarantined": 0, "two holders": 0, "silent": 0, "waiting": 0}
+    assert state["clients"]["counts"] == counts
     run.go(5, silent={1})
     live.refresh()
     assert live.state["clients"]["counts"]["silent"] == 1

@@ -119,7 +119,7 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
     from rich.text import Text
 
     clients, now = state["clients"], state["now"]
-    words = {} if going else {"alive": "answered", "awaited": "not heard"}
+    words = {} if going else {"alive": "answered", "waiting": "not heard"}
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("client", "state"):
         table.add_column(head, overflow="ellipsis", max_width=40)
@@ -132,7 +132,7 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
         last = client["heard"] or last
         ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
-        style = {"alive": "green", "awaited": "yellow"}.get(name, "bold red")
+        style = {"alive": "green", "waiting": "yellow"}.get(name, "bold red")
         table.add_row(Text(printable(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
     were = "alive" if going else "answered in the last round"
     hidden = clients["all"] - SHOWN_CLIENTS

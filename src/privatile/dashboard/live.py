@@ -20,7 +20,7 @@ from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
 from privatile.result.result import QuantileResult
 from privatile.result.sentence import SMOOTH, grid_text
-from privatile.server.alarms import Alarm, Badge, badge, read_alarms, run_state, silent_rounds
+from privatile.server.alarms import CLIENT_KINDS, Alarm, Badge, badge, read_alarms, run_state, silent_rounds
 from privatile.server.run_file import RunStore
 from privatile.server.writer import writer_lives
 
@@ -226,19 +226,15 @@ def _clients(
 ) -> dict[str, Any]:
     """Everybody's state: that of the alarms, else whether anything came; of many, those with an alarm first."""
     history = max((level.history for level in view.levels), key=len)  # one that is over counts no more answers
-    missing = silent.keys() | {alarm.client for alarm in alarms if alarm.kind == "silent"}
+    # Of a run that is over there are no alarms: then what its file says of the end.
+    worst = dict.fromkeys(silent, "silent") | dict.fromkeys(quarantined, "quarantined")
+    worst |= {alarm.client: alarm.kind for alarm in reversed(alarms) if alarm.client is not None}
     asked = [sum(counts) for counts in zip(*(level.history.state.asked for level in view.levels), strict=True)]
     states = [
-        "quarantined"
-        if client.name in quarantined
-        else "silent"
-        if client.name in missing
-        else "alive"
-        if answered or client.name in heard
-        else "awaited"
+        worst.get(client.name, "alive" if answered or client.name in heard else "waiting")
         for client, answered in zip(view.spec.clients, history.answered, strict=True)
     ]
-    counts = {state: states.count(state) for state in ("alive", "silent", "awaited", "quarantined")}
+    counts = {state: states.count(state) for state in ("alive", *CLIENT_KINDS)}
     order = sorted(range(len(states)), key=lambda k: (states[k] == "alive", k))[:SHOWN_CLIENTS]
     plan, clients = history.plan, view.spec.clients
     return {

@@ -27,6 +27,9 @@ from privatile.server.run_file import RunStore, Statement
 KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
 """The worst first."""
 
+CLIENT_KINDS = ("quarantined", "two holders", "silent", "waiting")
+"""Those of one client, the worst first."""
+
 OVER = ("finished", "aborted")
 """States in which nobody is asked any more."""
 

@@ -133,7 +133,8 @@
     };
     cell(client.name, "th").scope = "row";
     const silence = client.state === "silent" ? (client.silent_rounds ? `silent for ${whole.format(client.silent_rounds)} round${client.silent_rounds === 1 ? "" : "s"}` : "silent")
-      : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "awaited" ? "not heard yet"
+      : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "waiting" ? "not heard yet"
+      : client.state !== "alive" ? client.state
       : state.status === "running" || state.status === "paused" ? "alive" : "answered";
     const mark = cell(silence);
     mark.className = "state";
