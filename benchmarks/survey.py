@@ -1,9 +1,10 @@
 """How many durable answers a second a survey's gateway takes, beside a bare Starlette echo on the same two cores.
 
     python benchmarks/survey.py [--seconds 10] [--connections 200] [--turns 3]      answers, p99, new connections
-    python benchmarks/survey.py --memory 1000000                                     memory with a million codes
-    python benchmarks/survey.py --devices 100000                                     so many simulated devices
-    python benchmarks/survey.py … --save benchmarks/results/survey.json              what was measured, with date
+    python benchmarks/survey.py --memory 1000000    memory with a million codes
+    python benchmarks/survey.py --devices 100000    so many simulated devices
+    python benchmarks/survey.py --arrivals 100 --seconds 60    late answers at 100 arrivals a second
+    python benchmarks/survey.py … --save benchmarks/results/survey.json    what was measured, with date
 
 The server has one core, the load generator the other. An answer is two requests, each durable before its reply: POST
 /question and POST /answer. The ratio is answers over requests of the echo, measured in turns in the same run over
@@ -184,9 +185,17 @@ async def ask_echo(port: int, connections: int, seconds: float) -> Load:
 
 
 async def take_part(
-    line: Line, code: str, value: float, coins: RandomizedResponse, rng: random.Random, load: Load
+    line: Line,
+    code: str,
+    value: float,
+    coins: RandomizedResponse,
+    rng: random.Random,
+    load: Load,
+    *,
+    wait: float = 0.02,
+    delay: float = 0.0,
 ) -> None:
-    """One device: ask, compare, draw, send."""
+    """One device: ask, compare, draw, send. It waits `wait` while a round drains, and `delay` before it sends."""
     while True:
         began = time.perf_counter()
         status, body = await line.post("/question", b'{"code": "%s"}' % code.encode())
@@ -196,10 +205,12 @@ async def take_part(
         if status != 503:
             raise RuntimeError(f"{status} {body!r}")
         load.waits += 1
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(wait)
     asked = json.loads(body)
     truth = value > float(asked["query"])
     bit = truth if rng.getrandbits(64) < coins.threshold else not truth
+    if delay:
+        await asyncio.sleep(delay)
     began = time.perf_counter()
     text = b'{"code": "%s", "round": %d, "answer": %s}' % (code.encode(), asked["round"], b"true" if bit else b"false")
     status, body = await line.post("/answer", text)
@@ -375,6 +386,44 @@ def run_devices(work: Path, devices: int, connections: int) -> dict[str, Any]:
     }
 
 
+def run_arrivals(work: Path, rate: float, seconds: float) -> dict[str, Any]:
+    """People who come at random times, each on a new connection, and answer after a mobile network's delay."""
+    tls = certificate_in(work / "tls")
+    folder, codes = make_survey(work / "survey", int(rate * seconds * 1.5) + 100)
+    gateway = serve(folder, tls, work / "gateway.log")
+    use_core(1)
+    load, context, rng, coins = Load(), trust_all(), random.Random(1), RandomizedResponse.from_epsilon(1.0)
+
+    async def person(code: str) -> None:
+        line = Line(gateway.port, context)
+        await line.open()
+        delay = rng.lognormvariate(math.log(0.3), 0.7)
+        await take_part(line, code, rng.gauss(50.0, 15.0), coins, rng, load, wait=1.0, delay=delay)
+        line.close()
+
+    async def everybody() -> None:
+        came, until = [], time.monotonic() + seconds
+        for code in codes:
+            if time.monotonic() >= until:
+                break
+            came.append(asyncio.create_task(person(code)))
+            await asyncio.sleep(rng.expovariate(rate))
+        await asyncio.gather(*came)
+
+    try:
+        asyncio.run(everybody())
+    finally:
+        gateway.stop()
+    return {
+        "arrivals_per_second": round(load.done / seconds, 1),
+        "answers": load.done,
+        "late": load.late,
+        "late_share": load.late / load.done,
+        "told_to_wait": load.waits,
+        "p99_ms_of_a_request": round(p99(load.times), 1),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -382,6 +431,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--memory", type=int, metavar="CODES")
     parser.add_argument("--devices", type=int, metavar="N")
+    parser.add_argument("--arrivals", type=float, metavar="PER_SECOND")
     parser.add_argument("--save", type=Path)
     parser.add_argument("--echo", nargs=3, metavar=("PORT", "CERTIFICATE", "KEY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -392,6 +442,8 @@ def main() -> None:
         work = Path(folder)
         if options.memory:
             name, found = "memory", measure_memory(work, options.memory, options.seconds)
+        elif options.arrivals:
+            name, found = "arrivals", run_arrivals(work, options.arrivals, options.seconds)
         elif options.devices:
             name, found = "devices", run_devices(work, options.devices, options.connections)
         else:
