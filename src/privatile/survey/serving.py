@@ -128,7 +128,7 @@ def serve_survey(
             **settings,
         )
         say(f"survey      {study.title}, {study.codes:,} codes, study {study.digest[:16]}")
-        say(f"names       {', '.join(sorted(names))}, and this machine's own; visitors who use another are refused")
+        say(f"names       {', '.join([*sorted(names), 'this machine itself'])}; visitors who use another are refused")
         _allow_connections()
         if address.behind_proxy:
             say(f"gateway     {address.url(bound)} (plain HTTP, for the proxy on this machine that ends TLS)")
