@@ -21,7 +21,7 @@ PLANTED = "31415.9265"
 
 LONG = "PRIVATILE_LONG" in os.environ
 
-long_form = pytest.mark.skipif(not LONG, reason="test_survey_people.py has the short form: PRIVATILE_LONG=1 runs it")
+long_form = pytest.mark.skipif(not LONG, reason="takes a browser's time: PRIVATILE_LONG=1 runs it")
 
 DIGITS = ("31415", "9265")
 
@@ -145,6 +145,7 @@ def test_no_server_gets_a_second_coin(watched: Callable[..., Any], survey: FakeS
     assert (survey.questions, len(survey.answers)) == (1, before)
 
 
+@long_form
 def test_devices_that_forgot_would_draw_again(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
     """The control: devices that remember nothing send both bits, so the test before would have seen a second coin."""
     survey.on_question = lambda code: (200, {"survey": survey.facts["survey"], "round": 1, "query": "3"}, {})
@@ -336,7 +337,11 @@ def test_numbers_are_read_as_people_write_them(watched: Callable[..., Any], surv
 
 @pytest.mark.parametrize(
     ("locale", "width", "scheme"),
-    [("en-GB", 1100, "light"), ("de-AT", 360, "dark"), pytest.param("fr", 360, "light", marks=long_form)],
+    [
+        ("de-AT", 360, "dark"),
+        pytest.param("en-GB", 1100, "light", marks=long_form),
+        pytest.param("fr", 360, "light", marks=long_form),
+    ],
 )
 def test_languages_phones_keyboard_and_axe(
     watched: Callable[..., Any],
@@ -382,6 +387,7 @@ def test_languages_phones_keyboard_and_axe(
     says(page, json.loads(page_files()[f"static/messages/{other}.json"].body)["counted"])
 
 
+@long_form
 def test_hostile_words_are_inert(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
     hostile = """</title><img src=x onerror="document.title='owned'">{lies}{constructor}"""
     survey.facts.update(title=hostile, value=hostile, unit=hostile)
