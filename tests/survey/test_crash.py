@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,33 @@ def test_whatever_fails_between_rounds_is_told_and_tried_again(tmp_path: Path, m
     told = asyncio.run(scene())
     assert any("OSError" in text for text in told)
     assert closed_rounds(made) == [((5,), (5,))]
+
+
+def test_many_answers_share_a_commit_and_none_is_acknowledged_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_survey(tmp_path / "survey", round_answers=100)
+    on_disk, commits = threading.Event(), 0
+    usual = SurveyStore.commit
+
+    def slow(self: SurveyStore) -> None:
+        nonlocal commits
+        commits += 1
+        on_disk.wait(10.0)
+        usual(self)
+
+    async def scene() -> None:
+        async with visitors(made.folder) as people:
+            await asyncio.gather(*(people.question(code) for code in made.codes))
+            monkeypatch.setattr(SurveyStore, "commit", slow)
+            replies = [asyncio.create_task(people.answer(code, 1, True)) for code in made.codes]
+            done, _ = await asyncio.wait(replies, timeout=0.2)
+            assert not done, "the disk has nothing yet"
+            with SurveyStore.open(made.folder.store_file, people.service.study.digest, 1, read_only=True) as store:
+                assert store.counts() == [Count(0, 0)]
+            on_disk.set()
+            assert all(reply.json() == {"counted": True} for reply in await asyncio.gather(*replies))
+            monkeypatch.setattr(SurveyStore, "commit", usual)
+
+    asyncio.run(scene())
+    assert commits <= 3, "forty answers at once"
