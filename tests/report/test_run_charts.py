@@ -1,0 +1,180 @@
+"""What a run's page draws and says of questions on both sides of the quantile: bands, strips, axes, values left."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privatile.report.charts import trajectory_chart
+from privatile.report.run_page import run_page
+from privatile.report.view import RunView, ThinPath, read_view
+from privatile.result.result import Caveat
+from privatile.result.sentence import grid_text
+from privatile.server.coordinator import Coordinator
+from privatile.server.run_file import RunStore
+from tests.made_runs import long_run
+from tests.report.test_run_page import Reader
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", ["auto", "rounds", *(["paper-c1"] if os.environ.get("PRIVATILE_LONG") else [])])
+def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path, design: str) -> None:
+    view = read_view(long_run(tmp_path / "long.db", rounds=300, design=design))
+    level = view.levels[0]
+    path = level.path(2000)
+    for number in [number for number, _ in level.snapshots][5::20]:
+        store = RunStore.open(long_run(tmp_path / f"{number}.db", rounds=300, stop=number, design=design))
+        expected = Coordinator(store).result()
+        store.close()
+        at = number - 1
+        assert (path.low[at], path.high[at]) == pytest.approx(expected.confidence_interval, rel=1e-6)
+        assert path.estimate[at] == pytest.approx(expected.estimate, rel=1e-6)
+    assert len(level.snapshots) > 50
+
+
+def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> None:
+    """However long nothing was known, the drawing is at most three times as high as the last interval with margins."""
+    count, known = 100, 60
+    low, high = np.full(count, 0.0), np.full(count, 1e6)
+    low[known:], high[known:] = 48.0, 52.0
+    rounds, estimate = np.arange(1, count + 1), np.full(count, 50.0)
+    none = np.full(count, np.nan)
+    path = ThinPath(rounds, rounds, estimate, estimate, none, estimate, low, high, low, high, none, none, (0.0, 1e6))
+    bottom, top = path.heights
+    assert bottom < 48.0 < 52.0 < top
+    assert top - bottom < 1.3 * 3 * (52.0 - 48.0)
+    # Nor does an end that the answers do not bound: it stands at the end of the stated range.
+    bottom, top = replace(path, low=np.zeros(count)).heights
+    assert 40.0 < bottom < 48.0 < 52.0 < top < 60.0
+    # Nor does a last interval that is far wider than the questions lie apart; one that is not is seen whole.
+    early = replace(path, question_low=estimate - 0.1, question_high=estimate + 0.1)
+    bottom, top = replace(early, low=estimate - 20.0, high=estimate + 30.0).heights
+    assert 48.5 < bottom < 49.9 < 50.1 < top < 51.5
+    bottom, top = replace(path, question_low=estimate - 1.0, question_high=estimate + 1.0).heights
+    assert bottom < 48.0 < 52.0 < top
+
+
+def test_the_search_is_a_strip_beside_what_matters(straddled: RunView) -> None:
+    """Its questions go everywhere; no line of the chart does. They are kept in the data."""
+    (level,) = straddled.levels
+    path, search = level.path(2000), level.history.burn_in
+    chart = trajectory_chart(path, "age")
+    assert chart is not None
+    shapes = {
+        shape.kind: [tuple(map(float, point.split(","))) for point in shape.points.split()] for shape in chart.shapes
+    }
+    assert max(y for _, y in shapes["strip"]) - min(y for _, y in shapes["strip"]) <= 14
+    end = max(x for x, _ in shapes["strip"])
+    assert min(x for x, _ in shapes["walk"]) > end - 1
+    assert len(shapes["searched"]) == search == path.to_dict()["search"]
+    # Without a search to tell apart, all questions are drawn: the check can see them.
+    other = trajectory_chart(replace(path, search=0), "age")
+    assert other is not None
+    (walk,) = [shape for shape in other.shapes if shape.kind == "walk"]
+    assert min(float(point.split(",")[0]) for point in walk.points.split()) < end - 1
+    assert not [shape for shape in other.shapes if shape.kind == "strip"]
+
+
+def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
+    """Whole numbers where values are declared whole, or where the stated range is whole and wide enough."""
+    path = straddled.levels[0].path(2000)
+
+    def labels(path: ThinPath) -> list[str]:
+        chart = trajectory_chart(path, "age")
+        assert chart is not None
+        return [label.text for label in chart.labels]
+
+    assert path.whole
+    texts = labels(path)
+    assert {"age", "rounds"} <= {*texts}
+    assert not [text for text in texts if "." in text]
+    assert path.heights[1] - path.heights[0] >= 3.0
+    narrow = replace(path, whole=False, low=path.low * 0 + 54.8, high=path.high * 0 + 55.1, estimate=path.low * 0 + 55)
+    assert [text for text in labels(narrow) if "." in text]  # declared nothing, and closer than whole numbers
+
+
+@pytest.fixture(scope="module")
+def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
+    """A run of whole numbers, declared as such."""
+    path = tmp_path_factory.mktemp("straddled") / "run.db"
+    return read_view(long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True))
+
+
+def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: RunView) -> None:
+    (level,) = straddled.levels
+    result = level.result
+    assert result is not None
+    assert result.grid_values is not None
+    assert 55.0 in result.grid_values
+    page = run_page(straddled)
+    left = grid_text(result.grid_values)
+    assert f'<p class="big">{result.estimate:g}</p>' in page
+    assert f"95% interval <b>{left}</b>, if every value is a whole number" in page
+    low, high = result.rounded_ends(result.confidence_interval)
+    assert f"If it is not so: {low} … {high}, whatever the distribution" in page
+    assert "certain" not in page
+    assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
+    assert "if the values are continuous" not in page
+    (facts,) = Reader(page).facts["results"]
+    assert facts["grid_values"] == list(result.grid_values)
+    assert facts["values"] == "whole"
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_what_the_answers_contradict_is_said_first(straddled: RunView, declared: bool) -> None:
+    """A contradicted declaration is something to look at; without one it only says why there is no smooth interval."""
+    (level,) = straddled.levels
+    assert level.result is not None
+    why = "no smooth interval: the answers do not follow a smooth curve"
+    caveats = (Caveat("contradiction", "Declared continuous, but not so."),) if declared else ()
+    result = replace(level.result, other=None, contradiction=why, caveats=caveats)
+    page = run_page(replace(straddled, levels=(replace(level, result=result),)))
+    hero = page[page.index('<header class="hero">') : page.index("</header>")]
+    # Said once: by the caveat where there is one.
+    assert ("No smooth interval: the answers do not follow a smooth curve." in hero) != declared
+    assert ("! look here" in hero) == ("Declared continuous, but not so." in hero) == declared
+    assert "if smooth" not in page
+    assert "other_low" not in Reader(page).facts["trajectories"][0]  # no dashed lines that nothing explains
+
+
+def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(straddled: RunView, tmp_path: Path) -> None:
+    (level,) = straddled.levels
+    path, search = level.path(2000), level.history.burn_in
+    assert (path.question_low[:search] == path.question_high[:search]).all()
+    window = slice(search + 4, None)
+    assert (path.question_low[window] < path.question_high[window]).all()
+    asked = ~np.isnan(path.question_center)
+    assert 8 <= asked.sum() <= 18  # every fifth round of the window
+    assert not asked[:search].any()
+    # A design that follows the quantile has one question, and no centre.
+    (follows,) = read_view(long_run(tmp_path / "one.db", rounds=20)).levels
+    assert np.isnan(follows.path(99).question_center).all()
+
+
+def test_a_straddled_run_has_no_mean_and_its_interval_is_drawn_all_the_same(straddled: RunView) -> None:
+    (level,) = straddled.levels
+    assert np.isnan(level.history.mean).all()
+    path = level.path(2000)
+    assert np.isfinite(path.low[level.history.burn_in + 4 :]).all()
+    assert np.isfinite(path.high[level.history.burn_in + 4 :]).all()
+
+
+def test_no_drawn_interval_is_narrower_than_the_result(straddled: RunView) -> None:
+    (level,) = straddled.levels
+    assert level.result is not None
+    drawn = level.path(2000).to_dict()
+    low, high = level.result.confidence_interval
+
+    def last(name: str) -> float:
+        numbers = drawn[name]
+        assert isinstance(numbers, list)
+        assert numbers[-1] is not None
+        return numbers[-1]
+
+    assert last("low") <= low < high <= last("high")
+    assert last("low") == pytest.approx(low, abs=2e-3 * (high - low))
+    assert "anytime_low" not in drawn  # the same as the interval itself: not sent twice
