@@ -22,36 +22,55 @@ LONGEST = 0.25
 """Days after which a round is closed."""
 
 
-def steady(rng: np.random.Generator, expected: float) -> Times:
+def steady(rng: np.random.Generator, people: float) -> list[Times]:
     """Poisson arrivals."""
-    return np.asarray(rng.uniform(0.0, DAYS, rng.poisson(expected)))
+    return [np.asarray(rng.uniform(0.0, DAYS, rng.poisson(people * rate))) for rate in RATES]
 
 
-def bursts(rng: np.random.Generator, expected: float) -> Times:
-    """Mails to some hundred people at a time, most of whom answer within an hour or two."""
-    mails = rng.poisson(expected / 300.0) + 1
-    sizes = rng.poisson(rng.gamma(2.0, expected / mails / 2.0, mails))
-    times = np.repeat(rng.uniform(0.0, DAYS, mails), sizes) + rng.exponential(0.05, int(sizes.sum()))
+def _after_mails(rng: np.random.Generator, mails: Times, expected: float, zeal: Times) -> Times:
+    """Answers to mails, most of them within an hour or two; how many answer differs much from mail to mail."""
+    sizes = rng.poisson(expected * zeal / zeal.sum())
+    times = np.repeat(mails, sizes) + rng.exponential(0.05, int(sizes.sum()))
     return np.asarray(times[times < DAYS])
 
 
-def day_and_night(rng: np.random.Generator, expected: float) -> Times:
+def bursts(rng: np.random.Generator, people: float) -> list[Times]:
+    """Some forty mails to everybody: nothing comes in between."""
+    mails = np.asarray(rng.uniform(0.0, DAYS, rng.poisson(40) + 1))
+    zeal = np.asarray(rng.gamma(2.0, size=len(mails)))
+    return [_after_mails(rng, mails, people * rate, zeal) for rate in RATES]
+
+
+def apart(rng: np.random.Generator, people: float) -> list[Times]:
+    """Mails to some hundred people of one stratum at a time: the strata hardly ever come together."""
+    found = []
+    for rate in RATES:
+        mails = np.asarray(rng.uniform(0.0, DAYS, rng.poisson(people * rate / 300.0) + 1))
+        found.append(_after_mails(rng, mails, people * rate, np.asarray(rng.gamma(2.0, size=len(mails)))))
+    return found
+
+
+def day_and_night(rng: np.random.Generator, people: float) -> list[Times]:
     """Twenty times as many at noon as at midnight."""
-    found = rng.uniform(0.0, DAYS, rng.poisson(expected * 2.0 / 1.05))
-    kept = rng.random(len(found)) < 0.5 * (1.05 - 0.95 * np.cos(2.0 * np.pi * found))
-    return np.asarray(found[kept])
+    found = []
+    for rate in RATES:
+        times = rng.uniform(0.0, DAYS, rng.poisson(people * rate * 2.0 / 1.05))
+        kept = rng.random(len(times)) < 0.5 * (1.05 - 0.95 * np.cos(2.0 * np.pi * times))
+        found.append(np.asarray(times[kept]))
+    return found
 
 
-PROCESSES: dict[str, Callable[[np.random.Generator, float], Times]] = {
+PROCESSES: dict[str, Callable[[np.random.Generator, float], list[Times]]] = {
     "poisson": steady,
     "bursts": bursts,
     "day and night": day_and_night,
+    "apart": apart,
 }
 
 
 def rounds_of(process: str, people: float, rng: np.random.Generator) -> Ints:
     """Rounds × strata: how many came, of about so many people in all."""
-    times = [PROCESSES[process](rng, people * rate) for rate in RATES]
+    times = PROCESSES[process](rng, people)
     when = np.concatenate(times)
     order = np.argsort(when, kind="stable")
     when, stratum = when[order], np.repeat(np.arange(len(RATES)), [len(one) for one in times])[order]

@@ -116,3 +116,20 @@ def test_open_and_planned_ends_wait_for_silent_clients_by_one_rule() -> None:
     pools, _ = add_round({}, "low", 1.0, (10, 10), (0.5, None), clients, 0.5)
     pools, heard = add_round(pools, "low", 2.0, (10, 10), (0.5, 0.5), clients, 0.5)
     assert (heard.place, pools) == (2.0, second.pools)
+
+
+def test_a_search_that_liars_led_astray_begins_again() -> None:
+    """The first 600 people all say yes; the bets of before are kept, and honest runs never begin again."""
+    policy, rng, runs = OpenEndPolicy(0.5, -10.0, 10.0), np.random.default_rng(2), 20
+    for lying in (24, 0):
+        state = policy.begin(runs)
+        for number in range(160):
+            chance = 0.5 * (1.0 - RATE) + RATE * (1.0 - Normal().cdf(state.query))
+            ones = np.full(runs, 25) if number < lying else rng.binomial(100, chance)
+            people = 25 if number < lying else 100
+            answers = (ones / people - 0.5 * (1.0 - RATE)) / RATE - 0.5
+            state = policy.learn(state, answers, np.full(runs, 1.0 / (4.0 * RATE**2 * people)))
+        assert bool((state.begun > 0.0).all()) == bool(lying)
+        assert np.abs(state.center).max() < 0.25
+        if not lying:
+            assert not state.begun.any()

@@ -57,6 +57,10 @@ further out, …"""
 PUSH = 1.3
 """… by this factor more at every placement in a row."""
 
+STRAYS = 6
+"""Placements in a row of a side whose answers are on the wrong side: then the search begins again. Whoever comes first
+and lies may have led it anywhere, and have made it sure of it."""
+
 ACCEPTED = math.log(40.0)
 
 
@@ -82,6 +86,9 @@ class OpenEnd(NamedTuple):
     placed: Ints
     placed_at: Floats
     """Placements so far, and the information at the last one."""
+    begun: Floats
+    strays: Ints
+    """The information when the present search began, and placements in a row of a side that was astray."""
     beyond: Ints
     behind: Ints
     fresh: Flags
@@ -119,7 +126,7 @@ class OpenEndPolicy:
             search_belief.begin(self.level, self.low, self.high, runs, xp),
             *(xp.full(runs, SEARCH, dtype=xp.int64), whole, whole, zeros),
             *(none, none, fit.matrix, fit.vector, none, none, pairs),
-            *(whole, zeros, whole, xp.zeros((runs, 2), dtype=xp.int64)),
+            *(whole, zeros, zeros, whole, whole, xp.zeros((runs, 2), dtype=xp.int64)),
             *(xp.zeros((runs, 2), dtype=xp.bool_), flags, pairs, pairs, slots, slots, slots),
             no_bets(runs, ROOM, xp),
             none,
@@ -142,12 +149,26 @@ class OpenEndPolicy:
                 take_rows(state, inside, _WHOLE), residuals[inside], precision[inside], self.boundary_shift
             )
             state = put_rows(state, inside, some, _WHOLE)
+        lost = xp.flatnonzero((state.stage != SEARCH) & state.astray & (state.strays >= STRAYS))
+        if len(lost):
+            state = self._search_again(state, lost)
+        seeking = xp.concatenate([seeking, lost])
         if len(seeking):
             state = self._search(state, seeking)
         inside = xp.flatnonzero(state.stage != SEARCH)
         if not len(inside):
             return state
         return put_rows(state, inside, self._straddle(take_rows(state, inside, _WHOLE)), _WHOLE)
+
+    def _search_again(self, state: OpenEnd, runs: Ints) -> OpenEnd:
+        """Forget what placed the questions, but none of the bets: they hold wherever the questions lie."""
+        xp = array_namespace(state.query)
+        fresh = self.begin(len(runs), xp)
+        kept = ("done", "asked", "information", "tests")
+        again = fresh._replace(begun=state.information[runs], **{name: getattr(state, name)[runs] for name in kept[:3]})
+        again = again._replace(tests=take_rows(state.tests, runs))
+        belief = state.belief.put(runs, fresh.belief)
+        return put_rows(state._replace(belief=belief), runs, again, _WHOLE)
 
     def _search(self, state: OpenEnd, runs: Ints) -> OpenEnd:
         """The next question of the search, or the beginning of the window."""
@@ -156,7 +177,7 @@ class OpenEndPolicy:
         known = search_belief.summarize(belief)
         boundary = 1.0 + self.boundary_shift
         found = (known.error < LOCATED * boundary * known.spread) & (known.spread_error < SPREAD_KNOWN * boundary)
-        gathered = (self.level * (1.0 - self.level)) ** 2 * state.information[runs]
+        gathered = (self.level * (1.0 - self.level)) ** 2 * (state.information - state.begun)[runs]
         ends = found | (gathered >= ENOUGH * boundary)
         done = state.done[runs]
         # The mean variance of this run's own answers; of the first one nothing is known.
@@ -178,7 +199,7 @@ class OpenEndPolicy:
     def _straddle(self, state: OpenEnd) -> OpenEnd:
         """The next question of the window; all are placed anew where the information has grown or a side is astray."""
         xp = array_namespace(state.query)
-        grown = state.information >= GROWN * (1.0 + self.boundary_shift) * state.placed_at
+        grown = state.information - state.begun >= GROWN * (1.0 + self.boundary_shift) * (state.placed_at - state.begun)
         moving = xp.flatnonzero((state.placed == 0) | (grown & (state.asked > 0)) | state.astray)
         if len(moving):
             state = put_rows(state, moving, self._placed(take_rows(state, moving, _WHOLE)), _WHOLE)
@@ -198,7 +219,7 @@ class OpenEndPolicy:
         peak, start = state.tests.outermost
         late = (start > 0.0) & (peak < ACCEPTED * boundary) & (state.information[:, None] > BEHIND * boundary * start)
         behind = xp.where(late, state.behind + 1, 0)
-        distance = DISTANCE / (xp.sqrt(state.information) * slope)
+        distance = DISTANCE / (xp.sqrt(state.information - state.begun) * slope)
         sides = state.sides.copy()
         for side, sign in ((LOW, -1.0), (HIGH, 1.0)):
             offset = offset_of(distance * PUSH ** behind[:, side], slope, root.bend, sign)
@@ -209,6 +230,7 @@ class OpenEndPolicy:
             center=xp.clip(center, self.low, self.high),
             sides=sides,
             beyond=beyond,
+            strays=xp.where(state.astray, state.strays + 1, 0),
             placed=state.placed + 1,
             placed_at=state.information,
             behind=behind,
@@ -264,7 +286,7 @@ def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats, boundary_
             tests = put_rows(tests, new, begun)
             fresh[new, state.stage[new]] = False
         # Of a side that is asked further out because it is behind, no more is expected: it adds signal.
-        expected = DISTANCE / xp.sqrt(state.placed_at[chosen])
+        expected = DISTANCE / xp.sqrt((state.placed_at - state.begun)[chosen])
         answers = (outward * residual[chosen], precision[chosen], expected)
         tests = put_rows(tests, chosen, add_open_answer(take_rows(tests, chosen), side, place, *answers))
     return state._replace(
