@@ -259,7 +259,7 @@ class SurveyService:
         await self.intake.stop()
         with suppress(Exception):
             self.intake.store.empty_log()
+        self._reader.close()  # first: the last connection removes the log, and this one cannot
         self.intake.store.close()
-        self._reader.close()
         await self._computed(self._run.close)
         self._run_thread.shutdown()
