@@ -102,7 +102,10 @@ def test_a_range_that_excludes_the_answer_gives_no_certainty(scale: str, mean: f
             # The answers themselves say so: at least half of the values are 60 or less.
             assert "is 60, the lower end of the stated range, or below it" in result.sentence
         elif result.method == "any-shape" and "unbounded" not in codes(result):
-            assert "at the lower end of the stated range, or below it, whatever the distribution" in result.sentence
+            assert (
+                "at the lower end of the stated range, or below it, with 95% confidence, whatever the"
+                in result.sentence
+            )
         else:
             assert "probably lies outside the stated range" in result.sentence
         if values == "continuous":

@@ -27,6 +27,11 @@ def test_every_design_is_among_the_runs() -> None:
     }
 
 
+def test_silent_clients_without_a_slope_do_not_end_a_run() -> None:
+    """A run that stops by its width looks at it while the answers of silent clients give no slope: it crashed."""
+    assert made(210, 150, "tuned")
+
+
 @pytest.mark.process
 def test_an_honest_run_file_is_accepted_on_every_machine(tmp_path: Path) -> None:
     write(tmp_path, RUNS, ROUNDS)

@@ -220,7 +220,13 @@ def round_lengths(share: Floats, evenly: NDArray[np.bool_], rounds_left: Ints, r
 
 
 def probe_reach(level: float, noise: float, slope: float) -> float:
-    """How far from the quantile the probes lie, on the working scale."""
+    """How far from the quantile the probes lie, on the working scale; anywhere where no slope is known.
+
+    >>> round(probe_reach(0.5, 0.01, 2.0), 3), probe_reach(0.5, 0.01, 0.0)
+    (0.056, inf)
+    """
+    if slope <= 0.0:
+        return math.inf
     return min(PROBE_REACH * level * (1.0 - level), PROBE_ERRORS * math.sqrt(noise)) / slope
 
 
