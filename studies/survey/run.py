@@ -11,6 +11,7 @@ import argparse
 import math
 import time
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,11 +150,15 @@ def asked(spec: RunSpec, columns: Mapping[str, ShuffledColumn], rng: np.random.G
     return summarize(spec, plan, state, trajectory, "study")
 
 
-def run_cell(cell: Cell, runs: int, seed: int) -> Row:
-    """All runs of a cell."""
+Outcome = tuple[bool, bool, float, float, float, int, int]
+"""Covers, bounded, variance over Kish's, squared error, width, classes, rounds."""
+
+
+def outcomes(cell: Cell, seed: int, first: int, every: int, runs: int) -> list[Outcome]:
+    """Every `every`-th of the runs of a cell, from `first` on."""
     truth, density = population(cell)
     found = []
-    for run in range(runs):
+    for run in range(first, runs, every):
         rng = np.random.default_rng([seed, run, CELLS.index(cell)])
         result, spec, weights = survey_run(cell, rng)
         low, high = result.confidence_interval
@@ -173,7 +178,14 @@ def run_cell(cell: Cell, runs: int, seed: int) -> Row:
                 result.rounds,
             )
         )
-    rows = np.array(found, dtype=np.float64)
+    return found
+
+
+def run_cell(cell: Cell, runs: int, seed: int, jobs: int) -> Row:
+    """All runs of a cell, shared among processes: each has a generator of its own."""
+    with ProcessPoolExecutor(jobs) as pool:
+        parts = [pool.submit(outcomes, cell, seed, first, jobs, runs) for first in range(jobs)]
+        rows = np.array([one for part in parts for one in part.result()], dtype=np.float64)
     covers, bounded, reached, error, width, classes, rounds = rows.T
     return Row(
         cell.name,
@@ -195,12 +207,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--only", default="", help="a part of a cell's name")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     done = {row.cell for row in read_rows(given.results, Row)}
     for cell in CELLS:
-        if cell.name not in done:
-            row = run_cell(cell, given.runs if cell.weighted else min(given.runs, FORGOTTEN), given.seed)
+        if cell.name not in done and given.only in cell.name:
+            runs = given.runs if cell.weighted else min(given.runs, FORGOTTEN)
+            row = run_cell(cell, runs, given.seed, given.jobs)
             write_rows([row], given.results, digits=4, append=True)
             print(*row, flush=True)
 
