@@ -67,7 +67,7 @@ def prepare_groups(data: object, options: Options, rng: np.random.Generator | No
     return runs
 
 
-class Found(NamedTuple):
+class GroupsFound(NamedTuple):
     """Which groups the data has."""
 
     known: list[tuple[str, ...]]
@@ -78,7 +78,7 @@ class Found(NamedTuple):
     """Digests of the columns that belong to a group."""
 
 
-def find_groups(options: Options, division: Division) -> Found:
+def find_groups(options: Options, division: Division) -> GroupsFound:
     """The groups that the records of a division belong to; refused where there are none, or too many for a table."""
     by = options.by_columns
     named = ", ".join(map(repr, by))
@@ -97,7 +97,7 @@ def find_groups(options: Options, division: Division) -> Found:
     grouped = [columns[name] for name, entry in entries.items() if None not in entry]
     options.check_clients(sorted({division.holder(column) for column in grouped}), ("epsilon", "weights"))
     ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
-    return Found(known, ungrouped, sorted(column.content.digest for column in grouped))
+    return GroupsFound(known, ungrouped, sorted(column.content.digest for column in grouped))
 
 
 @dataclass(eq=False, repr=False)

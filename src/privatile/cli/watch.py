@@ -94,7 +94,9 @@ def picture(state: dict[str, Any]) -> "RenderableType":
         )
         parts.append(_answer(state, level))
     done, planned = state["done"], state["planned"]
-    rate = "" if state["last_round_at"] is None else f", the last one {moment(state['last_round_at'], state['now'])}"
+    rate = (
+        "" if state["last_round_at"] is None else f", the last one {time_of_day(state['last_round_at'], state['now'])}"
+    )
     if state["rate"]:
         rate = f", {state['rate']:.3g} per second, {duration((planned - done) / state['rate'])} left"
     filled = round(WIDE * done / max(planned, 1))
@@ -130,7 +132,7 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
         missed = client["silent_rounds"]
         word = f"silent, {counted(missed, 'round')}" if name == "silent" and missed else words.get(name, name)
         last = client["heard"] or last
-        ago = "never" if last is None else f"{duration(now - last)} ago" if going else moment(last, now)
+        ago = "never" if last is None else f"{duration(now - last)} ago" if going else time_of_day(last, now)
         spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
         style = {"alive": "green", "waiting": "yellow"}.get(name, "bold red")
         table.add_row(Text(printable(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
@@ -174,7 +176,7 @@ def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
     return Text.assemble(*parts)
 
 
-def moment(at: float, now: float) -> str:
+def time_of_day(at: float, now: float) -> str:
     """A time of day; with its date where it was not today."""
     today = time.localtime(at)[:3] == time.localtime(now)[:3]
     return time.strftime("at %H:%M:%S" if today else "at %Y-%m-%d %H:%M:%S", time.localtime(at))

@@ -58,7 +58,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
-LONGEST_NAME = 40
+LONGEST_SCHEME = 40
 """Letters of the name before an address's colon that are looked at."""
 
 
@@ -73,7 +73,7 @@ def is_address(text: str) -> bool:
     [False, False]
     """
     # What stands before each colon, and no more of it than a name has: a long text is read once.
-    names = (text[max(0, colon.start() - LONGEST_NAME) : colon.start()] for colon in re.finditer(":/", text))
+    names = (text[max(0, colon.start() - LONGEST_SCHEME) : colon.start()] for colon in re.finditer(":/", text))
     return any(re.search(r"[A-Za-z][\w+.-]+$", name) for name in names)
 
 

@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
-
-Ints = NDArray[np.int64]
+from privatile.core.arrays import Floats, Ints, array_namespace
 
 
 class Candidates(NamedTuple):

@@ -21,11 +21,8 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
-
-Ints = NDArray[np.int64]
+from privatile.core.arrays import Floats, Ints, array_namespace
 
 TRUST = 16.0
 """κ: the drift is believed to be the expected one within a quarter."""

@@ -11,21 +11,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Flags, Floats, Ints, array_namespace
 from privatile.estimator import search_belief
 from privatile.estimator.antitonic import CERTAIN, sign_change
 from privatile.estimator.open_candidates import OpenCandidates, add_bet, add_open_answer, no_bets
 from privatile.estimator.question_policy import SPREAD_KNOWN
-from privatile.estimator.run_rows import put_rows, take_rows
+from privatile.estimator.run_rows import put_rows, put_values, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_placement import plausible_center, refit
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, side_of
 from privatile.estimator.window_fit import Ridge, add_answer, begin_fit, offset_of, solve_fit
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 SEARCH = 3
 """Stage of a round that places the quantile; the others are those of `straddle_schedule`."""
@@ -186,14 +182,14 @@ class OpenEndPolicy:
         fit = begin_fit(self.level, xp.minimum(known.error / known.spread, 3.0))
         scale = self.level * (1.0 - self.level)
         return state._replace(
-            stage=_put(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
-            query=_put(state.query, runs, xp.clip(query, self.low, self.high)),
-            origin=_put(state.origin, runs, known.quantile),
-            center=_put(state.center, runs, known.quantile),
-            spread=_put(state.spread, runs, known.spread),
-            slope=_put(state.slope, runs, xp.full_like(known.spread, scale)),
-            matrix=_put(state.matrix, runs, fit.matrix),
-            vector=_put(state.vector, runs, fit.vector),
+            stage=put_values(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
+            query=put_values(state.query, runs, xp.clip(query, self.low, self.high)),
+            origin=put_values(state.origin, runs, known.quantile),
+            center=put_values(state.center, runs, known.quantile),
+            spread=put_values(state.spread, runs, known.spread),
+            slope=put_values(state.slope, runs, xp.full_like(known.spread, scale)),
+            matrix=put_values(state.matrix, runs, fit.matrix),
+            vector=put_values(state.vector, runs, fit.vector),
         )
 
     def _straddle(self, state: OpenEnd) -> OpenEnd:
@@ -279,7 +275,7 @@ def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats, boundary_
         side_sums[chosen, side] += outward * signal[chosen]
         side_precisions[chosen, side] += precision[chosen]
         score = side_sums[chosen, side] / xp.sqrt(side_precisions[chosen, side])
-        astray = _put(astray, chosen, astray[chosen] | (score < -CERTAIN * (1.0 + boundary_shift)))
+        astray = put_values(astray, chosen, astray[chosen] | (score < -CERTAIN * (1.0 + boundary_shift)))
         new = chosen[fresh[chosen, side]]
         if len(new):
             begun = add_bet(take_rows(tests, new), state.stage[new], place[fresh[chosen, side]], state.information[new])
@@ -302,9 +298,3 @@ def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats, boundary_
         side_sums=side_sums,
         side_precisions=side_precisions,
     )
-
-
-def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
-    changed = values.copy()
-    changed[runs] = newer
-    return changed

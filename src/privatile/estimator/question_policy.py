@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Floats, Ints, array_namespace
 from privatile.estimator import search_belief
+from privatile.estimator.run_rows import put_values
 from privatile.estimator.search_belief import Belief
-
-Ints = NDArray[np.int64]
 
 SEARCH, PROBE, AVERAGE = 0, 1, 2
 STAGES = ("search", "probe", "average")
@@ -175,13 +174,13 @@ class QuestionPolicy:
         left = xp.maximum(self.rounds - tuning.done[runs], 1)
         step = xp.where(stage == AVERAGE, xp.minimum(self.relaxations / left, STABLE) / slope, math.nan)
         return tuning._replace(
-            stage=_put(tuning.stage, runs, stage),
-            center=_put(tuning.center, runs, center),
-            query=_put(tuning.query, runs, xp.clip(query, self.low, self.high)),
-            share=_put(tuning.share, runs, share),
-            step=_put(tuning.step, runs, step),
-            slope=_put(tuning.slope, runs, slope),
-            gave_up=_put(tuning.gave_up, runs, (stage == AVERAGE) & ~found),
+            stage=put_values(tuning.stage, runs, stage),
+            center=put_values(tuning.center, runs, center),
+            query=put_values(tuning.query, runs, xp.clip(query, self.low, self.high)),
+            share=put_values(tuning.share, runs, share),
+            step=put_values(tuning.step, runs, step),
+            slope=put_values(tuning.slope, runs, slope),
+            gave_up=put_values(tuning.gave_up, runs, (stage == AVERAGE) & ~found),
         )
 
     def lengths(self, tuning: Tuning, records: Ints, left: Ints) -> Ints:
@@ -228,12 +227,6 @@ def probe_reach(level: float, noise: float, slope: float) -> float:
     if slope <= 0.0:
         return math.inf
     return min(PROBE_REACH * level * (1.0 - level), PROBE_ERRORS * math.sqrt(noise)) / slope
-
-
-def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
-    changed = values.copy()
-    changed[runs] = newer
-    return changed
 
 
 def information(level: float, noise: float) -> float:

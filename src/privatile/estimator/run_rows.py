@@ -2,10 +2,10 @@
 
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from privatile.core.arrays import Ints
+
 State = TypeVar("State", bound=tuple[Any, ...])
 
 
@@ -47,8 +47,15 @@ def _take(values: NDArray[Any], runs: Ints) -> NDArray[Any]:
 
 
 def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
-    if len(runs) == len(values):
-        return newer
+    return newer if len(runs) == len(values) else put_values(values, runs, newer)
+
+
+def put_values(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
+    """A copy of an array with the rows of some runs replaced.
+
+    >>> put_values(np.zeros(3), np.array([0, 2]), np.ones(2)).tolist()
+    [1.0, 0.0, 1.0]
+    """
     changed = values.copy()
     changed[runs] = newer
     return changed

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Floats, Ints, array_namespace
 from privatile.core.mechanism import rank_noise
 from privatile.estimator import search_belief
 from privatile.estimator.question_policy import (
@@ -36,7 +36,7 @@ from privatile.estimator.question_policy import (
     round_lengths,
     search_shares,
 )
-from privatile.estimator.run_rows import put_rows, take_rows
+from privatile.estimator.run_rows import put_rows, put_values, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_placement import inside_range, place_questions
 from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
@@ -47,8 +47,6 @@ from privatile.estimator.straddle_window import (
     learn_answer,
     room_for,
 )
-
-Ints = NDArray[np.int64]
 
 SEARCH = 3
 """Stage of a round that places the quantile; the window's stages are those of `straddle_schedule`."""
@@ -193,10 +191,10 @@ class StraddlePolicy:
         # Moved as well: how many records a share is, is rounded.
         share = xp.clip(1.2 * boundary * self.noise / xp.maximum(doubt, 1e-12), least, most)
         state = state._replace(
-            stage=_put(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
-            gave_up=_put(state.gave_up, runs, ends & ~found),
-            query=_put(state.query, runs, xp.clip(query, self.low, self.high)),
-            share=_put(state.share, runs, xp.where(ends, math.nan, share)),
+            stage=put_values(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
+            gave_up=put_values(state.gave_up, runs, ends & ~found),
+            query=put_values(state.query, runs, xp.clip(query, self.low, self.high)),
+            share=put_values(state.share, runs, xp.where(ends, math.nan, share)),
         )
         chosen = xp.flatnonzero(ends)
         if not len(chosen):
@@ -235,8 +233,8 @@ class StraddlePolicy:
         )
         return state._replace(
             window=put_rows(state.window, runs, window),
-            stage=_put(state.stage, runs, stage),
-            query=_put(state.query, runs, query),
+            stage=put_values(state.stage, runs, stage),
+            query=put_values(state.query, runs, query),
         )
 
     def lengths(self, state: Straddling, records: Ints, left: Ints) -> Ints:
@@ -264,9 +262,3 @@ def level_variance(level: float, weights: Floats, rates: Floats, records: NDArra
         4.0 * records.sum(axis=-1)
     )
     return spread
-
-
-def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
-    changed = values.copy()
-    changed[runs] = newer
-    return changed

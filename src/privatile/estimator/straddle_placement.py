@@ -6,10 +6,7 @@ questions are asked.
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Flags, Floats, Ints, array_namespace
 from privatile.estimator.antitonic import CERTAIN, sign_change
 from privatile.estimator.run_rows import put_rows, take_rows
 from privatile.estimator.straddle_schedule import (
@@ -24,9 +21,6 @@ from privatile.estimator.straddle_schedule import (
 )
 from privatile.estimator.straddle_window import Window
 from privatile.estimator.window_fit import Ridge, begin_fit, offset_of, solve_fit
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 REACH = 0.55
 """Questions lie at most this many local spreads from the centre (unless they are pushed): further out a parabola no

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
-
-Ints = NDArray[np.int64]
+from privatile.core.arrays import Floats, Ints, array_namespace
 
 CUTS = (
     *(0.01, 0.02, 0.03, 0.04, 0.05, 0.0625, 0.08, 0.1, 0.125, 0.156),

@@ -8,9 +8,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Flags, Floats, Ints, array_namespace
 from privatile.estimator.antitonic import CERTAIN
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
 from privatile.estimator.run_rows import put_rows, take_rows
@@ -30,9 +29,6 @@ from privatile.estimator.straddle_schedule import (
 )
 from privatile.estimator.window_fit import Ridge, begin_fit
 from privatile.estimator.window_fit import add_answer as add_to_fit
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 REPLACED = 12
 """How often the questions may be placed anew inside a block because a side's answers are on the wrong side."""
