@@ -101,6 +101,8 @@ FORGERIES: dict[str, tuple[Callable[[Result], None], str]] = {
         lambda result: result["other_interval"].update(low=result["other_interval"]["low"] - 1e-6),
         "the other",
     ),
+    "estimate": (lambda result: result.update(estimate=result["estimate"] + 1e-6), "the estimate"),
+    "no estimate": (lambda result: result.update(estimate=None), "the estimate"),
     "no other": (lambda result: result.update(other_interval=None), "the other interval"),
     "swapped": (swapped, "the interval"),
     "no condition": (lambda result: result["other_interval"].update(condition="always"), "estimand"),
@@ -114,7 +116,7 @@ FORGERIES: dict[str, tuple[Callable[[Result], None], str]] = {
 }
 
 
-OF_BOTH = ("narrower", "one end", "no other", "swapped", "no condition")
+OF_BOTH = ("narrower", "one end", "estimate", "no estimate", "no other", "swapped", "no condition")
 """Forgeries of a record with two intervals; the others are of one with a declared grid."""
 
 
