@@ -13,8 +13,10 @@ import pytest
 
 from privatile.errors import PrivatileError
 from privatile.federation.record.document import read_record
+from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import is_survey_record, release, verify_survey_record
 from privatile.survey.status import read_status
+from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy, study_toml
 from tests.fuzz.mutate import damage_sqlite, damaged_bytes, damaged_json, damaged_toml
 from tests.fuzz.test_fuzz import problem_of
@@ -82,10 +84,18 @@ def test_damaged_files_of_codes(closed: Made, tmp_path: Path) -> None:
             file.unlink()
         folder.store_file.write_bytes(whole)
         damage_sqlite(Random(number), folder.store_file)
-        _, problem = problem_of(lambda path: read_status(folder).to_text(), None)
-        if problem:
-            problems.append(f"input {number}: {problem}")
+        for read in (lambda path: read_status(folder).to_text(), lambda path: opened(folder)):
+            _, problem = problem_of(read, None)
+            if problem:
+                problems.append(f"input {number}: {problem}")
     assert problems == []
+
+
+def opened(folder: SurveyFolder) -> None:
+    """As the gateway opens it."""
+    with SurveyStore.open(folder.store_file, folder.study().digest, 1) as store:
+        store.round()
+        store.find(b"x" * 32)
 
 
 def test_damaged_requests(closed: Made) -> None:

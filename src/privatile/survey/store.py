@@ -99,6 +99,8 @@ class SurveyStore:
         store = cls(connection, path, strata)
         try:
             store._check(digest)
+            if not read_only:
+                store._check_codes()
         except (sqlite3.DatabaseError, UnicodeDecodeError, ValueError, TypeError):
             connection.close()
             raise StoreError(f"{path} is no survey file, or a damaged one. Restore it from a backup.") from None
@@ -108,10 +110,12 @@ class SurveyStore:
         return store
 
     def _check(self, digest: str) -> None:
-        """Refuse a file that is not this survey's, or that somebody has altered; the codes themselves are not read."""
+        """Refuse a file that is not this survey's, or that somebody has altered."""
         if not is_as_declared(self._connection, "".join(f"{statement};\n" for statement in TABLES)):
             raise ValueError("other tables")
-        ((found, written, _),) = self._connection.execute("SELECT * FROM survey").fetchall()
+        ((found, written, created),) = self._connection.execute("SELECT * FROM survey").fetchall()
+        if not math.isfinite(created):
+            raise ValueError("a survey has a beginning")
         if found != FORMAT or written != digest:
             raise StoreError(
                 f"{self.path} holds the codes of another study: the study was edited after `survey init`, or the file "
@@ -127,6 +131,15 @@ class SurveyStore:
             one.ones > one.came for one in self.counts()
         ):
             raise ValueError("every stratum has its counts")
+
+    def _check_codes(self) -> None:
+        """The same for every code: a million take a third of a second."""
+        wrong = (
+            "typeof(hash) <> 'blob' OR typeof(stratum) <> 'integer' OR stratum < 0 OR stratum >= ? OR "
+            "typeof(state) <> 'integer' OR state NOT BETWEEN 0 AND 3"
+        )
+        if self._connection.execute(f"SELECT 1 FROM codes WHERE {wrong} LIMIT 1", (self.strata,)).fetchone():
+            raise ValueError("a code has a hash, a stratum and a state")
 
     # What anybody may read.
 
