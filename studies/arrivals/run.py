@@ -88,7 +88,7 @@ def row_of(cell: Cell, found: Sequence[Outcome], command: str) -> Row:
         float(columns["bounded"].mean()),
         float(columns["ever_missed"].mean()),
         float(np.median(columns["width"])),
-        float(np.quantile(columns["width"], 0.9)),
+        float(np.quantile(columns["width"], 0.9, method="higher")),
         float(np.median(known)) if len(known) else math.nan,
         float(columns["smooth_covers"].mean()),
         float(np.median(columns["smooth_width"])),

@@ -134,6 +134,7 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
     found = gather_evidence(track.spec, plan, track.state, track.trajectory).straddled
     assert found is not None
     people, wald = rounds.sum(axis=0), 2.0 * 1.959964 * bound(cell.level, rounds.sum(axis=0))
+    low, high = found.any_shape.interval(0.95)  # as it is shown: liars may have made the ends cross
     first, last = found.smooth.interval(0.95)
     number = int(liars.sum())
     center = float(found.fit.center)

@@ -98,10 +98,13 @@ def picture(state: dict[str, Any]) -> "RenderableType":
         "" if state["last_round_at"] is None else f", the last one {time_of_day(state['last_round_at'], state['now'])}"
     )
     if state["rate"]:
-        rate = f", {state['rate']:.3g} per second, {duration((planned - done) / state['rate'])} left"
-    filled = round(WIDE * done / max(planned, 1))
-    parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
-    parts.append(Text(f"{done:,} of {planned:,} rounds{rate}; {state['records']:,} records have answered"))
+        rate = f", {state['rate']:.3g} per second"
+        rate += f", {duration((planned - done) / state['rate'])} left" if planned else ""
+    of_all = f" of {planned:,}" if planned else ""  # of an open-ended run nobody knows how many there will be
+    if planned:
+        filled = round(WIDE * done / planned)
+        parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
+    parts.append(Text(f"{done:,}{of_all} rounds{rate}; {state['records']:,} records have answered"))
     parts += _clients(state, going=state["status"] in ("running", "paused"))
     if state["status"] == "finished":
         said = [caveat for level in state["levels"] for caveat in level["caveats"]]

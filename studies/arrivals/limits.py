@@ -1,0 +1,51 @@
+"""What the study of open-ended runs must show, and which cells fall short: one list for the page and for the tests."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from studies.arrivals.run import Row
+
+ENOUGH = 6000.0
+"""Information from which on error, coverage at a fixed end and width are promised."""
+
+
+class Shortfall(NamedTuple):
+    """A number beyond its limit, two Monte Carlo standard errors allowed."""
+
+    cell: str
+    what: str
+    found: float
+    limit: float
+
+
+KNOWN: frozenset[tuple[str, str]] = frozenset()
+"""Cells and numbers that fall short, and are named in docs/tasks/open-ended.md: nothing else may."""
+
+
+def share_error(share: float, runs: int) -> float:
+    """Monte Carlo standard error of a share."""
+    return math.sqrt(share * (1.0 - share) / runs)
+
+
+def shortfalls(rows: Sequence[Row]) -> list[Shortfall]:
+    """All numbers beyond their limits."""
+    found = []
+    for row in rows:
+        doubt = 2.0 * share_error(0.05, row.runs)
+        if row.liars_bound:
+            # An estimate's rank has a standard error of τ(1 − τ)/√I, less over many runs.
+            noise = 2.0 * 0.25 / math.sqrt(row.information * row.runs)
+            limits = [("rank", abs(row.rank), row.liars_bound + noise), ("lost", row.lost, 0.0)]
+        else:
+            limits = [("ever missed", row.ever_missed, 0.05 + doubt), ("false alarms", row.alarms, 0.05 + doubt)]
+            limits.append(("unbounded", 1.0 - row.bounded, 0.01))
+            if row.information >= ENOUGH:
+                limits += [
+                    ("misses at the fixed end", 1.0 - row.smooth_coverage, 0.06 + doubt),
+                    ("covers too often at the fixed end", row.smooth_coverage, 0.96 + doubt),
+                    ("width", row.ratio, 1.25),
+                    ("error", row.error, 1.10 * (1.0 + 2.0 * 0.756 / math.sqrt(row.runs))),
+                ]
+        found += [Shortfall(row.cell, what, value, limit) for what, value, limit in limits if value > limit]
+    return found
