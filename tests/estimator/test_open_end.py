@@ -133,3 +133,18 @@ def test_a_search_that_liars_led_astray_begins_again() -> None:
         assert np.abs(state.center).max() < 0.25
         if not lying:
             assert not state.begun.any()
+
+
+def test_some_runs_of_a_batch_begin_again() -> None:
+    """One of two hears liars at first: each asks what it would ask alone."""
+    policy, rng = OpenEndPolicy(0.5, -10.0, 10.0), np.random.default_rng(4)
+    both, alone, variances = policy.begin(2), [policy.begin(1), policy.begin(1)], np.full(2, 0.005)
+    for number in range(90):
+        chance = 1.0 - Normal().cdf(both.query)
+        answers = chance - 0.5 + rng.normal(0.0, variances**0.5)
+        answers[0] = (1.0 + RATE) / (2.0 * RATE) - 0.5 if number < 25 else answers[0]
+        both = policy.learn(both, answers, variances)
+        alone = [policy.learn(one, answers[k : k + 1], variances[k : k + 1]) for k, one in enumerate(alone)]
+        assert both.query.tolist() == [float(one.query[0]) for one in alone]
+    assert (both.begun > 0.0).tolist() == [True, False]
+    assert np.abs(both.center).max() < 0.25

@@ -159,12 +159,10 @@ class OpenEndPolicy:
     def _search_again(self, state: OpenEnd, runs: Ints) -> OpenEnd:
         """Forget what placed the questions, but none of the bets: they hold wherever the questions lie."""
         xp = array_namespace(state.query)
-        fresh = self.begin(len(runs), xp)
-        kept = ("done", "asked", "information", "tests")
-        again = fresh._replace(begun=state.information[runs], **{name: getattr(state, name)[runs] for name in kept[:3]})
-        again = again._replace(tests=take_rows(state.tests, runs))
-        belief = state.belief.put(runs, fresh.belief)
-        return put_rows(state._replace(belief=belief), runs, again, _WHOLE)
+        kept = {name: getattr(state, name)[runs] for name in ("done", "asked", "information")}
+        tests = take_rows(state.tests, runs)
+        again = self.begin(len(runs), xp)._replace(begun=state.information[runs], tests=tests, **kept)
+        return put_rows(state._replace(belief=state.belief.forgotten(runs)), runs, again, _WHOLE)
 
     def _search(self, state: OpenEnd, runs: Ints) -> OpenEnd:
         """The next question of the search, or the beginning of the window."""

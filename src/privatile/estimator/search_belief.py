@@ -82,6 +82,13 @@ class Belief(NamedTuple):
         answers = (joined("queries", 0.0), joined("residuals", 0.0), joined("variances", math.inf))
         return Belief(self.level, self.low, self.high, boxes, *answers, logs)
 
+    def forgotten(self, runs: NDArray[np.int64]) -> "Belief":
+        """The same with some runs as before their first answer."""
+        boxes, logs, variances = self.boxes.copy(), self.logs.copy(), self.variances.copy()
+        fresh = begin(self.level, self.low, self.high, len(runs), array_namespace(self.boxes))
+        boxes[runs], logs[runs], variances[runs] = fresh.boxes, fresh.logs, math.inf
+        return self._replace(boxes=boxes, logs=logs, variances=variances)
+
 
 _BY_RUN = ("boxes", "queries", "residuals", "variances", "logs")
 
