@@ -113,7 +113,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     assert verified.exit_code == 0, verified.output
     assert "the estimate is the one the counts give" in verified.output
     spoiled = json.loads(record.read_text())
-    spoiled["body"]["results"][0]["estimate"] += 1
+    spoiled["body"]["results"][0]["estimate"] = (spoiled["body"]["results"][0]["estimate"] or 0.0) + 1.0
     record.write_text(json.dumps(spoiled))
     assert call("verify", str(record)).exit_code == 1
 
