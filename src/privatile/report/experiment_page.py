@@ -10,7 +10,7 @@ from privatile import __version__
 from privatile.report.charts import Chart, dots_axis, dots_chart, panel_chart
 from privatile.report.experiment_series import ExperimentSeries, Measure, Panel, Row
 from privatile.report.pages import render_page
-from privatile.simulation.output import MARK_AT
+from privatile.simulation.output import MARK_AT, coverage_text
 from privatile.simulation.store import ExperimentStore
 
 MOST_ROWS = 500
@@ -119,7 +119,7 @@ def _cell(row: Row, labels: Sequence[str], confidence_level: float) -> dict[str,
     digits, ratio = decimals(row["mae_error"]), row["rmse"] / row["bound"]
     return {
         "labels": [row[name] for name in labels],
-        "coverage": f"{row['coverage']:.3f} ± {row['coverage_error']:.3f}",
+        "coverage": coverage_text(row["coverage"], row["coverage_error"]),
         "verdict": verdict(row, confidence_level),
         "error": f"{row['mae']:.{digits}f} ± {row['mae_error']:.{digits}f}",
         "bias": f"{row['bias']:+.{digits}f}",

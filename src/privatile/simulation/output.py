@@ -96,10 +96,20 @@ def _ruler(block: Sequence[Sequence[str]]) -> str:
     return "  ".join("x" * max(map(len, column)) for column in block)
 
 
+def coverage_text(coverage: float, error: float) -> str:
+    """A simulated coverage with its Monte Carlo error; where every run covered, or none, that error says nothing.
+
+    >>> coverage_text(0.957, 0.0041), coverage_text(1.0, 0.0)
+    ('0.957 ± 0.004', '1.000')
+    """
+    shown = plain(coverage, ".3f")
+    return shown if error == 0.0 else f"{shown} ± {plain(error, '.3f')}"
+
+
 def _columns(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Each column with its title; a store of an earlier version lacks some."""
     return [
-        ["coverage", *(f"{plain(row['coverage'], '.3f')} ± {plain(row['coverage_error'], '.3f')}" for row in rows)],
+        ["coverage", *(coverage_text(row["coverage"], row["coverage_error"]) for row in rows)],
         ["MAE", *(f"{rounded(row['mae'])} ± {rounded(row['mae_error'], 2)}" for row in rows)],
         ["bias", *(rounded(row["bias"], 3) for row in rows)],
         ["width", *(rounded(row["width"]) for row in rows)],
