@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from privatile.core.sqlite_types import is_as_declared
+from privatile.core.words import printable
 from privatile.errors import StoreError
 from privatile.server.run_file import connect
 from privatile.survey.rounds import OpenRound, Phase
@@ -85,7 +86,7 @@ class SurveyStore:
                         connection.executemany(table, [(place,) for place in range(strata)])
                     connection.execute("INSERT INTO round VALUES (1, 'open', ?, 0, '')", (time.time(),))
             except sqlite3.Error as error:
-                raise StoreError(f"{path} cannot be written ({error}).") from None
+                raise StoreError(f"{path} cannot be written ({printable(error):.200}).") from None
 
     @classmethod
     def open(cls, path: Path, digest: str, strata: int, *, read_only: bool = False) -> Self:
@@ -95,7 +96,7 @@ class SurveyStore:
         try:
             connection = _connect(path, read_only=read_only)
         except sqlite3.Error as error:
-            raise StoreError(f"{path} cannot be opened ({error}).") from None
+            raise StoreError(f"{path} cannot be opened ({printable(error):.200}).") from None
         store = cls(connection, path, strata)
         try:
             store._check(digest)
@@ -148,7 +149,7 @@ class SurveyStore:
         try:
             found: tuple[int, int] | None = self._connection.execute(FIND, (code,)).fetchone()
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path} could not be read ({error}).") from None
+            raise StoreError(f"{self.path} could not be read ({printable(error):.200}).") from None
         return found
 
     def created(self) -> float:
@@ -241,7 +242,7 @@ class SurveyStore:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self.roll_back()
-            raise StoreError(f"{self.path} could not be written ({error}). Free the disk.") from None
+            raise StoreError(f"{self.path} could not be written ({printable(error):.200}). Free the disk.") from None
 
     def roll_back(self) -> None:
         """Give up the group of changes."""
