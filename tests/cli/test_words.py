@@ -101,9 +101,9 @@ def test_what_is_said_on_the_command_line_is_no_setting(own: Path) -> None:
     assert re.search(r"yes: goes on the command line: .*--yes", done.output)
     assert re.search(r"keep: goes on the command line: .*--keep", done.output)
     with pytest.raises(InputError, match="simultaneous must be True or False; got 'yes'"):
-        privatile.estimate([1.0], epsilon=1, range=(0, 9), simultaneous="yes", simulate=True, rng=1)  # type: ignore[call-overload]
+        privatile.estimate([1.0], epsilon=1, range=(0, 9), simultaneous="yes", simulate=True, rng=1)
     with pytest.raises(TypeError, match="scale='log'"):
-        privatile.estimate([1.0], epsilon=1, range=(1, 9), log=True, simulate=True, rng=1)  # type: ignore[call-overload]
+        privatile.estimate([1.0], epsilon=1, range=(1, 9), log=True, simulate=True, rng=1)
 
 
 def test_the_error_of_a_small_client_speaks_to_the_user(own: Path) -> None:
