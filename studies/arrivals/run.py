@@ -32,7 +32,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "arrivals": tuple(Cell(process, PEOPLE) for process in ("poisson", "bursts", "day and night")),
     "apart": (Cell("apart", PEOPLE),),
     "small": tuple(Cell(process, 20_000) for process in ("poisson", "bursts", "day and night")),
-    "levels": (Cell("poisson", 280_000, 0.8),),
+    "levels": (Cell("poisson", 420_000, 0.8),),
     "liars": tuple(Cell("poisson", PEOPLE, 0.5, who, 0.01) for who in ("first", "last", "smallest", "spread")),
 }
 

@@ -1,0 +1,80 @@
+"""The study of open-ended runs on disk: no cell is missing, limits are kept; and its parts do what they say."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.arrivals.limits import KNOWN, shortfalls
+from studies.arrivals.moves import CELLS, Moved
+from studies.arrivals.moves import RESULTS as MOVES
+from studies.arrivals.people import PROCESSES, RATES, liars_in, rounds_of
+from studies.arrivals.run import RESULTS, TABLES, Row, row_of
+from studies.arrivals.simulate import WEIGHTS, Cell, mixture, simulate, true_quantile
+from studies.coverage.rows import read_rows
+
+
+def test_no_cell_is_missing_and_every_number_keeps_its_limit_or_is_named() -> None:
+    rows = read_rows(RESULTS, Row)
+    assert {row.cell for row in rows} == {cell.name for table in TABLES.values() for cell in table}
+    found = {(short.cell, short.what) for short in shortfalls(rows)}
+    assert found <= KNOWN, found - KNOWN
+    assert found  # strata that come apart are the control
+    assert all(row.date >= "2026-11-16" and "studies.arrivals.run" in row.command for row in rows)
+
+
+def test_a_number_beyond_its_limit_is_found() -> None:
+    row = read_rows(RESULTS, Row)[0]
+    assert not row.liars_bound
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"ever_missed": 0.08}, "ever missed"),
+        ({"smooth_coverage": 0.9}, "misses at the fixed end"),
+        ({"width": 9.0}, "width"),
+        ({"error": 1.4}, "error"),
+        ({"alarms": 0.1}, "false alarms"),
+        ({"liars_bound": 0.01, "rank": 0.05}, "rank"),
+    )
+    for changed, what in changes:
+        assert what in {short.what for short in shortfalls([row._replace(runs=10_000, **changed)])}
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_everybody_comes_once_and_rounds_know_numbers_only(process: str) -> None:
+    rng = np.random.default_rng(1)
+    rounds = rounds_of(process, 20_000, rng)
+    assert rounds.sum() == pytest.approx(20_000, rel=0.5)
+    assert rounds.sum(axis=1).min() >= 1
+    if process == "poisson":
+        assert rounds.sum(axis=0) / rounds.sum() == pytest.approx(RATES, abs=0.02)
+    number = round(0.01 * rounds.sum())
+    for who in ("first", "last", "smallest"):
+        lying = liars_in(rounds, who, 0.01)
+        assert (lying <= rounds).all()
+        assert lying.sum() == min(number, rounds[:, 2].sum() if who == "smallest" else number)
+    assert liars_in(rounds, "first", 0.01)[-1].sum() == liars_in(rounds, "last", 0.01)[0].sum() == 0
+
+
+@pytest.mark.statistical
+def test_one_run_of_the_study() -> None:
+    """Through the program itself; liars who come first are overcome, and move the rank by no more than is printed."""
+    assert mixture(true_quantile(0.5)) == pytest.approx(0.5)
+    assert math.fsum(WEIGHTS) == pytest.approx(1.0)
+    honest, lied = Cell("poisson", 20_000), Cell("poisson", 20_000, 0.5, "first", 0.02)
+    found = simulate(honest, (1, 2), known=True)
+    assert found.bounded
+    assert not found.ever_missed
+    assert 1.0 < found.width / found.known_width < 4.0
+    moved = simulate(lied, (1, 2))
+    assert abs(moved.rank) < moved.liars_bound + 4.0 * 0.25 / math.sqrt(moved.information)
+    row = row_of(lied, [moved, moved], "python -m studies.arrivals.run")
+    assert row.lost == 0.0
+
+
+def test_the_change_alarm_on_disk() -> None:
+    rows = {row.cell: row for row in read_rows(MOVES, Moved)}
+    assert rows.keys() == CELLS.keys()
+    for name, row in rows.items():
+        still = CELLS[name][1] == 0.0
+        assert row.alarms <= 0.05 + 2.0 * math.sqrt(0.05 * 0.95 / row.runs) if still else True
+    assert rows["normal, moved by 0.4"].alarms == 1.0  # the control: a move is found
+    assert rows["normal, moved by 0.2"].alarms > 0.8
