@@ -39,7 +39,7 @@ from privatile.estimator.ending import End
 from privatile.estimator.plan import Ask
 from privatile.estimator.schedule import NAMES, SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.transcript import as_sent
+from privatile.estimator.transcript import QUESTION_BITS, as_sent
 from privatile.server.coordinator import Coordinator, Track
 from privatile.server.run_file import RunStore, StoredRound
 
@@ -212,7 +212,8 @@ def forge(spec: RunSpec, rounds: list[StoredRound], final: float, seed: int) -> 
     """Move the question of an early, a middle and a late round of the first level; which round, and whether it passes.
 
     It is moved by 0.01 standard errors of the run at that round or of its `final` estimate, whichever is less. Where F
-    jumps the final one is as small as an atom, 10⁻⁹ of the round's: it then counts as `ATOM` of that.
+    jumps the final one is as small as an atom, 10⁻⁹ of the round's: it then counts as `ATOM` of that. The question is
+    always moved by more than its last bits that are free.
     """
     level = [stored for stored in rounds if stored.level_index == 0]
     rng = np.random.default_rng((7, seed))
@@ -223,7 +224,8 @@ def forge(spec: RunSpec, rounds: list[StoredRound], final: float, seed: int) -> 
         if place in chosen:
             error = track.plan.standard_error(track.state, stored.ask)
             smaller = min(error, max(final, ATOM * error)) if 0.0 < final < math.inf else error
-            query = stored.ask.query + float(rng.choice((-1.0, 1.0))) * FORGED * smaller
+            off = max(FORGED * smaller, 2.0 * QUESTION_BITS * math.ulp(stored.ask.query))
+            query = stored.ask.query + float(rng.choice((-1.0, 1.0))) * off
             forged = as_sent(track.plan, stored.ask._replace(query=query))
             assert forged is not None
             try:

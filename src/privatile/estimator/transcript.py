@@ -13,18 +13,24 @@ of its round. In the averaged rounds, where that is the error of the result, the
 asked by `TOLERANCE` standard errors over the whole run; the search counts in its own, larger errors. All of this used,
 and always the same way, moves an estimate by less than 1e-4 standard errors (`tests/server/test_transcript.py`). Where
 a decision lies within `slack` of its boundary it may be chosen. Nothing else is free but the last bits of the question
-itself: a question that is 0.01 standard errors off is refused in every round.
+itself (`QUESTION_BITS`): a question that is 0.01 standard errors off is refused in every round.
 """
 
 import math
 
-from privatile.core.scale import LAST_BITS, units_inside
+from privatile.core.scale import units_inside
 from privatile.estimator.plan import Ask, Plan, RoundState
 
 TOLERANCE = 1e-5
 """Standard errors by which all questions of a run together may drift from the design's own: 5e-8 in each of 200 rounds.
 Measured with `tests/server/other_machines.py` (AVX-512, AVX2 and SSE kernels of numpy, three kernels of BLAS, the C
 library with and without FMA, numpy 2.0 and 2.4) machines differ by at most 2e-11 in one question of 1,000 runs."""
+
+
+QUESTION_BITS = 256
+"""Last bits of a question that are free besides, 6e-14 of it. Where F jumps, the search closes in on the jump until its
+error is a few million of them, and a share of that is less than one: of 1,000 runs some differed by 34 between
+machines."""
 
 
 MANY_ROUNDS = 10_000
@@ -58,7 +64,7 @@ def difference(plan: Plan, state: RoundState, own: Ask, asked: Ask) -> str:
     # Last bits of the question, never of the range: a design computes it either by plain arithmetic, which is the same
     # everywhere, or as a mean over the belief, whose terms are as large as the question and the standard error.
     # Written so that NaN is refused.
-    if not off <= share * error + LAST_BITS * math.ulp(own.query) + scale.end_rounding():
+    if not off <= share * error + QUESTION_BITS * math.ulp(own.query) + scale.end_rounding():
         return f"its question is {off / error if error else math.inf:.2g} standard errors from the design's own"
     if not abs(asked.step - own.step) <= share * own.step:
         return f"its step would be {own.step:.6g}, not {asked.step:.6g}"

@@ -32,6 +32,9 @@ from privatile.result.number_words import finite, rank_text
 from privatile.result.result import Caveat
 from privatile.result.rows import Row
 
+DIGITS = 4
+"""Decimals of what describes a search or a curve's bend: beside an atom machines agree on eight."""
+
 FEW_RELAXATIONS = 12.0
 """Below this the average of the path is little more than its end."""
 
@@ -216,7 +219,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
         learned = straddle_memory(state).policy_state
         searched, spent = int(learned.searched[0]), float(learned.spent[0])
         words = f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile"
-        yield Row("search", "search", {"rounds": searched, "share": spent}, words)
+        yield Row("search", "search", {"rounds": searched, "share": round(spent, DIGITS)}, words)
         return
     if not isinstance(plan, AutoPlan):
         return
@@ -225,7 +228,8 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     words = (
         f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile, {probed} to probe around it"
     )
-    yield Row("search", "search", {"rounds": searched, "share": spent, "probes": probed}, words)
+    found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
+    yield Row("search", "search", found, words)
     if bool(tuning.gave_up[0]):
         yield Caveat(
             "not-located",
@@ -262,7 +266,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
         Row(
             "bend",
             "bend",
-            {"estimate": bend, "share": bend_share},
+            {"estimate": round(bend, DIGITS), "share": round(bend_share, DIGITS)},
             f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error",
         ),
         Row(
