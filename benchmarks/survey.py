@@ -246,6 +246,19 @@ async def answer_survey(
     return load
 
 
+def disk_milliseconds(folder: Path) -> dict[str, float]:
+    """How long the disk takes to make one page durable: what every commit waits for."""
+    taken = []
+    with (folder / "probe").open("wb") as file:
+        for _ in range(200):
+            file.write(b"x" * 4096)
+            file.flush()
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            taken.append(1000.0 * (time.perf_counter() - began))
+    return {"median": round(statistics.median(taken), 2), "mean": round(statistics.fmean(taken), 2)}
+
+
 def p99(times: list[float]) -> float:
     return sorted(times)[int(0.99 * (len(times) - 1))] * 1000.0
 
@@ -307,6 +320,7 @@ def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[st
         "server_processor_ms_of_an_answer": round(answer_cost, 3),
         "p99_ms_of_a_request": round(statistics.median(tails["answers"]), 1),
         "p99_ms_of_an_echo": round(statistics.median(tails["echo"]), 1),
+        "fsync_ms": disk_milliseconds(work),
         "late": late,
         "told_to_wait": waits,
         "answers_per_second_with_new_connections": round(fresh.done / seconds),

@@ -14,6 +14,7 @@ each of which may be repeated after a kill: fix the counts here, give them to th
 """
 
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,6 @@ from typing import NamedTuple, Self
 from privatile.core.sqlite_types import is_as_declared
 from privatile.core.words import printable
 from privatile.errors import StoreError
-from privatile.server.run_file import connect
 from privatile.survey.rounds import OpenRound, Phase
 
 FORMAT = 1
@@ -40,6 +40,12 @@ TABLES = (
     "CREATE TABLE round (number INTEGER NOT NULL, phase TEXT NOT NULL, since REAL NOT NULL,"
     " counted_before INTEGER NOT NULL, ending TEXT NOT NULL)",
 )
+
+PAGE = 1024
+"""Bytes of a page: a changed code costs one, and codes that come together lie far apart."""
+
+MOST_IN_LOG = 16 << 20
+"""Bytes of the log before it is folded into the file in the middle of a round: that holds up a commit."""
 
 FIND = "SELECT stratum, state FROM codes WHERE hash = ?"
 
@@ -74,7 +80,11 @@ class SurveyStore:
         """Make the file with all its codes, all or nothing."""
         if path.exists():
             raise StoreError(f"{path} exists already: this folder has a survey. Name another folder.")
-        with closing(connect(path, durable=True)) as connection:
+        # The permissions are set before SQLite opens the file, the size of its pages before anything is in it.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with closing(_connect(path, read_only=False)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            connection.execute("PRAGMA journal_mode = WAL")
             try:
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
@@ -95,7 +105,7 @@ class SurveyStore:
             raise StoreError(f"there is no survey file {path}. `privatile survey init` makes one.")
         try:
             connection = _connect(path, read_only=read_only)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise StoreError(f"{path} cannot be opened ({printable(error):.200}).") from None
         store = cls(connection, path, strata)
         try:
@@ -273,4 +283,5 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if not read_only:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA secure_delete=ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint={MOST_IN_LOG // PAGE}")
     return connection
