@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+from privatile.core.canonical import canonical_json
 from privatile.core.words import short
 from privatile.errors import ProtocolError
 
@@ -62,7 +63,7 @@ class _Message:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted: the same message is always the same text."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical_json(self.to_dict())
 
     @classmethod
     def from_dict(cls, fields: object) -> Self:

@@ -3,13 +3,12 @@
 Two runs with the same specification and the same counts give the same result; its digest names it.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
 from typing import Any, get_type_hints
 
+from privatile.core.canonical import canonical_json, text_digest
 from privatile.core.decoding import Document, parse_json
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
@@ -264,12 +263,12 @@ class RunSpec(ReportSettings):
 
     def to_json(self) -> str:
         """One line, keys sorted: the same specification is always the same text."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical_json(self.to_dict())
 
     @property
     def digest(self) -> str:
         """SHA-256 of the JSON text."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return text_digest(self.to_json())
 
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":

@@ -5,7 +5,6 @@ first code is given away. The digest of the canonical text names the study; the 
 """
 
 import datetime
-import hashlib
 import json
 import math
 import re
@@ -17,6 +16,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from privatile.core.canonical import canonical_json, text_digest
 from privatile.core.client_names import client_name
 from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
@@ -158,12 +158,12 @@ class SurveyStudy:
     @cached_property
     def canonical(self) -> str:
         """The text that is hashed: JSON, keys sorted, no blanks."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical_json(self.to_dict())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical text, in hexadecimal."""
-        return hashlib.sha256(self.canonical.encode()).hexdigest()
+        return text_digest(self.canonical)
 
     @property
     def run(self) -> str:

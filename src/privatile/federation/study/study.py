@@ -4,7 +4,6 @@ Everything two honest parties must agree on is here, and nothing else: a client 
 the canonical text (`FederationStudy.digest`), so a study edited during a run is another study.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from privatile.core.canonical import canonical_json, text_digest
 from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH, Missing
@@ -132,12 +132,12 @@ class FederationStudy:
     @cached_property
     def canonical(self) -> str:
         """The text that is hashed: JSON, keys sorted, no blanks."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical_json(self.to_dict())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical text, in hexadecimal."""
-        return hashlib.sha256(self.canonical.encode()).hexdigest()
+        return text_digest(self.canonical)
 
     @cached_property
     def run(self) -> str:

@@ -15,13 +15,13 @@ every field; a test compares the two.
 import base64
 import binascii
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from privatile.core.canonical import canonical_json
 from privatile.core.decoding import broken_rule
 from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Question
 from privatile.errors import NotSigned, ProtocolError
@@ -79,7 +79,7 @@ class Link(_Fields, frozen=True):
 def _canonical(body: object) -> bytes:
     """One line of JSON, keys sorted, no blanks: the same content is always the same bytes."""
     # Not msgspec's encoder: signatures hold for these bytes, with Python's form of a real and \u escapes.
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return canonical_json(body).encode()
 
 
 class _Signed(_Fields, frozen=True, tag_field="kind"):

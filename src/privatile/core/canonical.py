@@ -1,0 +1,22 @@
+"""The one text of plain values that is hashed and signed: the same content is always the same text."""
+
+import hashlib
+import json
+
+
+def canonical_json(plain: object) -> str:
+    """One line of JSON, keys sorted, no blanks; what is not ASCII is escaped, and NaN is refused.
+
+    >>> canonical_json({"b": 1.0, "a": ["é"]})
+    '{"a":["\\\\u00e9"],"b":1.0}'
+    """
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal.
+
+    >>> text_digest("")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(text.encode()).hexdigest()
