@@ -5,26 +5,27 @@ its clients: people send bits without a name, so that the organiser's file alone
 that stands under "not checked".
 """
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.errors import InputError
 from privatile.federation.record.checks import Checks
+from privatile.federation.record.common_checks import (
+    check_recomputed,
+    check_study_and_signature,
+    part,
+    run_of_record,
+)
 from privatile.federation.record.comparison import recorded_facts
 from privatile.federation.record.document import (
     FORMAT,
     SOFTWARE,
-    canonical,
     ended,
-    is_signed,
     sign,
     transcript_digest,
 )
-from privatile.federation.record.verification import check_results
-from privatile.federation.wire.keys import PublicKeys
 from privatile.server.coordinator import Coordinator
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
@@ -90,14 +91,7 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
     except InputError as error:
         checks.add("the study is well formed", False, str(error))
         return checks
-    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
-    checks.add("the run is the study's", body.get("run") == study.run)
-    try:
-        organiser = msgspec.convert(body.get("organiser"), PublicKeys)
-        signed = is_signed(canonical(body), organiser.signer, record["signatures"].get("coordinator"))
-        checks.add(f"the organiser has signed it (key {organiser.fingerprint})", signed)
-    except (InputError, msgspec.ValidationError) as error:
-        checks.add("the organiser has signed it", False, str(error))
+    check_study_and_signature(checks, record, study, "organiser")
     if body.get("finished") is not True:
         checks.flagged.append(
             "the survey goes on, and the organiser chose when to release it: of its intervals only the anytime "
@@ -120,26 +114,12 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
 
 
 def _check_run(checks: Checks, body: dict[str, Any], study: SurveyStudy, spec_digest: str, path: Path) -> None:
-    with contextlib.ExitStack() as opened:
-        try:
-            store = opened.enter_context(RunStore.frozen(path))
-        except StoreError as error:
-            checks.add("the run's file can be read", False, str(error))
+    with run_of_record(checks, body, study, spec_digest, path) as store:
+        recomputed = None if store is None else check_recomputed(checks, body, store)
+        if store is None or recomputed is None:
             return
-        if not checks.add(
-            "the run's file is of this study", store.run == study.run and store.spec.digest == spec_digest
-        ):
-            return
-        told = body["transcript"] if isinstance(body.get("transcript"), dict) else {}
-        checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
-        try:
-            coordinator = Coordinator(store)
-            results = coordinator.results()
-        except PrivatileError as error:
-            checks.add("the counts replay", False, str(error))
-            return
-        check_results(checks, body, results)
+        told = part(body, "transcript")
         checks.add("the numbers of answers are those of the counts", answers(study, store) == body.get("answers"))
-        found = (store.finished is not None, store.why_ended, coordinator.done, ended(store))
+        found = (store.finished is not None, store.why_ended, recomputed.coordinator.done, ended(store))
         said = (body.get("finished"), body.get("ended_by"), told.get("rounds"), told.get("until"))
         checks.add("it ended as the record says, after as many rounds", found == said)

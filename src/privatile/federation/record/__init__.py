@@ -4,6 +4,7 @@
     transcript        what the run's file says was asked of every client, and answered
     countersignature  a site's own statement about a record, from its ledger
     checks            the list of checks of a record
+    common_checks     what every record is checked for, a web survey's too
     silence           who was silent, and the study's patience and quorum
     verification      checking a record, by itself or against the run's file
     comparison        a record's result beside the one that its counts give

@@ -3,19 +3,22 @@
 A body may hold anything: it was written by somebody else. Only the form that `read_record` checks is relied on.
 """
 
-import contextlib
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from privatile.core.messages import Answer
-from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
-from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences, recorded_facts
+from privatile.federation.record.common_checks import (
+    check_recomputed,
+    check_study_and_signature,
+    part,
+    run_of_record,
+)
 from privatile.federation.record.countersignature import (
     MOST_NAMED,
     Statement,
@@ -25,23 +28,17 @@ from privatile.federation.record.countersignature import (
     statement_lines,
 )
 from privatile.federation.record.document import (
-    SOFTWARE,
     ClientKeys,
     canonical,
     ended,
     events,
     is_signed,
     spent,
-    transcript_digest,
 )
 from privatile.federation.record.silence import check_silence, check_unspent
 from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
-from privatile.result.result import QuantileResult
-from privatile.server.coordinator import Coordinator
-from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
 Statements = dict[str, Statement]
@@ -58,14 +55,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     except (InputError, KeyError) as error:
         checks.add("the study is well formed", False, str(error))
         return checks
-    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
-    checks.add("the run is the study's", body.get("run") == study.run)
-    try:
-        coordinator = msgspec.convert(body.get("coordinator"), PublicKeys)
-        signed = is_signed(canonical(body), coordinator.signer, record["signatures"].get("coordinator"))
-        checks.add(f"the coordinator has signed it (key {coordinator.fingerprint})", signed)
-    except (InputError, msgspec.ValidationError) as error:
-        checks.add("the coordinator has signed it", False, str(error))
+    check_study_and_signature(checks, record, study, "coordinator")
     statements = _check_countersignatures(checks, record, study)
     if transcript is None and body.get("finished") is not True:
         checks.flagged.append(
@@ -87,15 +77,10 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Che
     return checks
 
 
-def _part(body: dict[str, Any], key: str) -> dict[str, Any]:
-    part = body.get(key)
-    return part if isinstance(part, dict) else {}
-
-
 def _keys(body: dict[str, Any], client: str) -> ClientKeys:
     """The keys that the record names for a client; none where it names them in another form."""
     try:
-        return msgspec.convert(_part(body, "clients").get(client), ClientKeys)
+        return msgspec.convert(part(body, "clients").get(client), ClientKeys)
     except (InputError, msgspec.ValidationError):
         return ClientKeys(None, [])
 
@@ -128,7 +113,7 @@ def _check_countersignatures(checks: Checks, record: dict[str, Any], study: Fede
     """
     body, signatures = record["body"], record["signatures"]["clients"]
     statements: Statements = {}
-    strangers = sorted(set(_part(body, "clients")) - set(study.clients))
+    strangers = sorted(set(part(body, "clients")) - set(study.clients))
     checks.add("it names keys of the study's clients only", not strangers, ", ".join(strangers))
     for client, entry in sorted(signatures.items()):
         why = _why_not_countersigned(body, study, client, entry if isinstance(entry, dict) else {})
@@ -162,33 +147,22 @@ def _why_not_countersigned(body: dict[str, Any], study: FederationStudy, client:
 def _check_transcript(
     checks: Checks, body: dict[str, Any], study: FederationStudy, path: Path, statements: Statements
 ) -> None:
-    with contextlib.ExitStack() as opened:
-        try:
-            store = opened.enter_context(RunStore.frozen(path))
-        except StoreError as error:
-            checks.add("the run's file can be read", False, str(error))
-            return
-        _check_run(checks, body, study, store, statements)
+    with run_of_record(checks, body, study, study.spec.digest, path) as store:
+        if store is not None:
+            _check_run(checks, body, study, store, statements)
 
 
 def _check_run(
     checks: Checks, body: dict[str, Any], study: FederationStudy, store: RunStore, statements: Statements
 ) -> None:
-    same = store.run == study.run and store.spec.digest == study.spec.digest
-    if not checks.add("the run's file is of this study", same):
-        return
-    told = _part(body, "transcript")
-    checks.add("the run's file is the one the record names", transcript_digest(store) == told.get("digest"))
+    told = part(body, "transcript")
     exchanged = exchanges(store)
     _check_evidence(checks, body, study, exchanged, store)
     check_silence(checks, study, exchanged, statements)
-    try:
-        coordinator = Coordinator(store)
-        results = coordinator.results()
-    except PrivatileError as error:
-        checks.add("the counts replay", False, str(error))
+    found = check_recomputed(checks, body, store)
+    if found is None:
         return
-    check_results(checks, body, results)
+    coordinator, results = found
     checks.flagged += [
         f"{caveat.text} The coordinator chose when to release it"
         for result in results
@@ -287,63 +261,3 @@ def _check_evidence(
     checks.add("every client's ledger only went forward", not broken, ", ".join(broken))
     if restored:
         checks.not_checked.append(f"the ledgers of {', '.join(sorted(restored))} across their declared restore")
-
-
-def check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
-    """Compare the results in a record with those that its counts give."""
-    maker = "" if body.get("program") == program() else _named(body.get("software"))
-    # Before a study could have several levels, a record held the one result by itself.
-    told = [body["result"]] if "result" in body and "results" not in body else body.get("results")
-    if not isinstance(told, list) or len(told) != len(results) or not all(isinstance(one, dict) for one in told):
-        checks.add("the record has one result per level", False)
-        return
-    for one, result in zip(told, results, strict=True):
-        _check_result(checks, one, result, f" at level {result.level:g}" if len(results) > 1 else "", maker)
-
-
-def _named(software: object) -> str:
-    if not isinstance(software, str) or not software.isprintable() or len(software) > 80:
-        return "an unnamed program"
-    return f"another build of {software}" if software == SOFTWARE else software
-
-
-def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
-    """`maker` names the other program that made the record; empty where it was this one."""
-    mine = json.loads(canonical(recorded_facts(result)))
-    # Another machine rounds otherwise; where nothing is known about the error, the range is the measure.
-    inference, scale = result.inference, result.scale
-    error = min(inference.error_scale * scale.slope(inference.center), scale.high - scale.low)
-    share = OTHER_BUILD if maker else SAME
-    settings, figures, words, one_sided = differences(told, mine, error, share)
-    why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
-    given = f"the one the counts give, within {share:g} standard errors"
-    for name, key in (("estimate", "estimate"), ("interval", "confidence_interval"), ("other interval", OTHER)):
-        # A result without a second interval has none in its record either.
-        if key != OTHER or mine[OTHER] is not None or told.get(OTHER) is not None:
-            checks.add(f"the {name}{where} is {given}", key in told and key not in figures, why)
-    if mine["grid_values"] is not None or told.get("grid_values") is not None:
-        left = f"the values that the declared grid leaves{where} are those the counts give"
-        checks.add(left, "grid_values" in told and "grid_values" not in figures, why)
-    named = ("estimate", "confidence_interval", OTHER, "grid_values")
-    others = [key for key in figures if key not in named]
-    numbers = f"the anytime interval and all other figures{where} are those the counts give"
-    checks.add(numbers, not others, ", ".join(others) + (f"; {why}" if why else ""))
-    fixed = f"budgets, weights, levels and numbers of records{where} are those of the run"
-    checks.add(fixed, not settings, ", ".join(settings))
-    said = f"estimand, method, caveats and all else it says{where}"
-    words = words + one_sided
-    if not words or not maker:
-        checks.add(f"{said} are those of the run", not words, ", ".join(words))
-        return
-    checks.not_checked.append(
-        f"{said}: {maker} made the record, and this program says it differently: {', '.join(words)}"
-    )
-    if "estimand" in words:
-        checks.not_checked.append(f"the estimand{where}; this program calls it: {mine['estimand']}")
-    caveats = told["caveats"] if isinstance(told.get("caveats"), list) else []
-    known = [caveat.get("code") for caveat in caveats if isinstance(caveat, dict)]
-    checks.not_checked += [
-        f"a caveat{where} that the record lacks and this program adds: {caveat['text']}"
-        for caveat in mine["caveats"]
-        if caveat["code"] not in known
-    ]

@@ -1,0 +1,153 @@
+"""Checks that the records of federations and of web surveys share: study, signature, the run's file, the results.
+
+A body may hold anything: it was written by somebody else. Only the form that `read_record` checks is relied on.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.federation.record.checks import Checks
+from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences, recorded_facts
+from privatile.federation.record.document import SOFTWARE, canonical, is_signed, transcript_digest
+from privatile.federation.wire.keys import PublicKeys
+from privatile.result.result import QuantileResult
+from privatile.server.coordinator import Coordinator
+from privatile.server.program import program
+from privatile.server.run_file import RunStore
+
+
+class Named(Protocol):
+    """A study, as far as a record names it."""
+
+    @property
+    def digest(self) -> str:
+        """The hash of the study."""
+
+    @property
+    def run(self) -> str:
+        """The name of its one run."""
+
+
+def part(body: dict[str, Any], key: str) -> dict[str, Any]:
+    """A table inside a body; empty where it is none."""
+    found = body.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def check_study_and_signature(checks: Checks, record: dict[str, Any], study: Named, signer: str) -> None:
+    """Check that a record names its study and is signed by the key in it; `signer` says whose that is."""
+    body = record["body"]
+    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
+    checks.add("the run is the study's", body.get("run") == study.run)
+    try:
+        keys = msgspec.convert(body.get(signer), PublicKeys)
+        signed = is_signed(canonical(body), keys.signer, record["signatures"].get("coordinator"))
+        checks.add(f"the {signer} has signed it (key {keys.fingerprint})", signed)
+    except (InputError, msgspec.ValidationError) as error:
+        checks.add(f"the {signer} has signed it", False, str(error))
+
+
+@contextlib.contextmanager
+def run_of_record(
+    checks: Checks, body: dict[str, Any], study: Named, spec_digest: str, path: Path
+) -> Iterator[RunStore | None]:
+    """The run's file that a record is checked against; none where it cannot be read or is of another study."""
+    with contextlib.ExitStack() as opened:
+        store = None
+        try:
+            store = opened.enter_context(RunStore.frozen(path))
+        except StoreError as error:
+            checks.add("the run's file can be read", False, str(error))
+        if store is not None:
+            same = store.run == study.run and store.spec.digest == spec_digest
+            if checks.add("the run's file is of this study", same):
+                digest = part(body, "transcript").get("digest")
+                checks.add("the run's file is the one the record names", transcript_digest(store) == digest)
+            else:
+                store = None
+        yield store
+
+
+class Recomputed(NamedTuple):
+    """A run as its counts replay it."""
+
+    coordinator: Coordinator
+    results: tuple[QuantileResult, ...]
+
+
+def check_recomputed(checks: Checks, body: dict[str, Any], store: RunStore) -> Recomputed | None:
+    """Compare a record's results with those that the counts give; none where the counts do not replay."""
+    try:
+        coordinator = Coordinator(store)
+        results = coordinator.results()
+    except PrivatileError as error:
+        checks.add("the counts replay", False, str(error))
+        return None
+    _check_results(checks, body, results)
+    return Recomputed(coordinator, results)
+
+
+def _check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:
+    """Compare the results in a record with those that its counts give."""
+    maker = "" if body.get("program") == program() else _named(body.get("software"))
+    # Before a study could have several levels, a record held the one result by itself.
+    told = [body["result"]] if "result" in body and "results" not in body else body.get("results")
+    if not isinstance(told, list) or len(told) != len(results) or not all(isinstance(one, dict) for one in told):
+        checks.add("the record has one result per level", False)
+        return
+    for one, result in zip(told, results, strict=True):
+        _check_result(checks, one, result, f" at level {result.level:g}" if len(results) > 1 else "", maker)
+
+
+def _named(software: object) -> str:
+    if not isinstance(software, str) or not software.isprintable() or len(software) > 80:
+        return "an unnamed program"
+    return f"another build of {software}" if software == SOFTWARE else software
+
+
+def _check_result(checks: Checks, told: dict[str, Any], result: QuantileResult, where: str, maker: str) -> None:
+    """`maker` names the other program that made the record; empty where it was this one."""
+    mine = json.loads(canonical(recorded_facts(result)))
+    # Another machine rounds otherwise; where nothing is known about the error, the range is the measure.
+    inference, scale = result.inference, result.scale
+    error = min(inference.error_scale * scale.slope(inference.center), scale.high - scale.low)
+    share = OTHER_BUILD if maker else SAME
+    settings, figures, words, one_sided = differences(told, mine, error, share)
+    why = f"this program's differs; check it with the one that made it, {maker}" if maker else ""
+    given = f"the one the counts give, within {share:g} standard errors"
+    for name, key in (("estimate", "estimate"), ("interval", "confidence_interval"), ("other interval", OTHER)):
+        # A result without a second interval has none in its record either.
+        if key != OTHER or mine[OTHER] is not None or told.get(OTHER) is not None:
+            checks.add(f"the {name}{where} is {given}", key in told and key not in figures, why)
+    if mine["grid_values"] is not None or told.get("grid_values") is not None:
+        left = f"the values that the declared grid leaves{where} are those the counts give"
+        checks.add(left, "grid_values" in told and "grid_values" not in figures, why)
+    named = ("estimate", "confidence_interval", OTHER, "grid_values")
+    others = [key for key in figures if key not in named]
+    numbers = f"the anytime interval and all other figures{where} are those the counts give"
+    checks.add(numbers, not others, ", ".join(others) + (f"; {why}" if why else ""))
+    fixed = f"budgets, weights, levels and numbers of records{where} are those of the run"
+    checks.add(fixed, not settings, ", ".join(settings))
+    said = f"estimand, method, caveats and all else it says{where}"
+    words = words + one_sided
+    if not words or not maker:
+        checks.add(f"{said} are those of the run", not words, ", ".join(words))
+        return
+    checks.not_checked.append(
+        f"{said}: {maker} made the record, and this program says it differently: {', '.join(words)}"
+    )
+    if "estimand" in words:
+        checks.not_checked.append(f"the estimand{where}; this program calls it: {mine['estimand']}")
+    caveats = told["caveats"] if isinstance(told.get("caveats"), list) else []
+    known = [caveat.get("code") for caveat in caveats if isinstance(caveat, dict)]
+    checks.not_checked += [
+        f"a caveat{where} that the record lacks and this program adds: {caveat['text']}"
+        for caveat in mine["caveats"]
+        if caveat["code"] not in known
+    ]
