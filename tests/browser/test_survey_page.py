@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from privatile.survey.codes import new_code
 from privatile.survey.page import LANGUAGES, page_files
-from tests.survey.fake_server import FakeSurvey, Reply, new_code
+from tests.survey.fake_server import FakeSurvey, Reply
 from tests.survey.make_vectors import PATH as VECTORS
 
 pytestmark = pytest.mark.browser

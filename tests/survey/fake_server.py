@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -30,11 +29,6 @@ class Heard(NamedTuple):
     path: str
     headers: str
     body: str
-
-
-def new_code() -> str:
-    """128 random bits, 22 characters."""
-    return secrets.token_urlsafe(16)
 
 
 class FakeSurvey:

@@ -14,8 +14,9 @@ import pytest
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError, StoreError
 from privatile.survey.answer_file import AnswerFile
 from privatile.survey.client import SurveyClient, randomized, read_threshold
+from privatile.survey.codes import new_code
 from privatile.survey.serving import trial_certificate
-from tests.survey.fake_server import FakeSurvey, new_code
+from tests.survey.fake_server import FakeSurvey
 from tests.survey.make_vectors import PATH as VECTORS
 
 PLANTED = 31415.9265

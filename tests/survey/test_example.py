@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.survey.fake_server import FakeSurvey, Reply, new_code
+from privatile.survey.codes import new_code
+from tests.survey.fake_server import FakeSurvey, Reply
 from tests.survey.make_vectors import PATH as VECTORS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "survey_client.mjs"

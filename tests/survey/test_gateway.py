@@ -17,6 +17,7 @@ from privatile.survey import intake as intake_module
 from privatile.survey import store as store_module
 from privatile.survey.codes import code_hash, new_code
 from privatile.survey.gateway import LARGEST_BODY, _whole_body
+from privatile.survey.status import read_status
 from privatile.survey.store import Count, SurveyStore
 from tests.survey.kit import Clock, Made, make_survey, visitors
 
@@ -145,13 +146,13 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 5.0))
     for name, changes, came, why in (
         ("command", {}, 3, "command"),
-        ("number", {"end_answers": 8}, 8, "answers"),
+        ("answers", {"end_answers": 8}, 8, "answers"),
         ("date", {"end_date": soon}, 0, "date"),
     ):
         made = make_survey(tmp_path / name, **changes)
         asyncio.run(scene(made, Clock(time.time()), came, request=name == "command"))
         with RunStore.open(made.folder.run_file, read_only=True) as store:
-            assert store.why_ended == why
+            assert store.why_ended == why == read_status(made.folder).facts["ended"]
             assert sum(one.answered for one in store.client_totals().values()) == came
 
 

@@ -11,9 +11,11 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
+from privatile.survey.codes import new_code
 from privatile.survey.gateway import REASONS, REFUSALS, Gateway
 from privatile.survey.page import page_files
-from tests.survey.fake_server import FakeSurvey, Heard, new_code
+from privatile.survey.protocol import CODE
+from tests.survey.fake_server import FakeSurvey, Heard
 from tests.survey.kit import make_survey, visitors
 
 API: dict[str, Any] = json.loads(page_files()["openapi.json"].body)
@@ -32,6 +34,13 @@ def held(reply: httpx.Response) -> Any:
     content = reply.json()
     check(reply.request.url.path, reply.request.method.lower(), reply.status_code, content)
     return content
+
+
+def test_a_code_is_what_the_gateway_takes_for_one() -> None:
+    """A code of another form would be refused as unknown, so the document and the clients name the same form."""
+    assert API["components"]["schemas"]["Code"]["pattern"] == f"^{CODE.pattern}$"
+    assert all(CODE.fullmatch(new_code()) for _ in range(100))
+    assert not CODE.fullmatch("A" * 21 + "B")
 
 
 def test_the_document_has_the_paths_of_the_gateway(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ ORDER = list(Phase)
         (replace(FRESH, phase=Phase.DRAINING, came=10), 5.0, 3, "closing", ""),
         (replace(FRESH, came=3), 1000.0, 1, "draining", "date"),
         (FRESH, 1000.0, 0, "closing", "date"),
-        (replace(FRESH, came=5, counted_before=95), 1.0, 1, "draining", "number"),
+        (replace(FRESH, came=5, counted_before=95), 1.0, 1, "draining", "answers"),
         (replace(FRESH, ending="command"), 1.0, 1, "draining", "command"),
         (replace(FRESH, phase=Phase.CLOSED), 1e9, 0, "closed", ""),
         (replace(FRESH, phase=Phase.CLOSING), 1e9, 0, "closing", ""),

@@ -11,7 +11,8 @@ import pytest
 
 from privatile.errors import InputError
 from privatile.survey import sheets
-from tests.survey.fake_server import new_code
+from privatile.survey.codes import new_code
+from privatile.survey.protocol import link
 
 ADDRESS = "https://survey.example.org/"
 HASH = "ab" * 32
@@ -69,5 +70,5 @@ def test_letters_carry_every_link_once() -> None:
 )
 def test_an_address_that_no_browser_would_answer_at_is_refused(address: str) -> None:
     with pytest.raises(InputError, match="the survey's address must"):
-        sheets.link(address, new_code())
-    assert sheets.link("http://127.0.0.1:8443", "x").endswith(":8443/#c=x")
+        link(address, new_code())
+    assert link("http://127.0.0.1:8443", "x").endswith(":8443/#c=x")

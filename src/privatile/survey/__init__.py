@@ -4,6 +4,7 @@ The public names are the modules, imported one by one: most need the extra `surv
 
     page       what a person's browser is served: the page, its script and its words
     study      the study file: everything public about a survey
+    protocol   what gateway, clients and links agree on: a code, a round's number, an address
     codes      one-time codes and the files that give them away
     folder     where everything of a survey lies; a new survey
     rounds     when a round closes and when a survey ends; pure, without a clock of its own
@@ -15,6 +16,7 @@ The public names are the modules, imported one by one: most need the extra `surv
     serving    the gateway's process: address, TLS, signals
     closing    the end by command
     facts      what pages show
+    record     the signed release record, and its checks
     status     where a survey stands, read from outside
     sheets     cards with QR codes, and a table for mail merge
     client     a client for programs; answer_file is what it remembers
@@ -30,6 +32,8 @@ __all__ = [
     "gateway",
     "intake",
     "page",
+    "protocol",
+    "record",
     "rounds",
     "run",
     "service",

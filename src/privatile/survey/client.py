@@ -23,9 +23,8 @@ from privatile.client.coins import OperatingSystemCoins
 from privatile.core.mechanism import COINS, WEAK_EPSILON, RandomizedResponse
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError
 from privatile.survey.answer_file import AnswerFile, Outcome, StoredAnswer
-from privatile.survey.sheets import survey_address
+from privatile.survey.protocol import CODE, LATEST_ROUND, survey_address
 
-CODE = re.compile(r"[A-Za-z0-9_-]{22}")
 QUERY = re.compile(r"-?\d{1,400}(\.\d{1,400})?(e[-+]?\d{1,3})?", re.IGNORECASE | re.ASCII)
 THRESHOLD = re.compile(r"\d{19,20}", re.ASCII)
 WEAKEST = RandomizedResponse.from_epsilon(WEAK_EPSILON).threshold
@@ -214,7 +213,7 @@ def randomized(truth: bool, coin: int, mechanism: RandomizedResponse) -> bool:
 
 
 def _is_round(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 1 << 53
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number < LATEST_ROUND
 
 
 def _is_query(reply: dict[str, Any]) -> bool:

@@ -49,7 +49,7 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
         "confidence": study.confidence_level,
         "opened": moment(opened),
         "ends": study.end_date or None,
-        "ended": state.ending or "width" if state.phase is Phase.CLOSED else None,
+        "ended": found.ended,
         "series": [
             {
                 "week": week.name,

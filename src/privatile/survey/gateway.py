@@ -20,9 +20,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from privatile.errors import StoreError
 from privatile.server.web import goes_by
-from privatile.survey.codes import CODE
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
+from privatile.survey.protocol import CODE, LATEST_ROUND
 from privatile.survey.service import Refusal, SurveyService
 
 LARGEST_BODY = 512
@@ -30,9 +30,6 @@ LARGEST_BODY = 512
 
 SLOWEST_BODY = 5.0
 """Seconds within which the rest of a body must come."""
-
-LATEST_ROUND = 1 << 53
-"""Beyond this JavaScript has no whole numbers."""
 
 RETRY = b"1"
 """Seconds after which a visitor who is told to wait comes again: most rounds drain in less."""

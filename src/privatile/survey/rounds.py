@@ -11,8 +11,12 @@ is, depends on times and numbers alone.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
-from privatile.estimator.ending import round_length
+from privatile.estimator.ending import Reason, round_length
+
+Ending = Reason | Literal[""]
+"""Why a survey ends, as its run's file says it; empty: it goes on."""
 
 
 class Phase(StrEnum):
@@ -56,7 +60,7 @@ class OpenRound:
     """Answers of this round that are counted."""
     counted_before: int
     """Answers of the rounds before it."""
-    ending: str = ""
+    ending: Ending = ""
     """Why the survey ends after this round; empty: it goes on."""
 
     @property
@@ -98,12 +102,12 @@ def advance(rule: RoundRule, state: OpenRound, now: float, awaited: int | None) 
     return state
 
 
-def _ending(rule: RoundRule, state: OpenRound, now: float) -> str:
+def _ending(rule: RoundRule, state: OpenRound, now: float) -> Ending:
     """Why the survey ends here, by what was fixed beforehand."""
     if now >= rule.ends_at:
         return "date"
     if rule.end_answers and state.counted_before + state.came >= rule.end_answers:
-        return "number"
+        return "answers"
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from privatile.core.words import moment
 from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.ending import End
+from privatile.estimator.ending import End, Reason
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
@@ -59,12 +59,15 @@ class Standing(NamedTuple):
     result: QuantileResult | None
     """None while the quantile is still being searched for."""
     weeks: list[Period]
+    ended: Reason | None
+    """Why the run is over; none while it goes on."""
 
 
 def standing(coordinator: Coordinator) -> Standing:
     """What the closed rounds of a survey's run say."""
     result = result_so_far(coordinator)
-    return Standing(coordinator.done, result, [] if result is None else weekly(coordinator))
+    weeks = [] if result is None else weekly(coordinator)
+    return Standing(coordinator.done, result, weeks, coordinator.store.why_ended)
 
 
 class SurveyRun:

@@ -11,11 +11,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from privatile.core.words import short
 from privatile.errors import InputError, require
-from privatile.server.web import is_loopback
+from privatile.survey.protocol import link, survey_address
 
 COLUMNS, ROWS = 2, 4
 WIDTH, HEIGHT = 105.0, 74.25
@@ -53,39 +51,6 @@ class Card(NamedTuple):
 
     code: str
     stratum: str
-
-
-def survey_address(text: str) -> str:
-    """The address below which a survey is served: https (on this machine also http), with a slash at the end.
-
-    >>> survey_address("https://survey.example.org")
-    'https://survey.example.org/'
-    >>> survey_address("http://survey.example.org/")
-    Traceback (most recent call last):
-    ...
-    privatile.errors.InputError: the survey's address must begin with https://, since browsers answer only over a secure
-    connection; got 'http://survey.example.org/'.
-    """
-    parts = urlsplit(text)
-    if not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))):
-        raise InputError(
-            "the survey's address must begin with https://, since browsers answer only over a secure "
-            f"connection; got {short(text)}."
-        )
-    if not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise InputError(
-            f"the survey's address must be https://HOST/ or https://HOST/FOLDER/ and no more; got {short(text)}."
-        )
-    return text if text.endswith("/") else text + "/"
-
-
-def link(address: str, code: str) -> str:
-    """The link of one person.
-
-    >>> link("https://survey.example.org/", "AAAAAAAAAAAAAAAAAAAAAA")
-    'https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA'
-    """
-    return f"{survey_address(address)}#c={code}"
 
 
 def mail_merge(address: str, cards: Iterable[tuple[str, str]], title: str) -> str:

@@ -25,6 +25,7 @@ from typing import NamedTuple, Self
 from privatile.core.sqlite_types import is_as_declared
 from privatile.core.words import printable
 from privatile.errors import StoreError
+from privatile.estimator.ending import REASONS
 from privatile.survey.rounds import OpenRound, Phase
 
 FORMAT = 1
@@ -134,7 +135,7 @@ class SurveyStore:
             )
         ((number, phase, since, before, ending),) = self._connection.execute("SELECT * FROM round").fetchall()
         whole = [number, before, *self.late(), *(part for one in self.counts() for part in one)]
-        if not all(type(one) is int and one >= 0 for one in whole) or not isinstance(ending, str):
+        if not all(type(one) is int and one >= 0 for one in whole) or ending not in ("", *REASONS):
             raise ValueError("numbers are whole")
         if not (number >= 1 and math.isfinite(since) and phase in list(Phase)):
             raise ValueError("a round has a number, a phase and a time")

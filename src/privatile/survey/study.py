@@ -27,7 +27,7 @@ from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
 from privatile.estimator.values import parse_values
 from privatile.laws.critical import checked_level
-from privatile.survey.sheets import survey_address
+from privatile.survey.protocol import survey_address
 
 IDENTITY = re.compile(r"[0-9a-f]{12}")
 """A survey's own mark: 48 random bits. A device stores its answer under it."""
