@@ -31,6 +31,7 @@ def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
     text = words(SurveyPages().live(facts(liars=[{"k": 10, "rank": 0.029}])))
     assert "The median of Monthly net salary 2,860 €" in text
     assert "95% interval 2,750 … 2,990 € , valid however often you look" in text  # rounded outward
+    assert "whatever the distribution" in words(SurveyPages().live(facts(condition="whatever the distribution")))
     assert "600 answers counted" in text
     assert "50% of 1,200 people" in text
     assert "7 came too late" in text

@@ -163,10 +163,17 @@ def test_an_end_that_somebody_chose_has_none(tmp_path: Path) -> None:
     coordinator.finish("command")
     assert coordinator.result().valid_at_every_look
     with RunStore.open(tmp_path / "run.db") as store:  # nor one who writes another reason into the file
-        for forged, words in (("width", "would have gone on"), ("answers", "would have gone on"), ("never", "replay")):
+        for forged, words in (
+            ("width", "would have gone on"),
+            ("answers", "would have gone on"),
+            ("date", "before that date had come"),
+            ("never", "replay"),
+        ):
             store.execute([("UPDATE ending SET why = ?", (forged,))])
             with pytest.raises(StoreError, match=words):
                 Coordinator(store)
+            with pytest.raises(StoreError, match=words):
+                read_view(tmp_path / "run.db")
 
 
 def test_a_run_may_end_by_its_width(tmp_path: Path) -> None:

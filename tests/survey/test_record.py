@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,14 +112,28 @@ def test_an_altered_record_is_found(closed: SurveyFolder) -> None:
     def other_page(body: dict[str, Any]) -> None:
         body["survey"]["page_sha256"] = "0" * 64
 
+    def fewer_codes(body: dict[str, Any]) -> None:
+        body["survey"]["strata"]["office"]["codes"] -= 1
+
     def other_end(body: dict[str, Any]) -> None:
         body["ended_by"] = "date"
 
-    for change in (narrow_interval, more_answers, other_epsilon, other_page, other_end):
+    for change in (narrow_interval, more_answers, other_epsilon, other_page, fewer_codes, other_end):
         assert changed(change, key=None), "the organiser's signature holds for all of it"
         assert changed(change, key=closed.key()), "and a signed lie differs from the counts or the study"
     signed_by_another = changed(lambda body: None, key=stranger)
     assert any("signed" in text for text in signed_by_another)
+
+
+def test_a_record_that_cannot_be_is_refused_without_the_counts(closed: SurveyFolder) -> None:
+    record = release(closed)
+    assert not verify_survey_record(record).failed
+    record["body"]["transcript"]["until"] = time.time() + 86_400.0
+    assert "its end is not in the future" in str(verify_survey_record(record).failed)
+    record["body"]["answers"]["office"] = 101
+    assert "no stratum has more answers than codes" in str(verify_survey_record(record).failed)
+    record["body"]["answers"] = {"office": "many"}
+    assert "no stratum has more answers than codes" in str(verify_survey_record(record).failed)
 
 
 def test_a_survey_that_goes_on_is_released_only_when_that_is_said(tmp_path: Path) -> None:

@@ -316,6 +316,10 @@ class RunStore:
         if len(rows) > 1 or rows[0][0] not in REASONS:
             raise self._damaged()
         why: Reason = rows[0][0]
+        date = self.spec.end.seconds if self.spec.end is not None else None
+        if why == "date" and date is not None and self.finished is not None and self.finished < date:
+            # Whoever may stop when the result suits them has no interval for a fixed end.
+            raise self.unreadable("it ended by its date before that date had come.")
         return why
 
     def finish(self, why: Reason | None = None) -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from privatile.core.words import moment
-from privatile.result.result import QuantileResult
+from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.sentence import ANY_SHAPE
 from privatile.server.alarms import Alarm
 from privatile.survey.rounds import OpenRound, Phase
 from privatile.survey.run import Standing
@@ -69,14 +70,20 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
 def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
     """The result in the few facts that fit on a page; the record and the run's file have all of it."""
     if result is None:
-        nothing: dict[str, Any] = dict.fromkeys(("estimate", "interval", "final", "sentence", "drift"))
+        nothing: dict[str, Any] = dict.fromkeys(("estimate", "interval", "condition", "final", "sentence", "drift"))
         return {**nothing, "caveats": [], "liars": []}
-    anytime = result.confidence_interval if result.valid_at_every_look else result.anytime
+    # Of values declared continuous the interval for a fixed end stands first once that end is reached.
+    anytime, condition = result.anytime, ANY_SHAPE
+    final: ConfidenceInterval | None = result.confidence_interval
+    if result.valid_at_every_look:
+        anytime, condition = result.confidence_interval, result.condition
+        final = None if result.other is None else result.other.interval
     moved = [caveat.text for caveat in result.caveats if caveat.code == "moved"]
     return {
         "estimate": result.estimate if result.located else None,
         "interval": None if anytime is None else list(anytime),
-        "final": None if result.other is None else list(result.other.interval),
+        "condition": None if anytime is None else condition,
+        "final": None if final is None else list(final),
         "sentence": result.sentence,
         "drift": moved[0] if moved else None,
         "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],

@@ -5,6 +5,7 @@ its clients: people send bits without a name, so that the organiser's file alone
 that stands under "not checked".
 """
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ from privatile.survey.rounds import Phase
 from privatile.survey.run import result_so_far, run_spec
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
+
+CLOCKS_DIFFER = 3600.0
+"""Seconds by which the clocks of the organiser and of whoever verifies may differ."""
 
 
 def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]:
@@ -92,6 +96,13 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
         checks.add("the study is well formed", False, str(error))
         return checks
     check_study_and_signature(checks, record, study, "organiser")
+    came = part(body, "answers")
+    whole = all(type(came.get(name)) is int for name in study.strata)
+    enough = whole and all(came[name] <= one.codes for name, one in study.strata.items())
+    checks.add("no stratum has more answers than codes", enough)
+    until = part(body, "transcript").get("until")
+    if isinstance(until, int | float):
+        checks.add("its end is not in the future", until <= time.time() + CLOCKS_DIFFER)
     if body.get("finished") is not True:
         checks.flagged.append(
             "the survey goes on, and the organiser chose when to release it: of its intervals only the anytime "
