@@ -3,6 +3,7 @@
     PrivatileError                 exit code 1
     ├── InputError (ValueError)    exit code 2: an argument, option or file breaks a rule
     │   ├── DataError              a column cannot be used; the text never holds a record's value
+    │   ├── ClientTooSmall         a client has fewer records than the design needs
     │   ├── ProtocolError          a question or an answer breaks the rules of the wire
     │   │   └── NotSigned          a message without the expected signature: nobody can be blamed for it
     │   └── MissingExtra           an optional part is not installed; the text says how to install it
@@ -36,6 +37,15 @@ class InputError(PrivatileError, ValueError):
 
 class DataError(InputError):
     """A column cannot be used as it is. The text stays at the site and holds no record's value."""
+
+
+class ClientTooSmall(InputError):
+    """A client has fewer records than the design needs. `fact` says so; the text adds what helps."""
+
+    def __init__(self, fact: str, client: str, cure: str) -> None:
+        super().__init__(f"{fact} {cure}")
+        self.fact = fact
+        self.client = client
 
 
 class ProtocolError(InputError):

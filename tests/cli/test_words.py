@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import privatile
 from privatile.cli import main
-from privatile.errors import InputError
+from privatile.errors import ClientTooSmall, InputError
 from privatile.estimator.auto import chosen_rounds
 from privatile.report.group_page import page_of
 from privatile.report.group_reading import results_of
@@ -107,16 +107,23 @@ def test_what_is_said_on_the_command_line_is_no_setting(own: Path) -> None:
 
 
 def test_the_error_of_a_small_client_speaks_to_the_user(own: Path) -> None:
-    with pytest.raises(InputError, match=r"east has 7\. Leave it out with leave_out='east'"):
+    with pytest.raises(ClientTooSmall, match=r"east has 7\. Leave it out, or merge it"):
         chosen_rounds(None, 7, "east")
     with pytest.raises(InputError, match=r"there are 7\. Ask more people"):
         chosen_rounds(None, 7)
     rows = own / "rows.csv"
-    rows.write_text("region,days\n" + "north,4\n" * 90 + "east,4\n" * 7)
-    done = called(
-        "estimate", rows, "--value", "days", "--client", "region", "--epsilon", 1, "--range", 0, 9, "--dry-run"
-    )
-    assert "east has 7. Leave it out with --leave-out east" in done.output
+    lines = ["f,north,4\n", "m,north,5\n"] * 900 + ["f,far east,4\n", "m,far east,5\n"] * 7
+    rows.write_text("sex,region,days\n" + "".join(lines))
+    base = ("estimate", rows, "--value", "days", "--client", "region", "--epsilon", 1, "--range", 0, 9, "--dry-run")
+    same = "Without --client region all records are one client's, and the quantile is the same."
+    left_out = "eave it out with --leave-out 'far east', or merge it"
+    said = called(*base).output
+    assert f"far east has 14. {same} Or l{left_out}" in said
+    assert f"far east has 14. L{left_out}" in called(*base, "--weights", "equal").output  # another quantile without
+    # Of groups the client is named, not its cell; and each of the two ways goes through.
+    assert f"far east, f has 7. {same} Or l{left_out}" in called(*base, "--by", "sex").output
+    assert called(*base, "--by", "sex", "--leave-out", "far east").exit_code == 0
+    assert called(*base[:4], *base[6:], "--by", "sex").exit_code == 0
 
 
 def options_named(text: str) -> list[str]:

@@ -25,7 +25,7 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.shuffle import check_column
 from privatile.client.responder import Responder, answer_all
-from privatile.errors import InputError, StoreError
+from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options
@@ -115,14 +115,30 @@ class LocalRun:
         if self.store is not None:
             self.spec = self.store.spec.reported_as(spec)
             return
-        _check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
+        self._check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
         parts = parts_of(self.columns, self.holders)
         left = [part._replace(records=count) for part, count in zip(parts, counts, strict=True)]
         self.spec = specification(self.options, left, simulated=spec.simulated)
         self.spec = replace(self.spec, clients=tuple(self._asked(client) for client in self.spec.clients))
-        _check_plans(self.spec)
+        self._check_plans(self.spec)
+
+    def _check_plans(self, spec: RunSpec) -> None:
+        """Refuse a schedule that does not fit the data, before anyone is asked."""
+        try:
+            for level_index in range(len(spec.levels)):
+                spec.plan(level_index)
+        except ClientTooSmall as error:
+            client, options = self.holders.get(error.client, error.client), self.options
+            cures = (
+                f"leave it out with leave_out={client!r}, or merge it with another: both change whose quantile it is."
+            )
+            one_rule = not any(isinstance(given, Mapping) for given in (options.epsilon, options.q))
+            if options.client is not None and options.weights == "size" and one_rule:
+                same = f"without client={options.client!r} all records are one client's, and the quantile is the same."
+                cures = f"{same} Or {cures}"
+            raise ClientTooSmall(error.fact, client, cures[0].upper() + cures[1:]) from None
 
     def _asked(self, client: ClientSpec) -> ClientSpec:
         """A client some records of which are asked; its file's size is told only where they are all of it."""
@@ -292,12 +308,6 @@ def _link_statements(ledger: Ledger) -> list[Statement]:
         ("DELETE FROM ledger", ()),
         ("INSERT INTO ledger VALUES (?, ?, ?)", (ledger.secret.fingerprint, *ledger.position)),
     ]
-
-
-def _check_plans(spec: RunSpec) -> None:
-    """Refuse a schedule that does not fit the data, before anyone is asked."""
-    for level_index in range(len(spec.levels)):
-        spec.plan(level_index)
 
 
 def _prepare_folder(path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from functools import partial
 from typing import Any
@@ -60,6 +61,8 @@ def in_options(text: str, command: click.Command) -> str:
     >>> command = click.Command("run", params=[click.Option(["--spend-again"]), click.Option(["--person"])])
     >>> in_options("Give person='id', or accept that with spend_again=True.", command)
     'Give --person id, or accept that with --spend-again.'
+    >>> in_options("Give person='staff number'.", command)
+    "Give --person 'staff number'."
     >>> command = click.Command("run", params=[click.Option(["--epsilon"]), click.Option(["--range"])])
     >>> in_options("State range=(LOW, HIGH) and epsilon={'north': 1, 'south': 0.5}.", command)
     'State --range LOW HIGH and --epsilon north=1 --epsilon south=0.5.'
@@ -72,15 +75,26 @@ def in_options(text: str, command: click.Command) -> str:
             text = re.sub(rf"\b{name}=True\b", option, text)
             text = re.sub(rf"\b{name}=\((\S+), (\S+)\)", rf"{option} \1 \2", text)
             text = re.sub(rf"\b{name}={{([^}}]*)}}", partial(_for_each, option), text)
-            text = re.sub(rf"\b{name}=(?:'([^']*)'|([A-Z]+\b|[\d.]*\d))", rf"{option} \1\2", text)
+            text = re.sub(rf"\b{name}=(?:'([^']*)'|([A-Z]+\b|[\d.]*\d))", partial(_with_entry, option), text)
             if option == "--log":
                 text = text.replace("--scale log", option).replace("scale='log'", option)
     return text
 
 
+def _with_entry(option: str, found: re.Match[str]) -> str:
+    """An argument as Python writes it, as an option."""
+    return f"{option} {_typed(found[1] or found[2])}"
+
+
 def _for_each(option: str, found: re.Match[str]) -> str:
     """A mapping as Python writes it, as a repeated option."""
-    return " ".join(f"{option} {key}={value}" for key, value in re.findall(r"'([^']*)': '?([^',]*)'?", found[1]))
+    pairs = re.findall(r"'([^']*)': '?([^',]*)'?", found[1])
+    return " ".join(f"{option} {_typed(f'{key}={value}')}" for key, value in pairs)
+
+
+def _typed(entry: str) -> str:
+    """An entry as it is typed: what holds a space is quoted."""
+    return shlex.quote(entry) if " " in entry else entry
 
 
 def echo_json(facts: object) -> None:

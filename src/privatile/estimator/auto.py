@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privatile.core.scale import working_range
-from privatile.errors import InputError
+from privatile.errors import ClientTooSmall, InputError
 from privatile.estimator import search_belief
 from privatile.estimator.clients import check_clients, pooled_noise
 from privatile.estimator.plan import Ask, Plan, RoundState
@@ -51,15 +51,11 @@ def chosen_rounds(wanted: int | None, smallest: int, whose: str = "") -> int:
     (200, 60, 50)
     """
     if smallest < FEWEST_ROUNDS:
-        raise InputError(
-            f"design auto needs at least {FEWEST_ROUNDS} records at every client, for each level; "
-            + (
-                f"{whose} has {smallest}. Leave it out with leave_out='{whose}', or merge it with another: both change "
-                "whose quantile it is."
-                if whose
-                else f"there are {smallest}. Ask more people."
-            )
-        )
+        rule = f"design auto needs at least {FEWEST_ROUNDS} records at every client, for each level; "
+        if not whose:
+            raise InputError(f"{rule}there are {smallest}. Ask more people.")
+        cure = "Leave it out, or merge it with another: both change whose quantile it is."
+        raise ClientTooSmall(f"{rule}{whose} has {smallest}.", whose, cure)
     if wanted is None:
         return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * FEWEST_ROUNDS)))
     if not FEWEST_ROUNDS <= wanted <= smallest:

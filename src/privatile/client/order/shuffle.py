@@ -336,7 +336,7 @@ def check_column(column: ShuffledColumn, missing: Missing, minimum: int = 2) -> 
     if usable < minimum:
         raise DataError(
             f"{content} has fewer than {minimum} usable records. One record gives no quantile: merge this client with "
-            "another, or leave it out."
+            "another, leave it out, or name no client column, so that all records are one client's."
         )
 
 
