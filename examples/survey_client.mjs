@@ -1,6 +1,6 @@
 // One person, one bit, from Node.js 20 without packages. The protocol: docs/survey-protocol.md.
-//   node survey_client.mjs LINK VALUE FILE [--confirmed]   answers; FILE remembers the one answer to this survey
-//   node survey_client.mjs --vectors vectors.json          checks the mechanism against the test vectors
+//   node survey_client.mjs LINK EPSILON VALUE FILE [--confirmed]   answers, at most at the card's EPSILON; FILE remembers the one answer
+//   node survey_client.mjs --vectors vectors.json                  checks the mechanism against the test vectors
 import { randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
 
@@ -28,12 +28,14 @@ async function request(url, body) {
   }
 }
 
-async function answer(link, value, file, confirmed) {
+async function answer(link, epsilon, value, file, confirmed) {
   const [address, code] = link.split("#c=");
   if (!/^https:|^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(address) || !/^[\w-]{22}$/.test(code)) throw new Error("not a link of a survey");
   if (Number.isNaN(value)) throw new Error("the value is missing");
   if (!existsSync(file)) {
     const { survey, threshold } = await request(`${address}survey.json`);
+    // A dishonest survey could ask this device alone for nearly the truth.
+    if (!(Number(readThreshold(threshold)) / 2 ** 64 <= 1 / (1 + Math.exp(-epsilon)) + 1e-12)) throw new Error(`the survey asks for more than epsilon ${epsilon}`);
     const question = await request(`${address}question`, { code });
     if (question.survey !== survey || !Number.isFinite(Number(question.query))) throw new Error("not a question of this survey");
     if (question.handed_before && !confirmed) throw new Error("the question was fetched before, perhaps on another device: --confirmed if not answered there");
@@ -55,4 +57,4 @@ if (first === "--vectors") {
   const wrong = answers.filter((one) => randomized(Number(one.value) > Number(one.query), BigInt(one.coin), readThreshold(one.threshold)) !== one.answer);
   console.log(`${answers.length} vectors, ${wrong.length} wrong`);
   process.exitCode = wrong.length ? 1 : 0;
-} else console.log(await answer(first, second?.trim() ? Number(second) : NaN, others[0], others.includes("--confirmed")));
+} else console.log(await answer(first, Number(second), others[0]?.trim() ? Number(others[0]) : NaN, others[1], others.includes("--confirmed")));

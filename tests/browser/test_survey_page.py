@@ -202,6 +202,29 @@ def test_two_tabs_draw_one_coin(watched: Callable[..., Any], survey: FakeSurvey,
     assert first.locator("#said").inner_text() == second.locator("#said").inner_text()
 
 
+@long_form
+def test_two_tabs_with_two_codes_are_no_way_around_the_warning(
+    watched: Callable[..., Any], survey: FakeSurvey, url: str
+) -> None:
+    """A server calls one survey by two names: whichever tab comes second is asked first."""
+    first = watched().page
+    second = first.context.new_page()
+    for page, name in ((first, "000000000001"), (second, "000000000002")):
+        survey.facts["survey"] = name
+        page.goto(f"{url}#c={new_code()}")
+        page.locator("#number").fill("3000")
+    held: list[Any] = []
+    first.route("**/question", lambda route: held.append(route))
+    with first.expect_request("**/question"):
+        first.locator("#send").click()
+    second.locator("#send").click()
+    says(second, "has been counted")
+    survey.facts["survey"] = "000000000001"
+    held[0].continue_()
+    first.get_by_text("has already answered a survey of this address").wait_for()
+    assert len(survey.answers) == 1
+
+
 def test_another_device_is_warned_before_it_draws(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
     page = watched().page
     code = new_code()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError, StoreError
-from privatile.survey.answer_file import AnswerFile
+from privatile.survey.answer_file import AnswerFile, StoredAnswer
 from privatile.survey.client import SurveyClient, randomized, read_threshold
 from privatile.survey.codes import new_code
 from privatile.survey.serving import trial_certificate
@@ -57,7 +60,7 @@ def test_the_vectors() -> None:
 @network
 def test_one_bit_leaves_and_the_value_is_nowhere(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
     code = new_code()
-    sent = SurveyClient(url, tmp_path / "answers.db").answer(code, PLANTED)
+    sent = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(code, PLANTED)
     assert survey.answers == [{"code": code, "round": 12, "answer": sent.answer}]
     assert (sent.query, round(sent.lies_per_100), sent.outcome) == (2750.5, 48, "counted")
     stored = (tmp_path / "answers.db").read_bytes()
@@ -69,14 +72,14 @@ def test_one_bit_leaves_and_the_value_is_nowhere(survey: FakeSurvey, url: str, t
     assert {len(heard.body) for heard in survey.requests if heard.method == "POST"} == {120}
     assert (tmp_path / "answers.db").stat().st_mode & 0o077 == 0
     # Called again it sends nothing more, and says the same.
-    assert SurveyClient(url, tmp_path / "answers.db").answer(code, 0.0) == sent
+    assert SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(code, 0.0) == sent
     assert len(survey.answers) == 1
 
 
 @network
 def test_no_server_gets_a_second_coin(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
     code = new_code()
-    client = SurveyClient(url, tmp_path / "answers.db")
+    client = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1)
     survey.on_answer = lambda body: (500, {"error": "lost"}, {})
 
     def again() -> None:
@@ -102,7 +105,7 @@ def test_no_server_gets_a_second_coin(survey: FakeSurvey, url: str, tmp_path: Pa
     fresh: set[bool] = set()
     for number in range(40):
         survey.states.clear()
-        fresh.add(SurveyClient(url, tmp_path / f"{number}.db").answer(code, PLANTED).answer)
+        fresh.add(SurveyClient(url, tmp_path / f"{number}.db", epsilon=0.1).answer(code, PLANTED).answer)
         if fresh == {True, False}:
             return
     pytest.fail("forty fresh coins and always the same side")
@@ -110,7 +113,7 @@ def test_no_server_gets_a_second_coin(survey: FakeSurvey, url: str, tmp_path: Pa
 
 @network
 def test_one_answer_per_survey_and_warnings_before_a_second(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
-    client = SurveyClient(url, tmp_path / "answers.db")
+    client = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1)
     client.answer(new_code(), 1.0)
     with pytest.raises(AlreadyAnswered, match="with another code"):
         client.answer(new_code(), 1.0, confirmed=True)
@@ -122,8 +125,52 @@ def test_one_answer_per_survey_and_warnings_before_a_second(survey: FakeSurvey, 
     handed = new_code()
     survey.states[handed] = "handed"
     with pytest.raises(AlreadyAnswered, match="fetched before"):
-        SurveyClient(url, tmp_path / "other.db").answer(handed, 1.0)
-    assert SurveyClient(url, tmp_path / "other.db").answer(handed, 1.0, confirmed=True).outcome == "counted"
+        SurveyClient(url, tmp_path / "other.db", epsilon=0.1).answer(handed, 1.0)
+    assert (
+        SurveyClient(url, tmp_path / "other.db", epsilon=0.1).answer(handed, 1.0, confirmed=True).outcome == "counted"
+    )
+
+
+@network
+def test_two_codes_at_once_are_no_way_around_the_warning(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    """While this one waits for its question another process answers, to another name of the same survey."""
+    client = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1)
+
+    def meanwhile(code: str) -> None:
+        with AnswerFile(tmp_path / "answers.db") as file:
+            file.add(StoredAnswer("ffffffffffff", new_code(), url, 1, "1.0", survey.facts["threshold"], True))
+
+    survey.on_question = meanwhile
+    with pytest.raises(AlreadyAnswered, match="the same one by another name"):
+        client.answer(new_code(), 1.0)
+    assert survey.answers == []
+
+
+def test_no_name_of_a_file_means_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (":memory:", Path(":memory:")):
+        with AnswerFile(name) as file:
+            file.remember_asking("a")
+        with AnswerFile(name) as file:
+            assert file.has_asked("a")
+
+
+@network
+def test_what_is_no_http_is_asked_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(10_000)
+                line.sendall(b"hello\r\n\r\n")
+
+        thread = threading.Thread(target=speak)
+        thread.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(ConnectionError, match="cannot be read"):
+            SurveyClient(address, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), 1.0, patience=0.0)
+        thread.join()
 
 
 @network
@@ -136,7 +183,7 @@ def test_the_bit_is_on_the_disk_before_it_is_sent(survey: FakeSurvey, url: str, 
 
     survey.on_answer = look
     code = new_code()
-    sent = SurveyClient(url, tmp_path / "answers.db").answer(code, 1.0)
+    sent = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(code, 1.0)
     assert seen == [(code, 12, int(sent.answer), None)]
     with AnswerFile(tmp_path / "answers.db") as file:
         stored = file.find("0123456789ab", "")
@@ -154,14 +201,14 @@ def test_a_survey_that_makes_wait_is_waited_for(
     survey.on_question = lambda code: next(replies, None)
     survey.on_answer = lambda body: (200, {"counted": False, "reason": "late"}, {})
     monkeypatch.setattr(time, "sleep", pauses.append)
-    sent = SurveyClient(url, tmp_path / "answers.db").answer(new_code(), 1.0)
+    sent = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), 1.0)
     assert sent.outcome == "late"
     assert pauses == [7.0, 2.0]
 
 
 @network
 def test_refusals(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
-    client = SurveyClient(url, tmp_path / "answers.db")
+    client = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1)
     for status, said in ((404, "does not know the code"), (409, "used already"), (410, "closed"), (302, "refuses")):
         survey.on_question = lambda code, status=status: (status, {}, {"Location": url})  # type: ignore[misc]
         with pytest.raises(ProtocolError, match=said):
@@ -176,13 +223,18 @@ def test_refusals(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
         )  # fmt: skip
         with pytest.raises(ConnectionError, match="cannot be read"):
             client.answer(new_code(), PLANTED, patience=0.0)
+    # A survey that asks this device alone for more than the card says, up to nearly the truth, gets nothing.
+    for epsilon in (0.1001, 10.0):
+        survey.facts["threshold"] = str(RandomizedResponse.from_epsilon(epsilon).threshold)
+        with pytest.raises(ProtocolError, match=r"told to spend at most 0\.1\. Nothing was sent"):
+            client.answer(new_code(), PLANTED)
     survey.facts["threshold"] = str(1 << 64)
     with pytest.raises(ProtocolError, match="hides too little"):
         client.answer(new_code(), PLANTED)
     with pytest.raises(StoreError, match="cannot be used"):
-        SurveyClient(url, tmp_path).answer(new_code(), PLANTED)
+        SurveyClient(url, tmp_path, epsilon=0.1).answer(new_code(), PLANTED)
     with pytest.raises(InputError, match="https"):
-        SurveyClient("http://survey.example.org/", tmp_path / "answers.db")
+        SurveyClient("http://survey.example.org/", tmp_path / "answers.db", epsilon=0.1)
     assert survey.answers == []
 
 
@@ -198,7 +250,7 @@ def test_the_coin_is_the_operating_systems(
         return coin * size
 
     monkeypatch.setattr("privatile.client.coins.os.urandom", urandom)
-    assert SurveyClient(url, tmp_path / "answers.db").answer(new_code(), PLANTED).answer is answer
+    assert SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), PLANTED).answer is answer
     assert asked == [8], "one coin of 64 bits"
 
 
@@ -208,7 +260,7 @@ def test_certificates_are_checked(survey: FakeSurvey, tmp_path: Path) -> None:
     certificate = trial_certificate(tmp_path)
     with survey.serve(certificate) as url:
         with pytest.raises(ConnectionError, match="certificate verify failed"):
-            SurveyClient(url, tmp_path / "answers.db").answer(new_code(), PLANTED, patience=0.0)
+            SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), PLANTED, patience=0.0)
         assert survey.requests == []
-        client = SurveyClient(url, tmp_path / "answers.db", cafile=tmp_path / "authority.pem")
+        client = SurveyClient(url, tmp_path / "answers.db", cafile=tmp_path / "authority.pem", epsilon=0.1)
         assert client.answer(new_code(), PLANTED).outcome == "counted"

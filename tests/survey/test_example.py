@@ -39,14 +39,17 @@ def test_it_answers_once(tmp_path: Path) -> None:
     lost: Iterator[Reply] = iter([(0, None, {})])
     survey.on_answer = lambda body: next(lost, None)
     with survey.serve() as url:
-        done = node(f"{url}#c={code}", PLANTED, file)
+        greedy = node(f"{url}#c={code}", 0.09, PLANTED, file)
+        assert "more than epsilon 0.09" in greedy.stderr
+        assert survey.questions == 0
+        done = node(f"{url}#c={code}", 0.1, PLANTED, file)
         assert done.returncode == 0, done.stderr
         assert "counted" in done.stdout
         # Told that it was lost, it sends the same bit; another code gets nothing.
         survey.states.clear()
         survey.facts["survey"], survey.round = "ffffffffffff", 99
-        assert node(f"{url}#c={code}", "1", file).stdout == done.stdout
-        other = node(f"{url}#c={new_code()}", "1", file)
+        assert node(f"{url}#c={code}", 0.1, "1", file).stdout == done.stdout
+        other = node(f"{url}#c={new_code()}", 0.1, "1", file)
         assert other.returncode == 1
         assert "never answers twice" in other.stderr
     assert len(survey.answers) == 3

@@ -45,7 +45,8 @@ class AnswerFile:
     def __init__(self, path: str | Path) -> None:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._file = sqlite3.connect(path, timeout=60.0, isolation_level=None)
+            # Resolved: ":memory:" would be a device without a memory.
+            self._file = sqlite3.connect(Path(path).resolve(), timeout=60.0, isolation_level=None)
             self._file.execute("PRAGMA synchronous = FULL")
             self._file.executescript(TABLES)
         except (OSError, sqlite3.Error) as error:

@@ -6,6 +6,7 @@ bit, and no reply of a server makes the device draw a second coin for the same s
 """
 
 import contextlib
+import http.client
 import json
 import math
 import re
@@ -28,6 +29,9 @@ from privatile.survey.protocol import CODE, LATEST_ROUND, survey_address
 QUERY = re.compile(r"-?\d{1,400}(\.\d{1,400})?(e[-+]?\d{1,3})?", re.IGNORECASE | re.ASCII)
 THRESHOLD = re.compile(r"\d{19,20}", re.ASCII)
 WEAKEST = RandomizedResponse.from_epsilon(WEAK_EPSILON).threshold
+
+ROUNDING = 1 << 20
+"""By which thresholds of the same epsilon may differ between machines that round otherwise."""
 
 LARGEST_REPLY = 1 << 16
 REQUEST_SECONDS = 20.0
@@ -56,13 +60,15 @@ class SentAnswer(NamedTuple):
 class SurveyClient:
     """A survey at an address, answered from this device; `store` is the file in which it remembers that it has.
 
-    `cafile` names a certificate to trust besides the system's; every connection is checked, and http is refused
-    outside this machine.
+    `epsilon` is the largest privacy budget that the person spends, as their card or letter says it: a survey that asks
+    for more gets nothing, since a dishonest one could ask this device alone for nearly the truth. `cafile` names a
+    certificate to trust besides the system's; every connection is checked, and http is refused outside this machine.
     """
 
-    def __init__(self, address: str, store: str | Path, *, cafile: str | Path | None = None) -> None:
+    def __init__(self, address: str, store: str | Path, *, epsilon: float, cafile: str | Path | None = None) -> None:
         self._address = survey_address(address)
         self._store = store
+        self._weakest = min(RandomizedResponse.from_epsilon(epsilon).threshold + ROUNDING, WEAKEST)
         context = ssl.create_default_context()
         if cafile is not None:
             context.load_verify_locations(cafile)
@@ -93,7 +99,14 @@ class SurveyClient:
 
     def _settings(self, deadline: float) -> tuple[str, RandomizedResponse]:
         facts = self._request("survey.json", None, deadline, lambda reply: isinstance(reply.get("survey"), str))
-        return facts["survey"], read_threshold(facts.get("threshold"))
+        mechanism = read_threshold(facts.get("threshold"))
+        if mechanism.threshold > self._weakest:
+            most = RandomizedResponse.from_threshold(self._weakest).epsilon
+            raise ProtocolError(
+                f"the survey asks for an answer at epsilon {mechanism.epsilon:.4g}, and this device was told to spend "
+                f"at most {most:.4g}. Nothing was sent. If the person agrees to that, give it as epsilon."
+            )
+        return facts["survey"], mechanism
 
     def _draw(
         self,
@@ -106,11 +119,7 @@ class SurveyClient:
         deadline: float,
     ) -> StoredAnswer:
         """Fetch the question, draw the one coin and store the bit."""
-        if not confirmed and file.of_address(self._address):
-            raise AlreadyAnswered(
-                "this device has answered another survey at this address, and it may be the same one by another name. "
-                "If the person has not answered this one, say so with confirmed=True."
-            )
+        self._check_other(file, confirmed)
         question = self._request(
             "question",
             {"code": code},
@@ -126,12 +135,20 @@ class SurveyClient:
         with file.alone():
             if stored := file.find(survey, code):
                 return stored
+            self._check_other(file, confirmed)  # another process may have answered meanwhile
             coin = int(OperatingSystemCoins().draw(1)[0])
             answer = randomized(value > float(question["query"]), coin, mechanism)
             query, threshold = question["query"], str(mechanism.threshold)
             stored = StoredAnswer(survey, code, self._address, question["round"], query, threshold, answer)
             file.add(stored)
         return stored
+
+    def _check_other(self, file: AnswerFile, confirmed: bool) -> None:
+        if not confirmed and file.of_address(self._address):
+            raise AlreadyAnswered(
+                "this device has answered another survey at this address, and it may be the same one by another name. "
+                "If the person has not answered this one, say so with confirmed=True."
+            )
 
     def _deliver(self, file: AnswerFile, stored: StoredAnswer, deadline: float) -> SentAnswer:
         outcome = stored.outcome
@@ -165,6 +182,8 @@ class SurveyClient:
                     wait = _seconds(error.headers.get("Retry-After")) or pause
                 elif error.code < 500:
                     raise ProtocolError(REFUSALS.get(error.code, f"the survey refuses: {trouble}.")) from None
+            except http.client.HTTPException:
+                pass  # no HTTP, or cut off
             except OSError as error:
                 trouble = str(getattr(error, "reason", error))
             if time.monotonic() + wait > deadline:

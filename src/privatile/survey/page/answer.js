@@ -157,6 +157,8 @@ async function send(value) {
   record = await navigator.locks.request("privatile draw", async () => {
     const earlier = await find();
     if (earlier || question.status) return earlier;
+    // Another tab may have answered meanwhile, to another name of the same survey.
+    if (!confirmed.has("other") && (await stored("answers", (all) => all.count()))) return;
     const { survey, threshold, title } = facts;
     const { round, query } = question;
     const answer = respond(value > readQuery(query), drawCoin(), readThreshold(threshold));
@@ -164,7 +166,7 @@ async function send(value) {
     await stored("answers", (all) => all.add(fresh), "readwrite");
     return fresh;
   });
-  await deliver();
+  await (record ? deliver() : send(value));
 }
 
 async function deliver() {
