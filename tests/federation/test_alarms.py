@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import math
 import re
 import secrets
 import time
@@ -214,15 +216,33 @@ def test_every_metric_is_there_from_the_start_with_help_and_type(table: Table) -
         assert re.search(rf"^{name}(_total)?(\{{.*\}})? \S+$", page, re.MULTILINE), name
     assert 'privatile_counted_total{client="site1"} 0.0' in page
     assert 'privatile_estimate{level="0.5"} NaN' in page
+
+
+def of_the_level(table: Table) -> dict[str, float]:
+    """The metrics of the level 0.5."""
+    page = table.service.metrics.text().decode()
+    return {name: float(value) for name, value in re.findall(r'^privatile_(\w+)\{level="0.5"\} (\S+)$', page, re.M)}
+
+
+def test_no_number_stands_in_place_of_the_estimate_in_the_metrics(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(8):
         for name in ("site0", "site1"):
             table.service._on_answer(name, table.answer(name))
         close(table)
-    page = table.service.metrics.text().decode()
-    found = dict(re.findall(r'^privatile_(\w+)\{level="0.5"\} (\S+)$', page, re.MULTILINE))
     result = table.run.coordinator.result()
     low, high = result.interval_so_far or result.confidence_interval
-    assert (float(found["estimate"]), float(found["width"])) == (result.estimate, high - low)
+    found = of_the_level(table)
+    assert not result.located
+    assert math.isnan(found["estimate"])
+    assert found["width"] == high - low
+    for name in ("site0", "site1"):
+        table.service._on_answer(name, table.answer(name))
+    close(table)
+    located = dataclasses.replace(result, caveats=())
+    monkeypatch.setattr(table.run.coordinator, "results", lambda: [located])
+    assert of_the_level(table)["estimate"] == result.estimate
 
 
 def test_the_alarm_rules_name_metrics_that_exist() -> None:
@@ -243,6 +263,9 @@ def test_the_alarm_rules_name_metrics_that_exist() -> None:
     from privatile.server.alarms import KINDS
 
     assert set(re.findall(r'kind="([^"]+)"', rules)) <= set(KINDS)
+    # One Prometheus may watch many studies: each is compared with itself, and the job is the one that is configured.
+    assert not re.search(r"scalar\(|on \(\)", rules)
+    assert set(re.findall(r'job="([^"]+)"', rules)) <= set(re.findall(r"job_name: (\S+)", rules))
 
 
 def test_the_empty_dashboard_says_what_it_waits_for(table: Table, tmp_path: Path) -> None:

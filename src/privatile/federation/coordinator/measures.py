@@ -1,5 +1,6 @@
 """A coordinator's metrics, and what is wrong with its run."""
 
+import math
 from collections import Counter
 
 from privatile.federation.coordinator.journal import Journal
@@ -40,6 +41,7 @@ class Measures:
         self._measured = done
         for result in self._coordinator.results():
             low, high = result.interval_so_far or result.confidence_interval
-            values = {"estimate": result.estimate, "interval_low": low, "interval_high": high, "width": high - low}
+            estimate = result.estimate if result.located else math.nan
+            values = {"estimate": estimate, "interval_low": low, "interval_high": high, "width": high - low}
             for name, value in values.items():
                 self.metrics.set(name, value, level=f"{result.level:g}")
