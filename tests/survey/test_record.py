@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
@@ -22,7 +24,7 @@ from privatile.federation.wire.keys import KeyPair
 from privatile.survey.codes import read_codes
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import release, verify_survey_record
-from tests.survey.kit import Clock, visitors
+from tests.survey.kit import Clock, make_study, visitors
 
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
 
@@ -144,7 +146,7 @@ def test_a_survey_that_goes_on_is_released_only_when_that_is_said(tmp_path: Path
     assert "the survey is not closed" in refused.output
     ended = privatile("close", folder.path)
     assert ended.exit_code == 0, ended.output
-    with pytest.raises(InputError, match="too few for an interval"):
+    with pytest.raises(InputError, match=r"no interval.*takes about [0-9,]+ answers"):
         release(folder)
 
 
@@ -160,7 +162,9 @@ def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: 
     assert all(f"https://pay.example/#c={code}" in links for code in codes)
     database = (path / "survey.db").read_bytes()
     assert not any(code.encode() in database for code in codes)
-    token = next(line.split()[1] for line in made.output.splitlines() if line.startswith("token"))
+    own_page = next(line.split()[1] for line in made.output.splitlines() if line.startswith("organiser"))
+    address, token = own_page.split("#t=")
+    assert address == "https://pay.example/organiser"
     assert SurveyFolder(path).opens_with(token)
     assert not any(token.encode() in file.read_bytes() for file in path.iterdir())
     again = privatile("init", path, *INIT, "--codes", 3)
@@ -177,6 +181,8 @@ def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: 
         (["--stratum", "a=3", "--stratum", "a=4"], "more than once"),
         (["--stratum", "a=3", "--weight", "b=1"], "which is no stratum"),
         (["--codes", 3, "--end-date", "2020-01-01"], "which is past"),
+        (["--codes", 3, "--end-answers", 4], "at most the number of codes, 3; got 4"),
+        (["--codes", 3, "--language", "es"], "the page does not speak 'es'. It speaks en, de, fr."),
         (["--codes", 3, "--address", "http://pay.example"], "must begin with https"),
     ],
 )
@@ -185,6 +191,35 @@ def test_init_refuses_what_makes_no_survey(tmp_path: Path, words: list[object], 
     assert refused.exit_code == 2, refused.output
     assert told in refused.output
     assert not (tmp_path / "pay").exists()
+
+
+@pytest.mark.parametrize(("words", "few"), [(["--codes", 300], True), (["--codes", 800], False)])
+def test_init_warns_where_so_few_answers_will_hardly_give_a_result(
+    tmp_path: Path, words: list[object], few: bool
+) -> None:
+    for number, more in enumerate(([], ["--end-answers", 300])):
+        made = privatile("init", tmp_path / str(number), *INIT, *words, *more, "--no-sheet")
+        assert made.exit_code == 0, made.output
+        assert ("At ε = 2 a first interval takes about 370 answers" in made.output) == (few or bool(more))
+        assert ("With --round-answers 5 it takes about 250." in made.output) == (few or bool(more))
+
+
+def test_the_number_of_answers_before_an_interval_is_about_right() -> None:
+    rng, study = np.random.default_rng(1), make_study(epsilon=2.0, round_answers=0)
+
+    def has_interval(answers: float) -> bool:
+        median = OnlineQuantile(q=0.5, epsilon={"all": 2.0}, range=(0, 10_000))
+        while 25 * median.rounds < answers:
+            above = rng.normal(4_000, 900, 25) > median.query
+            lies = rng.random(25) < (1.0 - study.mechanism.truth_rate) / 2
+            median.update({"all": (int((above ^ lies).sum()), 25)})
+        try:
+            return bool(median.result())
+        except InputError:
+            return False
+
+    assert sum(has_interval(study.first_interval_after) for _ in range(8)) >= 5
+    assert not any(has_interval(study.first_interval_after / 3) for _ in range(8))
 
 
 def test_an_edited_study_is_another_study(closed: SurveyFolder, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
     from privatile.survey.folder import SurveyFolder
+    from privatile.survey.study import SurveyStudy
+
+SHORT_ROUNDS = 5
+"""Answers per round that a small survey is advised to take: fewer would publish nearly single answers."""
 
 
 def _folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "SurveyFolder":
@@ -33,7 +38,7 @@ def survey() -> None:
 
     \b
     privatile survey init pay --title "What we earn" --value "monthly salary" --unit € --epsilon 1 \\
-        --range 0 20000 --codes 300
+        --range 0 20000 --codes 2000
     privatile survey serve pay
     privatile survey status pay
     privatile survey close pay
@@ -92,6 +97,7 @@ def init(
     from privatile.cli.options import numbers_by_client
     from privatile.survey.folder import initialize, new_survey, parse_strata
     from privatile.survey.page import LANGUAGES, page_sha256
+    from privatile.survey.protocol import survey_address
     from privatile.survey.study import SurveyStudy
 
     shares = numbers_by_client("weight", weights)[1]
@@ -99,6 +105,8 @@ def init(
     if strangers := sorted(set(shares) - set(issued)):
         raise InputError(f"--weight names {strangers[0]!r}, which is no stratum. Strata: {', '.join(issued)}.")
     tables = {name: {"codes": number, "weight": shares.get(name, 0.0)} for name, number in issued.items()}
+    if foreign := [name for name in languages if name not in LANGUAGES]:
+        raise InputError(f"--language: the page does not speak {foreign[0]!r:.20}. It speaks {', '.join(LANGUAGES)}.")
     plain = {
         "survey": new_survey(),
         "range": list(range_),
@@ -110,6 +118,10 @@ def init(
     made = SurveyStudy.from_dict(plain)
     if made.ends_at <= time.time():
         raise InputError(f"the survey would end on {made.end_date}, which is past. Give a later --end-date.")
+    if made.end_answers > made.codes:
+        raise InputError(
+            f"--end-answers must be at most the number of codes, {made.codes:,}; got {made.end_answers:,}."
+        )
     token = initialize(folder, made, draw_sheet=sheet)
     click.echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
     click.echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")
@@ -117,8 +129,27 @@ def init(
     click.echo(f"links      {folder.links_file}  (for a mail merge)")
     if folder.sheet_file.exists():
         click.echo(f"sheet      {folder.sheet_file}  (QR codes: print it with a browser, cut out the cards)")
-    click.echo(f"token      {token}  <- the organiser's page asks for it; it is shown only now")
-    click.echo(f"Next: privatile survey serve {folder.path}")
+    click.echo(f"organiser  {survey_address(made.address)}organiser#t={token}")
+    click.echo("           ^ your own page: keep this address for yourself; it is shown only now")
+    if min(made.codes, made.end_answers or made.codes) < made.first_interval_after:
+        click.echo(_too_few(made), err=True)
+    click.echo(f"Next: privatile survey serve {shlex.quote(str(folder.path))}")
+
+
+def _too_few(study: "SurveyStudy") -> str:
+    """A survey that nearly nobody can make sense of: said before anybody spends an answer on it."""
+    from privatile.estimator.ending import SHORTEST
+
+    most = min(study.codes, study.end_answers or study.codes)
+    text = (
+        f"warning: with at most {most:,} answers this survey will hardly have a result. At ε = {study.epsilon:g} a "
+        f"first interval takes about {study.first_interval_after:,} answers, in rounds of "
+        f"{study.round_answers or SHORTEST:,}. Invite more people, or choose a larger --epsilon or a narrower --range."
+    )
+    if study.round_answers not in range(1, SHORT_ROUNDS + 1):
+        shorter = replace(study, round_answers=SHORT_ROUNDS).first_interval_after
+        text += f" With --round-answers {SHORT_ROUNDS} it takes about {shorter:,}."
+    return text
 
 
 @survey.command()

@@ -54,7 +54,8 @@ def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]
         coordinator = Coordinator(store)
         if result_so_far(coordinator) is None:
             raise InputError(
-                f"{coordinator.done:,} rounds are closed, too few for an interval: there is nothing to release."
+                f"the survey has no interval, and so nothing to release: at ε = {study.epsilon:g} a first one takes "
+                f"about {study.first_interval_after:,} answers."
             )
         body = {
             "privatile_release": FORMAT,

@@ -25,6 +25,7 @@ from privatile.core.toml_lines import Place
 from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
+from privatile.estimator.ending import SHORTEST, answers_before_interval
 from privatile.estimator.values import parse_values
 from privatile.laws.critical import checked_level
 from privatile.survey.protocol import survey_address
@@ -135,6 +136,12 @@ class SurveyStudy:
     def lies_per_100(self) -> int:
         """How often in 100 times a device says the opposite of the truth, rounded."""
         return round(50.0 * (1.0 - self.mechanism.truth_rate))
+
+    @property
+    def first_interval_after(self) -> int:
+        """About how many answers it takes until there is an interval; without one there is no result."""
+        length = self.round_answers or SHORTEST
+        return answers_before_interval(self.mechanism.truth_rate, self.level, length)
 
     @cached_property
     def weighs_by_codes(self) -> bool:
