@@ -22,7 +22,15 @@ class Shortfall(NamedTuple):
 MEDIAN_ERROR = 0.34
 """Relative standard error of the median width of one run with known numbers; of n runs √n times less."""
 
-KNOWN = frozenset({("apart, 180,000 people, τ = 0.5", "width"), ("apart, 180,000 people, τ = 0.5", "error")})
+KNOWN = frozenset(
+    {
+        ("apart, 180,000 people, τ = 0.5", "width"),
+        ("apart, 180,000 people, τ = 0.5", "error"),
+        ("poisson, 420,000 people, τ = 0.8", "width"),
+        ("poisson, 180,000 people, τ = 0.5", "covers too often at the fixed end"),
+        ("day and night, 180,000 people, τ = 0.5", "covers too often at the fixed end"),
+    }
+)
 """Cells and numbers that fall short, and are named in docs/tasks/open-ended.md: nothing else may."""
 
 
