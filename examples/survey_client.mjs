@@ -1,5 +1,5 @@
 // One person, one bit, from Node.js 20 without packages. The protocol: docs/survey-protocol.md.
-//   node survey_client.mjs LINK EPSILON VALUE FILE [--confirmed]   answers, at most at the card's EPSILON; FILE remembers the one answer
+//   node survey_client.mjs LINK EPSILON VALUE FILE [--confirmed]   answers, at most at the EPSILON you were told; FILE remembers the one answer
 //   node survey_client.mjs --vectors vectors.json                  checks the mechanism against the test vectors
 import { randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";

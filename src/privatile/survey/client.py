@@ -60,7 +60,7 @@ class SentAnswer(NamedTuple):
 class SurveyClient:
     """A survey at an address, answered from this device; `store` is the file in which it remembers that it has.
 
-    `epsilon` is the largest privacy budget that the person spends, as their card or letter says it: a survey that asks
+    `epsilon` is the largest privacy budget that the person spends, as they were told it: a survey that asks
     for more gets nothing, since a dishonest one could ask this device alone for nearly the truth. `cafile` names a
     certificate to trust besides the system's; every connection is checked, and http is refused outside this machine.
     """
