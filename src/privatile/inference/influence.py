@@ -10,8 +10,10 @@ weight W_k = Σw and S_k = Σw(q − q̄_k)², w = 4r_k²E of a round. At the es
 
     h = w·( 1/W_k + (Q̂ − q̄_k)(q − q̄_k)/S_k )
 
-of the round, a bit of it h/E. Liars choose their time and their stratum, so the largest of these are added up. What a
-bit moves by leading later questions elsewhere is not in it: the answers there correct it.
+of the round, a bit of it h/E. Liars choose their time and their stratum, so the largest of these are added up. This is
+about the curve's quantile and the questions that were asked. What a bit moves by leading later questions elsewhere is
+not in it: the answers there correct it. Nor are the tests of the any-shape interval, which keep what they have
+accepted: where that interval excludes the curve's quantile nothing is bounded, and the result says so (`diagnostics`).
 """
 
 from collections.abc import Sequence

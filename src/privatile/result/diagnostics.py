@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.scale import Scale
+from privatile.core.scale import Scale, clip
 from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_plan import OpenPlan
@@ -79,7 +79,7 @@ def diagnose(
     first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid)
     found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
     if isinstance(plan, OpenPlan) and evidence.straddled is not None:
-        found += [liars_row(plan, trajectory, evidence.straddled)]
+        found += _if_people_lie(plan, trajectory, evidence.straddled)
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
     # The contradiction of a smooth interval says the same.
@@ -88,11 +88,28 @@ def diagnose(
     return [one for one in found if isinstance(one, Row)], caveats
 
 
-def liars_row(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> Row:
-    """How far a few people who lie could move the rank of the estimate (`inference.influence`)."""
-    found = largest_influences(plan.clients, trajectory.by_client, float(both.fit.center))
+OUTVOTED = (
+    "The curve through all answers places the quantile outside the interval, and the estimate is the end of the "
+    "interval next to it: the answers of some rounds contradict the others. In honest answers this is rare. People who "
+    "came together may have answered something else than was asked, or the quantile has moved."
+)
+
+
+def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> Iterator[Row | Caveat]:
+    """How far a few people who lie could move the rank of the estimate (`inference.influence`).
+
+    The estimate is the curve's quantile, for which this holds, unless the any-shape interval excludes it. Its tests
+    keep what they have accepted: a few rounds in a row of people who lie can decide it for good, and nothing bounds
+    what they have done.
+    """
+    center = float(both.fit.center)
+    if both.any_shape.center != clip(plan.scale, center):
+        yield Caveat("contradiction", OUTVOTED)
+        yield Row("liars", "if people lie", [], "not bounded: the interval contradicts the curve through all answers")
+        return
+    found = largest_influences(plan.clients, trajectory.by_client, center)
     text = "; ".join(f"{each.people:,}: {rank_text(each.rank)}" for each in found)
-    return Row("liars", "if people lie", [each._asdict() for each in found], text)
+    yield Row("liars", "if people lie", [each._asdict() for each in found], text)
 
 
 def known_beforehand(
