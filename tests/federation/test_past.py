@@ -244,6 +244,30 @@ def test_a_second_restore_is_one_too(tmp_path: Path) -> None:
         answered(client, 8)
 
 
+def test_a_coordinator_that_was_put_back_itself_shows_nothing(tmp_path: Path) -> None:
+    """The backup of the run's file is older than that of the ledger, and both have asked more since. Before, rounds 3
+    and 4 were answered again by the records (8 to 16) that had answered them."""
+    one, _ = studies(tmp_path)
+    ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
+    links = [answered(one.client("site0"), number) for number in (1, 2)]
+    back_up(ledger_file, backup)
+    client = one.client("site0")
+    links += [answered(client, number) for number in (3, 4)]
+    client.responder.ledger.close()
+    restore(ledger_file, backup)
+    client = one.client("site0", restored=True)
+    with pytest.raises(LedgerError, match=r"it knows of 1 rounds, this ledger of 2\..*newest run\.db put back"):
+        client._check_past(welcome(client, links[0], 1))
+    with pytest.raises(LedgerError, match="nobody has shown since"):
+        answered(client, 3)
+    client.responder.ledger.close()
+    client = one.client("site0")  # the newest file was put back: the same site goes on, with others
+    client._check_past(welcome(client, None, 4))
+    answered(client, 5)
+    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 16), (5, 16, 20)]
+
+
 def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:
     one, _ = studies(tmp_path)
     client = one.client("site0")

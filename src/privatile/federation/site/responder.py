@@ -17,7 +17,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.source import ONLY_CLIENT, Source
 from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
-from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
+from privatile.errors import AlreadyAnswered, InputError, LedgerError, SiteRefusal
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.study.weight_classes import agreed_class, name_in_ledger
 from privatile.federation.wire.messages import Link
@@ -76,15 +76,18 @@ class SiteResponder:
 
         It has seen by the link of the later answer that no coin was drawn for that round, and asks its records later.
         """
-        own = (self._run, self._responder.client)
-        (last,) = self.ledger.execute(
-            "SELECT COALESCE(MAX(round), 0) FROM answers WHERE run = ? AND client = ?", own
-        ).fetchone()
+        last = self._last_round()
         for question in questions:
             if question.round < last and not self._responder.has_answered(question):
                 raise SiteRefusal(
                     f"round {question.round} is over: round {last} has been answered. Its records answer later rounds."
                 )
+
+    def _last_round(self) -> int:
+        """The last round of this run that the ledger has answered."""
+        own = (self._run, self._responder.client)
+        rows = self.ledger.execute("SELECT COALESCE(MAX(round), 0) FROM answers WHERE run = ? AND client = ?", own)
+        return int(rows.fetchone()[0])
 
     @property
     def is_unproven(self) -> bool:
@@ -96,7 +99,17 @@ class SiteResponder:
 
         What this ledger lacks of them is marked as spent, answered or not; the rest of what it keeps for the run may
         answer. The coordinator's word is all there is: one that says less than it was given has records asked twice.
+        One that has asked fewer rounds than even this ledger has answered was put back from a backup itself. It cannot
+        show anything, and nothing is answered.
         """
+        last = max(self._last_round(), lost_through(self.ledger, self._run, self._responder.client))
+        if through_round < last:
+            raise LedgerError(
+                f"the ledger {self.ledger.path} was restored from a backup, and so was the coordinator's run file: it "
+                f"knows of {through_round} rounds, this ledger of {last}. So nobody can show what was asked since the "
+                "backups. Have the newest run.db put back there, then join again; where it is lost, these records "
+                "count as spent: ask new people."
+            )
         lost = min(max(0, records - self.asked()), self._responder.available())
         if lost:
             self._responder.mark_spent(lost, through_round)
