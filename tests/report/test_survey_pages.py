@@ -44,6 +44,11 @@ def test_before_there_is_an_interval_none_is_shown() -> None:
     text = words(SurveyPages().live(facts(estimate=None, interval=None, answers=0)))
     assert "No interval yet" in text
     assert "2,860" not in text
+    assert "new ones show once their round is full" in text
+    closed = words(SurveyPages().live(facts(estimate=None, interval=None, answers=29, state="closed")))
+    assert "No result: too few people answered" in closed
+    assert "yet" not in closed
+    assert "new ones" not in closed
     # What a survey does not have needs no fact.
     bare = {name: value for name, value in facts().items() if name not in ("sentence", "caveats", "final", "strata")}
     assert "What to know" not in words(SurveyPages().live(bare))
@@ -74,6 +79,10 @@ def test_the_organiser_sees_groups_and_alarms() -> None:
     assert "! look here disk: full" in text
     assert "4 of 12 answers in round 31 (open)" in text
     assert "No alarm." in words(SurveyPages().organiser(facts()))
+    over = facts(state="closed", open_round={"number": 31, "state": "closed", "answers": 0, "planned": 12})
+    assert "in round 31" not in words(SurveyPages().organiser(over))
+    assert "What to know" in words(SurveyPages().organiser(over))
+    assert "What to know" not in words(SurveyPages().organiser(facts(sentence=None, caveats=[])))
 
 
 @pytest.mark.parametrize("page", ["live", "organiser"])

@@ -14,16 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives import serialization
 
 from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
 from privatile.federation.record.document import read_record, sign
+from privatile.federation.run.lock import lock_folder
 from privatile.federation.wire.keys import KeyPair
 from privatile.survey.codes import read_codes
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import release, verify_survey_record
+from privatile.survey.serving import trial_certificate
 from tests.survey.kit import Clock, make_study, visitors
 
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
@@ -242,6 +245,38 @@ def test_addresses_that_would_send_codes_in_the_open_are_refused(closed: SurveyF
         refused = privatile("serve", closed.path, *words)
         assert refused.exit_code == 2
         assert told in refused.output
+
+
+def test_a_key_that_is_not_the_certificates_is_refused_before_anything_is_served(
+    closed: SurveyFolder, tmp_path: Path
+) -> None:
+    certificate, key = trial_certificate(tmp_path / "one")
+    other = trial_certificate(tmp_path / "other")[1]
+    locked, loaded = tmp_path / "locked.key", serialization.load_pem_private_key(key.read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    locked.write_bytes(loaded.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
+    for wrong, told in (
+        (other, "is not the private key (PEM) of the certificate"),
+        (certificate, "is not the private key"),
+        (tmp_path / "none.key", "cannot be read (FileNotFoundError)"),
+        (locked, "locked with a password"),
+    ):
+        refused = privatile("serve", closed.path, "--port", 0, "--certificate", certificate, "--key", wrong)
+        assert refused.exit_code == 2
+        assert told in refused.output
+        assert "gateway  " not in refused.output
+    with lock_folder(closed.pid_file, "gateway"):
+        assert "a gateway is already running" in privatile("serve", closed.path, "--port", 0).output
+
+
+def test_a_survey_that_ended_without_an_interval_is_not_said_to_go_on(tmp_path: Path) -> None:
+    folder = SurveyFolder(tmp_path / "pay")
+    privatile("init", folder.path, *INIT, "--codes", 3, "--no-sheet")
+    assert "release" in privatile("close", folder.path).output
+    for more in (["--text"], ["-o", str(tmp_path / "page.html")]):
+        said = CliRunner().invoke(main, ["report", str(folder.run_file), *more]).output
+        assert "yet" not in said
+    assert "No interval: the run ended while it was still searching" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_records_are_read_by_the_same_reader(closed: SurveyFolder, tmp_path: Path) -> None:

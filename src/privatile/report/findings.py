@@ -28,12 +28,11 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     found = [_complete(view)]
     result = level.result
     if result is None:
-        return [
-            *found,
-            Finding(
-                "note", "No interval yet", "The run is still searching for the quantile; an interval needs more rounds."
-            ),
-        ]
+        if view.finished is not None:
+            text = "The run ended while it was still searching for the quantile: it would have taken more answers."
+            return [*found, Finding("worry", "No interval", text)]
+        text = "The run is still searching for the quantile; an interval needs more rounds."
+        return [*found, Finding("note", "No interval yet", text)]
     # An interval that is valid at every look does not wait for the questions to settle; where the quantile was not
     # located, nothing has settled, and ranks at the estimate mean nothing.
     if result.located and not result.valid_at_every_look:

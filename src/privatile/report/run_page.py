@@ -59,6 +59,7 @@ def run_page(view: RunView) -> str:
         mixture=view.spec.value if result is None else result.estimand.partition(" of ")[2],
         joint=view.spec.joint > 1,
         conditions=_conditions(levels),
+        over=view.finished is not None,
         records=view.records,
         clients=len({client.holder or client.name for client in clients}),
         epsilon=max(client.mechanism.epsilon for client in clients),

@@ -343,7 +343,10 @@ def read_results(path: str | Path, **report: str) -> Results:
     """The results of a run's file as they stand; refused while a level has no interval yet."""
     with RunStore.open(path, read_only=True) as store:
         found = RunRecord(store, store.spec.with_report(**report)).results()
+        over = store.finished is not None
     results = [result for result in found if result is not None]
     if len(results) < len(found):
+        if over:
+            raise InputError(f"{path} has no interval: the run ended while it was still searching for the quantile.")
         raise InputError(f"{path} has no interval yet: the run is still searching for the quantile. Try again later.")
     return Results(results)

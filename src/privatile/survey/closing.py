@@ -1,6 +1,7 @@
 """End a survey by command: through the gateway where one runs, by itself where none does."""
 
 import asyncio
+import shlex
 import time
 
 from privatile.errors import StoreError
@@ -22,7 +23,7 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
             return "The survey was closed already."
         folder.close_request.touch()
         if running_coordinator(folder.pid_file) is None:
-            with lock_folder(folder.pid_file):
+            with lock_folder(folder.pid_file, "gateway"):
                 asyncio.run(_close_alone(folder))
         give_up = time.monotonic() + study.grace + wait
         while store.round().phase is not Phase.CLOSED:
@@ -32,7 +33,10 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
                     "can. Look at it with `privatile survey status`."
                 )
             time.sleep(0.1)
-    return f"The survey is closed. Its result: privatile survey status {folder.path}"
+    path = shlex.quote(str(folder.path))
+    return (
+        f"The survey is closed. Its result: privatile survey status {path}. Publish it: privatile survey release {path}"
+    )
 
 
 async def _close_alone(folder: SurveyFolder) -> None:

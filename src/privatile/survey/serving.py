@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def serve_survey(
             f"{page_sha256()[:16]}…: visitors would see another page than was printed. Serve it with the version that "
             "made the survey."
         )
-    with lock_folder(folder.pid_file), ExitStack() as stack:
+    with lock_folder(folder.pid_file, "gateway"), ExitStack() as stack:
         settings: dict[str, Any] = {}
         if not address.behind_proxy:
             certificate, key = address.certificate, address.key
@@ -109,6 +110,7 @@ def serve_survey(
                 say("            --certificate and --key, or --behind-proxy")
             elif wrong := broken_validity(read_certificate(certificate), "the gateway's certificate"):
                 raise InputError(wrong[0].replace("privatile federation renew", "whoever issued it"))
+            _require_pair(certificate, key)
             settings = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
         bound = stack.enter_context(listen(address.host, address.port, page="the gateway", patience=2.0))
         service = SurveyService(folder)
@@ -128,6 +130,8 @@ def serve_survey(
             **settings,
         )
         say(f"survey      {study.title}, {study.codes:,} codes, study {study.digest[:16]}")
+        if study.address:
+            say(f"address     {study.address}  <- in the links and on the cards")
         say(f"names       {', '.join([*sorted(names), 'this machine itself'])}; visitors who use another are refused")
         _allow_connections()
         if address.behind_proxy:
@@ -136,6 +140,20 @@ def serve_survey(
             say(f"gateway     {address.url(bound)}")
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(_run(service, server, bound))
+
+
+def _require_pair(certificate: Path, key: Path) -> None:
+    """Refuse a key that cannot be read, or that is another certificate's, before anything says that it is served."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
+    except ssl.SSLError:
+        raise InputError(f"{key}: this is not the private key (PEM) of the certificate {certificate}.") from None
+    except OSError as error:
+        raise InputError(f"{key}: the key cannot be read ({type(error).__name__}).") from None
+
+
+def _no_password() -> str:
+    raise InputError("the gateway's key is locked with a password: give --key a file without one.")
 
 
 def _allow_connections() -> None:

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from privatile.core.words import duration
+from privatile.core.words import counted, duration
 from privatile.federation.run.lock import running_coordinator
 from privatile.server.alarms import Alarm
 from privatile.server.coordinator import Coordinator
@@ -41,7 +41,8 @@ class SurveyStatus:
         lines = [
             f"survey       {facts['title']}",
             f"state        {facts['state']}{running}" + (f", ended by {facts['ended']}" if facts["ended"] else ""),
-            f"answers      {facts['answers']:,} counted in {facts['rounds']:,} closed rounds, {facts['late']:,} late",
+            f"answers      {facts['answers']:,} counted in {counted(facts['rounds'], 'closed round')}, "
+            f"{facts['late']:,} late",
         ]
         if facts["state"] != "closed":
             lines.append(

@@ -10,13 +10,13 @@ from privatile.federation.setup.files import unwritable
 
 
 @contextlib.contextmanager
-def lock_folder(path: Path) -> Iterator[None]:
-    """Hold a folder for one coordinator: a second one is refused while the first is alive."""
+def lock_folder(path: Path, holder: str = "coordinator") -> Iterator[None]:
+    """Hold a folder for one coordinator, or another `holder`: a second one is refused while the first is alive."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not _try_lock(handle):
             raise InputError(
-                f"a coordinator is already running for this folder (process {path.read_text().strip() or '?'})."
+                f"a {holder} is already running for this folder (process {path.read_text().strip() or '?'})."
             )
         try:
             os.ftruncate(handle, 0)
