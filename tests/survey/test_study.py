@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
+from privatile.survey.codes import new_code
 from privatile.survey.run import run_spec
 from privatile.survey.study import SurveyStudy, study_toml
 from tests.survey.kit import STUDY, make_study
@@ -51,6 +52,8 @@ def test_every_public_fact_is_in_the_digest() -> None:
         ({"range": [3, 3]}, "low < high"),
         ({"scale": "cubic"}, "must be one of identity"),
         ({"title": "two\nlines"}, "title: must be one line"),
+        ({"title": '=HYPERLINK("https://evil.example")'}, "title: must not begin with ="),
+        ({"strata": {"@SUM(1)": {"codes": 5}}}, "a spreadsheet that opens links.csv"),
         ({"end_date": "soon"}, "end_date: must be a date"),
         ({"languages": ["English"]}, "is no language"),
         ({"grace": -1.0}, "grace: must lie in"),
@@ -79,3 +82,9 @@ def test_an_end_fixed_beforehand_is_in_the_runs_specification() -> None:
     assert end is not None
     assert (end.date, end.answers) == ("2027-01-31T00:00:00Z", 500)
     assert run_spec(make_study()).end is None
+
+
+def test_no_cell_of_the_codes_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter(["-" + "A" * 21, "-" * 22, "A" * 22])
+    monkeypatch.setattr("privatile.survey.codes.secrets.token_urlsafe", lambda size: next(drawn))
+    assert new_code() == "A" * 22

@@ -26,12 +26,14 @@ class IssuedCode(NamedTuple):
 
 
 def new_code() -> str:
-    """A code that nobody can guess.
+    """A code that nobody can guess; none begins with "-", which a spreadsheet would take for a formula.
 
     >>> len(new_code()), new_code() != new_code()
     (22, True)
     """
-    return secrets.token_urlsafe(16)
+    while (code := secrets.token_urlsafe(16)).startswith("-"):
+        pass
+    return code
 
 
 def code_hash(code: str) -> bytes:

@@ -41,6 +41,9 @@ MOST_STRATA = 1_000
 LONGEST_TEXT = 500
 """Characters of a text that the page shows."""
 
+FORMULA = ("=", "+", "-", "@")
+NO_FORMULA = "must not begin with = + - or @: a spreadsheet that opens links.csv would take it for a formula."
+
 LONGEST_ROUND = 366 * 86_400.0
 LONGEST_GRACE = 3_600.0
 
@@ -212,6 +215,8 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
         text = getattr(study, name)
         if not text.isprintable() or len(text) > LONGEST_TEXT or not (text.strip() or name == "unit"):
             yield (name,), f"must be one line of 1 to {LONGEST_TEXT} printable characters."
+    if study.title.startswith(FORMULA):
+        yield ("title",), NO_FORMULA
     epsilon = study.epsilon
     if not STRONGEST_EPSILON <= epsilon <= WEAK_EPSILON:
         rule = f"must lie in [{STRONGEST_EPSILON:g}, {WEAK_EPSILON:g}]; got {epsilon}."
@@ -266,6 +271,8 @@ def _broken_strata(strata: Mapping[str, Stratum]) -> Iterator[tuple[Place, str]]
     for name, stratum in strata.items():
         if name != client_name(name) or not name.isprintable() or not 1 <= len(name) <= 60:
             yield ("strata", name), "a stratum's name has 1 to 60 printable characters, none of them blank at its ends."
+        if name.startswith(FORMULA):
+            yield ("strata", name), NO_FORMULA
         if not 1 <= stratum.codes <= MOST_CODES:
             yield ("strata", name, "codes"), f"must lie in 1 to {MOST_CODES:,}; got {short(stratum.codes)}."
         if not (math.isfinite(stratum.weight) and stratum.weight >= 0.0):
