@@ -40,6 +40,11 @@ class Averages(NamedTuple):
         """The running mean Q_m; NaN before the first averaged round."""
         return self.center + self.mean if self.rounds else math.nan
 
+    @property
+    def give_interval(self) -> bool:
+        """Whether there are enough averaged rounds for an interval: two."""
+        return self.rounds >= 2
+
 
 def add(sums: Averages, query: float, weight: float) -> Averages:
     """One averaged round: its query after the step and its noise weight.

@@ -68,7 +68,7 @@ def round_length(answered: int) -> int:
     """How many people the next round should wait for, by how many have answered so far: a suggestion to whoever asks.
 
     Short rounds let the search move on. Later ones are a fiftieth of what has come: the questions are placed anew only
-    when the information has grown by a quarter. It sees numbers of people, never an answer.
+    when the information has grown by 15%. It sees numbers of people, never an answer.
 
     >>> round_length(0), round_length(100_000)
     (25, 2000)

@@ -65,11 +65,11 @@ def gather_evidence(
     file = settings.target == "file"
     curve = straddled = None
     if isinstance(plan, StraddlePlan | OpenPlan):
-        if state.averages.rounds >= 2:
+        if state.averages.give_interval:
             straddled = readings(
                 plan, state, trajectory.answers, trajectory.clients, file=file, at_fixed_end=at_fixed_end
             )
-    elif plan.mode == "cohort" and state.averages.rounds >= 2:
+    elif plan.mode == "cohort" and state.averages.give_interval:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None
         curve = fit_run(state, trajectory, plan, guess=guess, file=file)
 

@@ -1,7 +1,7 @@
 """The public page of a web survey and its organiser's page, from the facts that the gateway gives as JSON.
 
-A survey's gateway lies below this package and knows no templates: the command hands it a `SurveyPages`. What a fact is
-and when it is computed is decided there (`survey/facts.py`); here it gets words.
+A survey's gateway (`survey`, beside this package) knows no templates: the command hands it a `SurveyPages`. What a
+fact is and when it is computed is decided there (`survey/facts.py`); here it gets words.
 """
 
 import math

@@ -261,7 +261,7 @@ class RunRecord:
 
     def _summary(self, history: LevelHistory, state: RoundState, trajectory: Trajectory) -> QuantileResult | None:
         """The result at a state; none before two averaged rounds."""
-        if state.averages.rounds < 2:
+        if not state.averages.give_interval:
             return None
         # At a mark an open-ended run went on.
         at_fixed_end = history.at_fixed_end if state is history.state else not history.plan.open_ended

@@ -27,7 +27,7 @@ from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy, study_toml
 
 MOST_CARDS = 2_000
-"""Codes for which a sheet is drawn, 10 ms each: more are not cut out by hand."""
+"""Codes for which a sheet is drawn, some 5 ms each: more are not cut out by hand."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ HEADERS = {
 
 
 class Pages(Protocol):
-    """Pages that need the look of reports; they are made above this package."""
+    """Pages that need the look of reports; they are made outside this package (`report.survey_pages`)."""
 
     def live(self, facts: dict[str, Any]) -> str:
         """The public page."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from privatile.errors import StoreError
 from privatile.survey.rounds import OpenRound
-from privatile.survey.store import COUNTED, LATE, Count, SurveyStore
+from privatile.survey.store import COUNTED, SPENT, Count, SurveyStore
 
 MOST_IN_GROUP = 2_000
 """Changes of one commit: a reply waits for all of them."""
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     @property
     def spent_before(self) -> bool:
         """Whether the code was spent already: nothing has changed."""
-        return self.before in (COUNTED, LATE)
+        return self.before in SPENT
 
 
 class _Change(NamedTuple):
@@ -126,11 +126,11 @@ class Intake:
         for code, stratum, number, answer, _ in group:
             if answer is None:
                 before = store.hand(code) if state.hands_out else store.state_of(code)
-                outcomes.append(Outcome(before, state.hands_out and before not in (COUNTED, LATE), state.number))
+                outcomes.append(Outcome(before, state.hands_out and before not in SPENT, state.number))
                 continue
             counts = number == state.number and state.counts
             before = store.spend(code, counts)
-            if before in (COUNTED, LATE):
+            if before in SPENT:
                 outcomes.append(Outcome(before, before == COUNTED, number))
                 continue
             outcomes.append(Outcome(before, counts, number))

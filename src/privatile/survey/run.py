@@ -17,9 +17,6 @@ from privatile.server.writer import begin_or_continue
 from privatile.survey.store import Count
 from privatile.survey.study import SurveyStudy
 
-FEWEST_AVERAGED = 2
-"""Rounds of the window before there is an interval."""
-
 
 def run_spec(study: SurveyStudy) -> RunSpec:
     """The specification of a survey's run: open-ended, one client per stratum, weights as fixed beforehand."""
@@ -49,7 +46,7 @@ def run_spec(study: SurveyStudy) -> RunSpec:
 
 def result_so_far(coordinator: Coordinator) -> QuantileResult | None:
     """The result of the closed rounds; none while the quantile is still being searched for."""
-    return coordinator.results()[0] if coordinator.tracks[0].state.averages.rounds >= FEWEST_AVERAGED else None
+    return coordinator.results()[0] if coordinator.tracks[0].state.averages.give_interval else None
 
 
 class Standing(NamedTuple):

@@ -19,7 +19,7 @@ from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake
 from privatile.survey.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
 from privatile.survey.run import SurveyRun
-from privatile.survey.store import FREE, StratumTotals, SurveyStore
+from privatile.survey.store import FREE, SPENT, StratumTotals, SurveyStore
 from privatile.survey.study import SurveyStudy
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class SurveyService:
         """The open question for a code, marked as handed out."""
         hashed, stratum, state = self._find(code)
         phase = self.state.phase
-        if state > 1:
+        if state in SPENT:
             raise Refusal("spent")
         if phase is not Phase.OPEN:
             raise Refusal("closed" if phase is Phase.CLOSED else "wait")

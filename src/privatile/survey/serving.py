@@ -108,8 +108,10 @@ def serve_survey(
                 certificate, key = trial_certificate(folder.trial)
                 say("TLS         a certificate made for this machine alone; browsers will warn. For visitors give")
                 say("            --certificate and --key, or --behind-proxy")
-            elif wrong := broken_validity(read_certificate(certificate), "the gateway's certificate"):
-                raise InputError(wrong[0].replace("privatile federation renew", "whoever issued it"))
+            elif wrong := broken_validity(
+                read_certificate(certificate), "the gateway's certificate", cure="have it issued again"
+            ):
+                raise InputError(wrong[0])
             _require_pair(certificate, key)
             settings = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
         bound = stack.enter_context(listen(address.host, address.port, page="the gateway", patience=2.0))

@@ -147,14 +147,9 @@ class SurveyStudy:
         return answers_before_interval(self.mechanism.truth_rate, self.level, length)
 
     @cached_property
-    def weighs_by_codes(self) -> bool:
-        """Whether every stratum counts by its codes."""
-        return all(abs(one.weight - one.codes / self.codes) <= UNITY for one in self.strata.values())
-
-    @cached_property
     def ends_at(self) -> float:
         """When the survey ends, in seconds since 1970; infinity without a date."""
-        return _moment(self.end_date) if self.end_date else math.inf
+        return _seconds(self.end_date) if self.end_date else math.inf
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, in the order of the file."""
@@ -197,10 +192,10 @@ class SurveyStudy:
         return document.finish(document.decode(cls))
 
 
-def _moment(text: str) -> float:
+def _seconds(text: str) -> float:
     """A date, or a date with a time of day, in seconds since 1970; without a zone it is UTC.
 
-    >>> _moment("2026-11-16"), _moment("2026-11-16T01:00+01:00") - _moment("2026-11-16")
+    >>> _seconds("2026-11-16"), _seconds("2026-11-16T01:00+01:00") - _seconds("2026-11-16")
     (1794787200.0, 0.0)
     """
     moment = datetime.datetime.fromisoformat(text)
@@ -244,7 +239,7 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
             yield (name,), f"must lie in {least:g} to {most:,g}; got {short(number)}."
     if study.end_date:
         try:
-            _moment(study.end_date)
+            _seconds(study.end_date)
         except (ValueError, OverflowError):
             yield ("end_date",), f"must be a date such as 2027-01-31, or 2027-01-31T18:00Z; got {study.end_date!r:.40}."
     if study.address:

@@ -36,7 +36,7 @@ class Measures:
         for kind in KINDS:
             self.metrics.set("alarms", kinds[kind], kind=kind)
         done, tracks = self._coordinator.done, self._coordinator.tracks
-        if done == self._measured or any(track.state.averages.rounds < 2 for track in tracks):
+        if done == self._measured or not all(track.state.averages.give_interval for track in tracks):
             return
         self._measured = done
         for result in self._coordinator.results():

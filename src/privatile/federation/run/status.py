@@ -121,7 +121,7 @@ FACTS = ("level", "estimate", "confidence_interval", "condition", "grid_values",
 
 def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]:
     """The results so far; none while a level is still being searched for."""
-    if any(track.state.averages.rounds < 2 for track in coordinator.tracks):
+    if not all(track.state.averages.give_interval for track in coordinator.tracks):
         return ()
     found = []
     for result in coordinator.results():

@@ -134,17 +134,22 @@ def certificate_fingerprint(pem: bytes) -> str:
     return fingerprint(parse_certificate(pem).public_bytes(serialization.Encoding.DER).hex())
 
 
-def broken_validity(certificate: x509.Certificate, what: str, now: datetime.datetime | None = None) -> list[str]:
-    """What is wrong with a certificate's dates today; empty when nothing is."""
+RENEWAL = "issue it again with `privatile federation renew`"
+
+
+def broken_validity(
+    certificate: x509.Certificate, what: str, now: datetime.datetime | None = None, *, cure: str = RENEWAL
+) -> list[str]:
+    """What is wrong with a certificate's dates today, and its cure; empty when nothing is."""
     now = now or _now()
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < start:
         return [
             f"{what} is not valid before {start:%Y-%m-%d %H:%M} UTC, and this machine's clock says {now:%H:%M}: "
-            "set the clock, or issue it again with `privatile federation renew`."
+            f"set the clock, or {cure}."
         ]
     if now > end:
-        return [f"{what} expired on {end:%Y-%m-%d %H:%M} UTC: issue it again with `privatile federation renew`."]
+        return [f"{what} expired on {end:%Y-%m-%d %H:%M} UTC: {cure}."]
     return []
 
 
