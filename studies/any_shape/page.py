@@ -147,7 +147,7 @@ def verdict(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> st
         ("hard laws, 20,000 records and more", [r for r in found["hard"] if r.records >= 20_000]),
         ("hard laws, 10 and 100 clients", found["federated"]),
         ("salary, age, hours", found["columns"]),
-        ("the same by region", [r for r in found["regions"] if r.records >= 1000]),
+        ("the same by region, 1,000 records and more", [r for r in found["regions"] if r.records >= 1000]),
         ("the file itself", found["file"]),
     )
     for name, rows in groups:

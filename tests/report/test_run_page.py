@@ -20,6 +20,7 @@ from markupsafe import escape
 import privatile
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
+from privatile.report.options_table import data_and_options
 from privatile.report.run_page import run_page
 from privatile.report.view import read_view
 from privatile.result.result import QuantileResult
@@ -215,6 +216,8 @@ def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
     tiles = page[page.index('<ul class="tiles">') : page.index("</ul>", page.index('<ul class="tiles">'))]
     assert options["date"][:10] in tiles
     assert not re.search(r"<b>[\d.]+ (s|min|h)</b>", tiles)  # how long it took is no headline
+    nine = read_view(long_run(tmp_path / "nine.db", rounds=20, clients=9))
+    assert next(row.text for row in data_and_options(nine) if row.label == "data").endswith("client 7 (20) and 1 more")
 
 
 @pytest.mark.slow

@@ -68,6 +68,5 @@ def _data(spec: RunSpec) -> str:
     for client in spec.clients:
         name = client.holder or client.name
         records[name] = records.get(name, 0) + client.records
-    named = ", ".join(f"{name} ({count:,})" for name, count in list(records.items())[:NAMED_CLIENTS])
-    more = len(records) - NAMED_CLIENTS
-    return f"{sum(records.values()):,} records: {named}" + (f" and {more:,} more clients" if more > 0 else "")
+    named = listed([f"{name} ({count:,})" for name, count in records.items()], NAMED_CLIENTS)
+    return f"{sum(records.values()):,} records: {named}"
