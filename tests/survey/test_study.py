@@ -24,10 +24,20 @@ def test_a_study_is_read_back_from_its_file_and_keeps_its_digest(tmp_path: Path)
 
 def test_weights_are_the_codes_issued_unless_they_are_given() -> None:
     study = make_study(strata={"small": 10, "large": 30})
-    assert [one.weight for one in study.strata.values()] == [0.25, 0.75]
+    assert {name: one.weight for name, one in study.strata.items()} == {"small": 0.25, "large": 0.75}
     given = make_study(strata={"small": {"codes": 10, "weight": 0.5}, "large": {"codes": 30, "weight": 0.5}})
     assert [one.weight for one in given.strata.values()] == [0.5, 0.5]
     assert [client.weight for client in run_spec(given).clients] == [0.5, 0.5]
+
+
+def test_strata_in_another_order_are_the_same_study() -> None:
+    """Codes name their stratum by its place: who moves lines of the file must not move people to another stratum."""
+    study = make_study(strata={"plant": 300, "office": 100})
+    plain = study.to_dict()
+    turned = SurveyStudy.from_dict({**plain, "strata": dict(reversed(plain["strata"].items()))})
+    assert turned.digest == study.digest
+    assert list(turned.strata) == list(study.strata) == ["office", "plant"]
+    assert run_spec(turned).digest == run_spec(study).digest
 
 
 def test_every_public_fact_is_in_the_digest() -> None:

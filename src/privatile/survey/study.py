@@ -122,7 +122,8 @@ class SurveyStudy:
             weights = {name: stratum.codes / self.codes for name, stratum in self.strata.items()}
         if abs(math.fsum(weights.values()) - 1.0) > UNITY:  # written ones; ours are read back as they are
             weights = shares(weights)
-        strata = {name: Stratum(self.strata[name].codes, weight) for name, weight in weights.items()}
+        # In one order, whatever that of the file: codes name their stratum by its place, and the digest sees no order.
+        strata = {name: Stratum(self.strata[name].codes, weights[name]) for name in sorted(weights)}
         object.__setattr__(self, "strata", strata)
 
     @property
