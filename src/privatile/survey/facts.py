@@ -3,6 +3,7 @@
 from typing import Any
 
 from privatile.core.words import moment
+from privatile.estimator.values import parse_values
 from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.sentence import ANY_SHAPE
 from privatile.server.alarms import Alarm
@@ -26,6 +27,7 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
         "value": study.value,
         "unit": study.unit,
         "range": list(study.range),
+        "step": parse_values(study.values).step,
         "scale": study.scale,
         "level": study.level,
         "threshold": str(study.mechanism.threshold),

@@ -24,8 +24,9 @@ function draw() {
   if (facts) {
     const threshold = readThreshold(record ? record.threshold : facts.threshold);
     const [low, high] = facts.range;
-    values = { value: facts.value, low: number(low), high: inUnit(high), lies: threshold && number(+liesPer100(threshold).toPrecision(2)) };
+    values = { value: facts.value, asker: facts.asked_by, step: number(facts.step ?? 1), low: number(low), high: inUnit(high), lies: threshold && number(+liesPer100(threshold).toPrecision(2)) };
     put($("title"), (document.title = facts.title));
+    put($("asker"), typeof facts.asked_by === "string" && facts.asked_by !== "not stated" ? fill("asker") : "");
     put($("label"), fill("label"));
     put($("unit"), facts.unit);
   }
@@ -194,7 +195,9 @@ function submit(event) {
   const read = readNumber($("number").value);
   const [low, high] = facts.range;
   const unusual = read.value < low || read.value > high;
-  error = read.error ?? (unusual && error !== "outside" ? "outside" : undefined);
+  const steps = read.value / facts.step; // of values that were declared to be multiples; else it is no number
+  const between = Math.abs(steps - Math.round(steps)) > 1e-9 && (facts.step === 1 ? "whole" : "step");
+  error = (read.error ?? between) || (unusual && error !== "outside" ? "outside" : undefined);
   $("number").setAttribute("aria-invalid", Boolean(error));
   draw();
   if (error) return $("number").focus();
