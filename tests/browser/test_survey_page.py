@@ -352,6 +352,12 @@ def test_numbers_are_read_as_people_write_them(watched: Callable[..., Any], surv
         page.keyboard.press("Enter")
         assert said in page.locator("#error").inner_text()
         assert page.locator("#number").get_attribute("aria-invalid") == "true"
+    survey.facts.update(step=0.01)
+    page.reload()
+    for typed, said in (("1234567.89", "outside"), ("3.1415", "a multiple of 0.01")):
+        page.locator("#number").fill(typed)
+        page.keyboard.press("Enter")
+        assert said in page.locator("#error").inner_text()
     survey.facts.update(step=1, asked_by="The works council")
     page.reload()
     assert page.locator("#asker").inner_text() == "Asked by: The works council"

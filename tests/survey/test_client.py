@@ -207,6 +207,17 @@ def test_a_survey_that_makes_wait_is_waited_for(
 
 
 @network
+def test_declared_multiples_are_the_only_values(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    client = SurveyClient(url, tmp_path / "answers.db", epsilon=1.0)
+    survey.facts["step"] = 0.01
+    for between in (1_234.565, float("inf")):
+        with pytest.raises(DataError, match=r"multiples of 0\.01 only"):
+            client.answer(new_code(), between)
+    assert not survey.answers
+    assert client.answer(new_code(), 1_234_567.89).outcome == "counted"
+
+
+@network
 def test_refusals(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
     client = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1)
     for status, said in ((404, "does not know the code"), (409, "used already"), (410, "closed"), (302, "refuses")):

@@ -33,6 +33,9 @@ WEAKEST = RandomizedResponse.from_epsilon(WEAK_EPSILON).threshold
 ROUNDING = 1 << 20
 """By which thresholds of the same epsilon may differ between machines that round otherwise."""
 
+BETWEEN = 1e-6
+"""Steps by which a multiple of a step may be off: doubles round, 0.1 is none of theirs."""
+
 LARGEST_REPLY = 1 << 16
 REQUEST_SECONDS = 20.0
 SAME_LENGTH = 120
@@ -87,9 +90,11 @@ class SurveyClient:
             raise DataError("the value is missing: a person without one does not answer.")
         deadline = time.monotonic() + patience
         with AnswerFile(self._store) as file:
-            survey, mechanism = self._settings(deadline)
+            survey, mechanism, step = self._settings(deadline)
             stored = file.find(survey, code)
             if stored is None:
+                if step and not (math.isfinite(value) and abs(math.remainder(value, step)) <= BETWEEN * step):
+                    raise DataError(f"this survey takes multiples of {step:g} only, and the value is none.")
                 stored = self._draw(file, survey, mechanism, code, float(value), confirmed, deadline)
             if stored.code != code:
                 raise AlreadyAnswered(
@@ -97,7 +102,7 @@ class SurveyClient:
                 )
             return self._deliver(file, stored, deadline)
 
-    def _settings(self, deadline: float) -> tuple[str, RandomizedResponse]:
+    def _settings(self, deadline: float) -> tuple[str, RandomizedResponse, float]:
         facts = self._request("survey.json", None, deadline, lambda reply: isinstance(reply.get("survey"), str))
         mechanism = read_threshold(facts.get("threshold"))
         if mechanism.threshold > self._weakest:
@@ -106,7 +111,8 @@ class SurveyClient:
                 f"the survey asks for an answer at epsilon {mechanism.epsilon:.4g}, and this device was told to spend "
                 f"at most {most:.4g}. Nothing was sent. If the person agrees to that, give it as epsilon."
             )
-        return facts["survey"], mechanism
+        step = facts.get("step")
+        return facts["survey"], mechanism, step if isinstance(step, int | float) and 0 < step < math.inf else 0.0
 
     def _draw(
         self,

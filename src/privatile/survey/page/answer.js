@@ -196,7 +196,7 @@ function submit(event) {
   const [low, high] = facts.range;
   const unusual = read.value < low || read.value > high;
   const steps = read.value / facts.step; // of values that were declared to be multiples; else it is no number
-  const between = Math.abs(steps - Math.round(steps)) > 1e-9 && (facts.step === 1 ? "whole" : "step");
+  const between = Math.abs(steps - Math.round(steps)) > 1e-6 && (facts.step === 1 ? "whole" : "step");
   error = (read.error ?? between) || (unusual && error !== "outside" ? "outside" : undefined);
   $("number").setAttribute("aria-invalid", Boolean(error));
   draw();
