@@ -84,6 +84,18 @@ def test_a_column_of_values_has_no_least_error(tmp_path: Path, rows: int) -> Non
     assert "error / bound" not in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 
+def test_one_cell_has_one_coverage(tmp_path: Path) -> None:
+    store = made_store(tmp_path / "experiment.db", rows=1)
+    page = tmp_path / "page.html"
+    for cells, words in ((2, "median coverage of 95"), (1, ">coverage of 95")):
+        with sqlite3.connect(store) as connection:
+            connection.execute("DELETE FROM result WHERE rowid >= ?", (cells,))
+        connection.close()
+        assert CliRunner().invoke(main, ["report", str(store), "-o", str(page)]).exit_code == 0
+        assert words in page.read_text(encoding="utf-8")
+        assert bool(re.search(r"cover the truth [\d.]+% to", page.read_text(encoding="utf-8"))) == (cells > 1)
+
+
 def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
     row = {"coverage": 0.949, "replications": 1000}
     assert verdict(row, 0.95) == ""

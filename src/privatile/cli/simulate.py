@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from privatile.cli.progress import rounds_bar
+from privatile.core.words import counted
 
 
 @click.group()
@@ -60,7 +61,8 @@ def run(
             )
         if out is not None:
             write_rows(kept.rows(), out)
-        click.echo(f"{planned.title}: {len(planned.entries)} cells finished. See them: privatile simulate show {store}")
+        cells = counted(len(planned.entries), "cell")
+        click.echo(f"{planned.title}: {cells} finished. See them: privatile simulate show {store}")
 
 
 @simulate.command("show")

@@ -198,6 +198,17 @@ def parse_experiment(
     return Experiment(title, repeats, settings.seed, settings.protocol, tuple(entries.values()), level)
 
 
+def _label(value: object) -> str:
+    """What a number, a list or a table of a grid is called.
+
+    >>> _label(0.50), _label({"epsilon": 1}), _label({"from": 0.25, "to": 0.9})
+    ('0.5', 'ε = 1', 'from = 0.25, to = 0.9')
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{'ε' if name == 'epsilon' else name} = {number}" for name, number in value.items())
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
 def _settings(document: Document) -> _Settings:
     """The design's fields; where one is wrong its default is taken, so that the rest can be checked, too."""
     hints = get_type_hints(_Settings, include_extras=True)
@@ -248,7 +259,7 @@ def _combinations(
                 document.add((*place, axis, i), f"{rule}; got {value!r:.40}.")
             else:
                 made = document.attempt((*place, axis, i), lambda v=value, a=axis: numbers_of(v, clients, a))  # type: ignore[misc]
-                points.append((axis, f"{value:g}" if isinstance(value, int | float) else str(value), made))
+                points.append((axis, _label(value), made))
         axes.append(points)
     size = "rounds" if "rounds" in grid else "records"
     sizes = grid.get(size, [])
