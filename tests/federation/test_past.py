@@ -245,27 +245,43 @@ def test_a_second_restore_is_one_too(tmp_path: Path) -> None:
 
 
 def test_a_coordinator_that_was_put_back_itself_shows_nothing(tmp_path: Path) -> None:
-    """The backup of the run's file is older than that of the ledger, and both have asked more since. Before, rounds 3
-    and 4 were answered again by the records (8 to 16) that had answered them."""
+    """The backup of the run's file is older than that of the ledger, and both have asked more since. Before, rounds 4
+    and 5 were answered again by the records (12 to 20) that had answered them."""
     one, _ = studies(tmp_path)
     ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
-    links = [answered(one.client("site0"), number) for number in (1, 2)]
+    seen = answered(one.client("site0"), 1)
+    answered(one.client("site0"), 2, 3)
     back_up(ledger_file, backup)
     client = one.client("site0")
-    links += [answered(client, number) for number in (3, 4)]
+    answered(client, 4, 5)
     client.responder.ledger.close()
     restore(ledger_file, backup)
     client = one.client("site0", restored=True)
-    with pytest.raises(LedgerError, match=r"it knows of 1 rounds, this ledger of 2\..*newest run\.db put back"):
-        client._check_past(welcome(client, links[0], 1))
+    with pytest.raises(LedgerError, match=r"it knows of 1 rounds, this ledger of 3\..*newest run\.db put back"):
+        client._check_past(welcome(client, seen, 1))
     with pytest.raises(LedgerError, match="nobody has shown since"):
-        answered(client, 3)
+        answered(client, 4)
     client.responder.ledger.close()
     client = one.client("site0")  # the newest file was put back: the same site goes on, with others
-    client._check_past(welcome(client, None, 4))
-    answered(client, 5)
+    client._check_past(welcome(client, None, 5))
+    answered(client, 6)
     spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
-    assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 16), (5, 16, 20)]
+    assert spans == [(1, 0, 4), (2, 4, 8), (3, 8, 12), (None, 12, 20), (6, 20, 24)]
+
+
+def test_an_answer_that_had_not_come_is_no_sign_of_an_older_coordinator(tmp_path: Path) -> None:
+    """The backup holds the answer to the open round; the coordinator, which was never put back, has not counted it."""
+    one, _ = studies(tmp_path)
+    ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
+    seen = answered(one.client("site0"), 1, 2)
+    answered(one.client("site0"), 3)
+    back_up(ledger_file, backup)
+    restore(ledger_file, backup)
+    client = one.client("site0", restored=True)
+    client._check_past(welcome(client, seen, 2))
+    answered(client, 3, 4)
+    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    assert spans == [(1, 0, 4), (2, 4, 8), (3, 8, 12), (4, 12, 16)]
 
 
 def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:

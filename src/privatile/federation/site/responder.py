@@ -99,11 +99,11 @@ class SiteResponder:
 
         What this ledger lacks of them is marked as spent, answered or not; the rest of what it keeps for the run may
         answer. The coordinator's word is all there is: one that says less than it was given has records asked twice.
-        One that has asked fewer rounds than even this ledger has answered was put back from a backup itself. It cannot
-        show anything, and nothing is answered.
+        One whose open round lies before what even this ledger has answered was put back from a backup itself. It
+        cannot show anything, and nothing is answered.
         """
         last = max(self._last_round(), lost_through(self.ledger, self._run, self._responder.client))
-        if through_round < last:
+        if through_round + 1 < last:  # the open round may be answered, and its answer not have come
             raise LedgerError(
                 f"the ledger {self.ledger.path} was restored from a backup, and so was the coordinator's run file: it "
                 f"knows of {through_round} rounds, this ledger of {last}. So nobody can show what was asked since the "
