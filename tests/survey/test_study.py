@@ -87,6 +87,11 @@ def test_epsilon_has_no_default() -> None:
         SurveyStudy.from_dict({"survey": "0" * 12, **without, "strata": {"all": {"codes": 5}}})
 
 
+def test_the_runs_value_has_its_unit() -> None:
+    assert run_spec(make_study()).value == "monthly salary (EUR)"
+    assert run_spec(make_study(unit="")).value == "monthly salary"
+
+
 def test_an_end_fixed_beforehand_is_in_the_runs_specification() -> None:
     end = run_spec(make_study(end_date="2027-01-31", end_answers=500)).end
     assert end is not None

@@ -28,7 +28,7 @@ def run_spec(study: SurveyStudy) -> RunSpec:
     if study.end_date or study.end_answers:
         end = End(moment(study.ends_at) if study.end_date else None, study.end_answers or None)
     return RunSpec(
-        value=study.value,
+        value=f"{study.value} ({study.unit})" if study.unit else study.value,
         levels=(study.level,),
         clients=clients,
         scale=study.scale,
