@@ -9,7 +9,7 @@ from pathlib import Path
 
 from privatile.survey.codes import code_hash, read_codes
 from privatile.survey.store import SurveyStore
-from tests.survey.kit import Clock, Made, make_survey, visitors
+from tests.survey.kit import Clock, Made, Visitors, make_survey, visitors
 
 PLANTED = "4711.0815"
 """A salary that nobody's device may send."""
@@ -120,3 +120,35 @@ def test_two_snapshots_around_one_commit_do_join_a_code_to_its_noisy_bit(tmp_pat
     assert codes == {code_hash(made.codes[1])}
     assert ones == 1
     assert len(read_codes(made.folder.codes_file)) == 40
+
+
+def test_a_reader_that_keeps_the_log_is_told_of(tmp_path: Path) -> None:
+    """The log joins codes to bits: where a backup that never ends keeps it, somebody must know."""
+    made = make_survey(tmp_path / "survey", grace=0)
+    log = Path(f"{made.folder.store_file}-wal")
+
+    async def a_round(people: Visitors, codes: list[str]) -> dict[str, object]:
+        for code in codes:
+            await people.take_part(code)
+        await people.service.look()
+        health = await people.client.get("/health")
+        assert health.status_code == 200, "visitors are served all the same"
+        found: dict[str, object] = health.json()
+        return found
+
+    async def scene() -> None:
+        async with visitors(made.folder) as people:
+            assert (await a_round(people, made.codes[:5]))["alarms"] == []
+            assert log.stat().st_size == 0
+            with closing(sqlite3.connect(made.folder.store_file, isolation_level=None)) as backup:
+                await people.question(made.codes[5])
+                backup.execute("BEGIN")
+                backup.execute("SELECT * FROM codes").fetchone()
+                assert (await a_round(people, made.codes[5:10]))["alarms"] == ["log kept"]
+                assert log.stat().st_size > 0
+                (text,) = (await people.service.organiser())["alarms"]
+                assert "another program reads" in text
+            assert (await a_round(people, made.codes[10:15]))["alarms"] == []
+            assert log.stat().st_size == 0
+
+    asyncio.run(scene())

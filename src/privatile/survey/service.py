@@ -27,6 +27,9 @@ T = TypeVar("T")
 LONGEST_SLEEP = 0.5
 """Seconds between two looks at the clock and at requests of other commands."""
 
+LOG_KEPT = "log kept"
+"""The alarm about a log that cannot be emptied; visitors are served all the same."""
+
 FRESH = 1.0
 """Seconds between two computations of the result, at least."""
 
@@ -197,11 +200,21 @@ class SurveyService:
             following = OpenRound(number, phase, self._clock(), 0, counted, state.ending)
             await self.intake.set_round(following, clear=True)
             self.intake.awaited = set()
-            await self.intake.durably(self.intake.store.empty_log)
+            await self.intake.durably(self._empty_log)
             self.folder.close_request.unlink(missing_ok=True)
             self._stale.set()
         if self.state.phase is not Phase.CLOSED:
             await self._check_files()
+
+    def _empty_log(self) -> None:
+        if self.intake.store.empty_log():
+            self._troubles.pop("log", None)
+            return
+        text = (
+            f"another program reads {self.folder.store_file} and keeps its log from being emptied; the log joins codes "
+            "to answers. End that program: the log is emptied after the next round"
+        )
+        self._troubles.setdefault("log", Alarm(LOG_KEPT, None, self._clock(), text))
 
     async def _check_files(self) -> None:
         rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))

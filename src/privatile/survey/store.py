@@ -263,9 +263,13 @@ class SurveyStore:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def empty_log(self) -> None:
-        """Fold the write-ahead log into the file and empty it: it holds every commit, in order."""
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def empty_log(self) -> bool:
+        """Fold the write-ahead log into the file and empty it: it holds every commit, in order.
+
+        False where another program is reading the file: the log stays as it is.
+        """
+        busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
 
     def close(self) -> None:
         """Close the file."""
