@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("federation", "broker", "dashboard")
+EXTRAS = ("federation", "broker", "dashboard", "survey")
 PYTHONS = ("3.11", "3.12", "3.13")
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin"}
 """`sys_platform` and `platform_system` of the systems that are covered."""

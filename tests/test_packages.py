@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -58,3 +59,19 @@ def test_the_contract_lists_at_most_twelve_layers_and_forbids_the_client_all_but
     boundary = next(each for each in contracts if each["name"].startswith("The privacy boundary"))
     everything = {f"privatile.{path.stem}" for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert everything - set(boundary["forbidden_modules"]) == {"privatile.client", "privatile.core"}
+
+
+def test_what_a_service_installs_by_hash_is_what_was_tested() -> None:
+    """production/requirements.txt has every requirement of the services' extras, in the version of constraints.txt."""
+    tested = pinned(ROOT / "constraints.txt")
+    installed = pinned(ROOT / "production" / "requirements.txt")
+    assert installed.items() <= tested.items()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for extra in ("federation", "broker", "dashboard", "survey"):
+        needed = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in extras[extra]}
+        assert needed <= installed.keys(), extra
+
+
+def pinned(path: Path) -> dict[str, str]:
+    lines = (line.split()[0].partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line)
+    return {name.lower().replace("_", "-"): version for name, _, version in lines}

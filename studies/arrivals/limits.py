@@ -22,6 +22,9 @@ class Shortfall(NamedTuple):
 MEDIAN_ERROR = 0.34
 """Relative standard error of the median width of one run with known numbers; of n runs √n times less."""
 
+FEWEST_RUNS = 1000
+"""Runs of every cell: with fewer, two standard errors would allow a share of .05 to be .064."""
+
 KNOWN = frozenset(
     {
         ("apart, 180,000 people, τ = 0.5", "width"),

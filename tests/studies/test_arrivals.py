@@ -1,11 +1,12 @@
 """The study of open-ended runs on disk: no cell is missing, limits are kept; and its parts do what they say."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from studies.arrivals.limits import KNOWN, shortfalls
+from studies.arrivals.limits import FEWEST_RUNS, KNOWN, shortfalls
 from studies.arrivals.moves import CELLS, Moved
 from studies.arrivals.moves import RESULTS as MOVES
 from studies.arrivals.people import PROCESSES, RATES, liars_in, rounds_of
@@ -13,14 +14,37 @@ from studies.arrivals.run import RESULTS, TABLES, Row, row_of
 from studies.arrivals.simulate import WEIGHTS, Cell, mixture, simulate, true_quantile
 from studies.coverage.rows import read_rows
 
+ROOT = Path(__file__).parents[2]
+SHOWN = {
+    "Poisson": "poisson, 180,000 people, τ = 0.5",
+    "bursts after mails to everybody": "bursts, 180,000 people, τ = 0.5",
+    "day and night": "day and night, 180,000 people, τ = 0.5",
+    "Poisson, level 0.8, 420,000 people": "poisson, 420,000 people, τ = 0.8",
+    "strata that come apart": "apart, 180,000 people, τ = 0.5",
+}
+"""Rows of the page's table."""
+
 
 def test_no_cell_is_missing_and_every_number_keeps_its_limit_or_is_named() -> None:
     rows = read_rows(RESULTS, Row)
     assert {row.cell for row in rows} == {cell.name for table in TABLES.values() for cell in table}
+    assert min(row.runs for row in rows) >= FEWEST_RUNS
     found = {(short.cell, short.what) for short in shortfalls(rows)}
     assert found <= KNOWN, found - KNOWN
     assert found  # strata that come apart are the control
     assert all(row.date >= "2026-11-16" and "studies.arrivals.run" in row.command for row in rows)
+
+
+def test_the_page_has_the_numbers_of_the_file() -> None:
+    page = (ROOT / "docs" / "tasks" / "open-ended.md").read_text(encoding="utf-8")
+    rows = {row.cell: row for row in read_rows(RESULTS, Row)}
+    lines = {line.split("|")[1].strip(): line.split("|")[2:6] for line in page.splitlines() if line.count("|") == 6}
+    for label, cell in SHOWN.items():
+        row, (missed, width, covered, error) = rows[cell], lines[label]
+        assert missed.strip().removesuffix(" runs") == f"{row.ever_missed * row.runs:.0f} of {row.runs:,}"
+        for text, number in ((width, row.ratio), (covered, row.smooth_coverage), (error, row.error)):
+            places = len(text.strip().partition(".")[2])
+            assert float(text) == pytest.approx(number, abs=0.51 * 10.0**-places)
 
 
 def test_a_number_beyond_its_limit_is_found() -> None:
