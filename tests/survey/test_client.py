@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,20 +157,35 @@ def test_no_name_of_a_file_means_no_memory(tmp_path: Path, monkeypatch: pytest.M
 
 
 @network
-def test_what_is_no_http_is_asked_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "pieces",
+    [[b"hello\r\n\r\n"], [b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", *[b"{"] * 99]],
+    ids=["none", "slow"],
+)
+def test_what_is_no_http_or_never_ends_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]
+) -> None:
+    monkeypatch.setattr("privatile.survey.client.REQUEST_SECONDS", 0.2)
+    came = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def speak() -> None:
             line, _ = server.accept()
-            with line:
+            with line, suppress(OSError):
                 line.recv(10_000)
-                line.sendall(b"hello\r\n\r\n")
+                for piece in pieces:
+                    line.sendall(piece)
+                    if came.wait(0.05):
+                        return
 
         thread = threading.Thread(target=speak)
         thread.start()
         address = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        began = time.monotonic()
         with pytest.raises(ConnectionError, match="cannot be read"):
             SurveyClient(address, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), 1.0, patience=0.0)
+        assert time.monotonic() - began < 3.0, "99 pieces take five seconds"
+        came.set()
         thread.join()
 
 

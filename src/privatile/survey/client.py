@@ -177,7 +177,10 @@ class SurveyClient:
             wait, trouble = pause, "its reply cannot be read"
             try:
                 with self._opener.open(request, timeout=REQUEST_SECONDS) as reply:
-                    text = reply.read(LARGEST_REPLY)
+                    text, until = b"", max(deadline, time.monotonic() + REQUEST_SECONDS)
+                    # Byte by byte a server could hold this device for ever.
+                    while time.monotonic() < until and (piece := reply.read1(LARGEST_REPLY - len(text))):
+                        text += piece
                 with contextlib.suppress(ValueError, RecursionError):
                     content = json.loads(text)
                     if isinstance(content, dict) and is_readable(content):
