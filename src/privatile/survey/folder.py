@@ -150,7 +150,7 @@ def parse_strata(given: Sequence[str], codes: int | None) -> dict[str, int]:
     ({'north': 10, 'south': 20}, {'all': 5})
     """
     if bool(given) == (codes is not None):
-        raise InputError("say how many codes there are: --codes N, or --stratum NAME=N for each stratum.")
+        raise InputError("say how many codes there are, in one way: --codes N, or --stratum NAME=N for each stratum.")
     if codes is not None:
         return {"all": codes}
     found: dict[str, int] = {}
