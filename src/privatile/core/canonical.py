@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any
 
 
 def canonical_json(plain: object) -> str:
@@ -20,3 +23,21 @@ def text_digest(text: str) -> str:
     'e3b0c442'
     """
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Hashed(ABC):
+    """A frozen value that is named by the hash of its plain values: what everybody means by "the same study"."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, in the order of the file."""
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text that is hashed: JSON, keys sorted, no blanks."""
+        return canonical_json(self.to_dict())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical text, in hexadecimal."""
+        return text_digest(self.canonical)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from privatile.core.canonical import canonical_json, text_digest
+from privatile.core.canonical import Hashed
 from privatile.core.client_names import client_name
 from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
@@ -62,7 +62,7 @@ class Stratum:
 
 
 @dataclass(frozen=True)
-class SurveyStudy:
+class SurveyStudy(Hashed):
     """A validated survey. `digest` is what everybody means by "the same survey".
 
     >>> study = SurveyStudy("0123456789ab", "What we earn", "monthly salary", "€", 1.0, (0, 20_000),
@@ -160,16 +160,6 @@ class SurveyStudy:
             plain[item.name] = list(value) if isinstance(value, tuple) else value
         plain["strata"] = {name: {"codes": one.codes, "weight": one.weight} for name, one in self.strata.items()}
         return plain
-
-    @cached_property
-    def canonical(self) -> str:
-        """The text that is hashed: JSON, keys sorted, no blanks."""
-        return canonical_json(self.to_dict())
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the canonical text, in hexadecimal."""
-        return text_digest(self.canonical)
 
     @property
     def run(self) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from privatile.core.canonical import canonical_json, text_digest
+from privatile.core.canonical import Hashed
 from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH, Missing
@@ -72,7 +72,7 @@ class ClientAgreement:
 
 
 @dataclass(frozen=True)
-class FederationStudy:
+class FederationStudy(Hashed):
     """A validated study. `digest` is what client and coordinator mean by "the same study".
 
     >>> north, south = ClientAgreement(1.0, 0.5, 1000), ClientAgreement(1.0, 0.5, 1000)
@@ -128,16 +128,6 @@ class FederationStudy:
                 plain[item.name] = list(value) if isinstance(value, tuple) else value
         plain["clients"] = {name: _agreement_dict(agreement) for name, agreement in self.clients.items()}
         return plain
-
-    @cached_property
-    def canonical(self) -> str:
-        """The text that is hashed: JSON, keys sorted, no blanks."""
-        return canonical_json(self.to_dict())
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the canonical text, in hexadecimal."""
-        return text_digest(self.canonical)
 
     @cached_property
     def run(self) -> str:
