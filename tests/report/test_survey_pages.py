@@ -28,7 +28,7 @@ def words(page: str) -> str:
 
 
 def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
-    text = words(SurveyPages().live(facts(liars=[{"k": 10, "rank": 0.029}])))
+    text = words(SurveyPages().live(facts(liars=[{"people": 10, "rank": 0.029}])))
     assert "The median of Monthly net salary 2,860 €" in text
     assert "95% interval 2,750 … 2,990 € , valid however often you look" in text  # rounded outward
     assert "whatever the distribution" in words(SurveyPages().live(facts(condition="whatever the distribution")))

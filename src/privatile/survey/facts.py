@@ -89,7 +89,7 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         "sentence": result.sentence,
         "drift": moved[0] if moved else None,
         "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],
-        "liars": [{"k": one["people"], "rank": one["rank"]} for one in result.facts().get("liars") or ()],
+        "liars": list(result.facts().get("liars") or ()),
     }
 
 
