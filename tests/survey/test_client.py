@@ -138,7 +138,7 @@ def test_two_codes_at_once_are_no_way_around_the_warning(survey: FakeSurvey, url
     client = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1)
 
     def meanwhile(code: str) -> None:
-        with AnswerFile(tmp_path / "answers.db") as file:
+        with AnswerFile.open(tmp_path / "answers.db") as file:
             file.add(StoredAnswer("ffffffffffff", new_code(), url, 1, "1.0", survey.facts["threshold"], True))
 
     survey.on_question = meanwhile
@@ -201,7 +201,7 @@ def test_the_bit_is_on_the_disk_before_it_is_sent(survey: FakeSurvey, url: str, 
     code = new_code()
     sent = SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(code, 1.0)
     assert seen == [(code, 12, int(sent.answer), None)]
-    with AnswerFile(tmp_path / "answers.db") as file:
+    with AnswerFile.open(tmp_path / "answers.db") as file:
         stored = file.find("0123456789ab", "")
         assert stored is not None
         with pytest.raises(sqlite3.IntegrityError):

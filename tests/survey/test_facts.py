@@ -22,7 +22,7 @@ def test_the_final_interval_is_the_one_for_the_end_that_was_fixed(tmp_path: Path
 
     def shown(name: str, **changes: Any) -> dict[str, Any]:
         study = make_study(strata={"all": PEOPLE}, epsilon=4.0, values=values, **changes)
-        run, rng = SurveyRun(tmp_path / name, study), np.random.default_rng(7)
+        run, rng = SurveyRun.open(tmp_path / name, study), np.random.default_rng(7)
         for number in range(PEOPLE // LENGTH):
             query, truths = run.question(), rng.random(LENGTH) < 0.5 * (1.0 + study.mechanism.truth_rate)
             assert query is not None

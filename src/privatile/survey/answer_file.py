@@ -42,18 +42,25 @@ class StoredAnswer(NamedTuple):
 class AnswerFile:
     """An SQLite file; its writers wait for each other."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Use `open`."""
+        self._file = connection
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open the file of a device, or make it."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             # Resolved: ":memory:" would be a device without a memory.
-            self._file = sqlite3.connect(Path(path).resolve(), timeout=60.0, isolation_level=None)
-            self._file.execute("PRAGMA synchronous = FULL")
-            self._file.executescript(TABLES)
+            connection = sqlite3.connect(Path(path).resolve(), timeout=60.0, isolation_level=None)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(TABLES)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
                 f"{path}: the file of answers cannot be used ({error}). Without it nothing is answered: a device that "
                 "cannot remember its answer might give a second one. Give a path that can be written."
             ) from None
+        return cls(connection)
 
     def close(self) -> None:
         """Close the file."""

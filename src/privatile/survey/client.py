@@ -89,7 +89,7 @@ class SurveyClient:
         if math.isnan(value):
             raise DataError("the value is missing: a person without one does not answer.")
         deadline = time.monotonic() + patience
-        with AnswerFile(self._store) as file:
+        with AnswerFile.open(self._store) as file:
             survey, mechanism, step = self._settings(deadline)
             stored = file.find(survey, code)
             if stored is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from privatile.core.words import moment
 from privatile.errors import StoreError
@@ -70,13 +70,15 @@ def standing(coordinator: Coordinator) -> Standing:
 class SurveyRun:
     """The coordinator of a survey's run; used by one thread."""
 
-    def __init__(self, path: Path, study: SurveyStudy) -> None:
-        self._path, self._study = path, study
-        self._open()
+    def __init__(self, store: RunStore, coordinator: Coordinator) -> None:
+        """Use `open`."""
+        self._store, self._coordinator = store, coordinator
 
-    def _open(self) -> None:
-        self._store: RunStore = begin_or_continue(self._path, self._study.run, run_spec(self._study))
-        self._coordinator = Coordinator(self._store)
+    @classmethod
+    def open(cls, path: Path, study: SurveyStudy) -> Self:
+        """Begin a survey's run, or continue it."""
+        store = begin_or_continue(path, study.run, run_spec(study))
+        return cls(store, Coordinator(store))
 
     @property
     def rounds(self) -> int:
@@ -102,8 +104,10 @@ class SurveyRun:
             self._coordinator.accept([ones], lengths=[[one.came for one in counts]])
         except StoreError:
             # Not written: the coordinator has gone on in memory. It is read again, as the file has it.
+            path, run, spec = Path(self._store.path), self._store.run, self._store.spec
             self._store.close()
-            self._open()
+            self._store = begin_or_continue(path, run, spec)
+            self._coordinator = Coordinator(self._store)
             raise
 
     def finish(self, by_date: bool) -> None:

@@ -84,7 +84,7 @@ class SurveyService:
         self._opened = self._reader.created()
         self.intake = Intake(SurveyStore.open(self.folder.store_file, self.study.digest, count))
         self.intake.arrived = self._news.set
-        self._run = await self._computed(lambda: SurveyRun(self.folder.run_file, self.study))
+        self._run = await self._computed(lambda: SurveyRun.open(self.folder.run_file, self.study))
         async with self.intake.alone:
             await self._recover()
         await self._refresh()
