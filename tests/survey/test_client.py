@@ -150,9 +150,9 @@ def test_two_codes_at_once_are_no_way_around_the_warning(survey: FakeSurvey, url
 def test_no_name_of_a_file_means_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (":memory:", Path(":memory:")):
-        with AnswerFile(name) as file:
+        with AnswerFile.open(name) as file:
             file.remember_asking("a")
-        with AnswerFile(name) as file:
+        with AnswerFile.open(name) as file:
             assert file.has_asked("a")
 
 
