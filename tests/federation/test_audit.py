@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.audit.audit import audit, own_client, traces_of
+from privatile.federation.audit.audit import audit, has_trace, own_client, traces_of
 from privatile.federation.audit.checks import SHARES
 from privatile.federation.audit.judgement import WHOLE_SHARE, ratio_finding
 from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
@@ -34,6 +34,15 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def found_by_process(command: list[str], parts: list[str], epsilon: float = 1.0, off: float = 0.5) -> dict[str, str]:
     found = audit(epsilon, [sys.executable, *command], off=off, rounds=20, parts=parts)
     return {one.name: one.text for one in found.findings if not one.passed}
+
+
+def test_a_time_in_the_brokers_log_is_no_value() -> None:
+    """It was one in an audit of the suite: microseconds of one line began like a planted value."""
+    traces = traces_of([31415.9267])
+    line = b"[77] 2026/11/16 14:35:23.141592 [INF] Server is ready\n"
+    assert has_trace("output.log", line, traces)
+    assert not has_trace("broker.log", line, traces)
+    assert has_trace("broker.log", line + b"[77] 2026/11/16 14:35:24.000000 [ERR] 31415.9\n", traces)
 
 
 # -- real processes

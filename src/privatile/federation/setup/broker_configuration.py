@@ -22,6 +22,8 @@ CLIENT_LIMITS = {"max_connections": 16, "max_subscriptions": 64}
 """What one client's account may hold open. A client uses one connection and four subscriptions; the rest is for a
 connection that was cut and is not yet known to be, and for a second process, which is told to stop."""
 
+BROKER_LOG = "broker.log"
+
 
 class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the embedded broker listens, and the names by which clients reach it."""
@@ -49,7 +51,7 @@ class BrokerFiles:
         self.key = key
         self.configuration = folder / "nats.conf"
         self.pid = folder / "broker.pid"
-        self.log = folder / "broker.log"
+        self.log = folder / BROKER_LOG
 
 
 def question_request(identity: str) -> str:
