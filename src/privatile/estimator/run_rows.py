@@ -12,6 +12,7 @@ State = TypeVar("State", bound=tuple[Any, ...])
 def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
     """The rows of some runs, in every array of a named tuple and of those inside it; fields of `keep` stay whole.
 
+    >>> import numpy as np
     >>> from typing import NamedTuple
     >>> class Pair(NamedTuple):
     ...     left: NDArray[np.float64]
@@ -53,6 +54,7 @@ def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
 def put_values(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
     """A copy of an array with the rows of some runs replaced.
 
+    >>> import numpy as np
     >>> put_values(np.zeros(3), np.array([0, 2]), np.ones(2)).tolist()
     [1.0, 0.0, 1.0]
     """

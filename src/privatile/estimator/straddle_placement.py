@@ -151,6 +151,7 @@ def _push(row: Ints, tiny: Flags) -> Floats:
 
     `tiny` says that the believed spread is an atom's.
 
+    >>> import numpy as np
     >>> _push(np.array([0, 1, 2, 3, 4, 3]), np.array([False] * 5 + [True])).round(1).tolist()
     [1.0, 1.3, 3.4, 8.8, 731.2, 143982.6]
     """
@@ -187,6 +188,7 @@ def plausible_center(
     centre goes one reach beyond what was asked, twice as far each time in a row (`beyond`). Returns the centre, that
     count, and where the answers contradicted the fit. At the first placement nothing has been asked.
 
+    >>> import numpy as np
     >>> sides, one = np.array([[-1.0, 1.0]]), np.ones(1)
     >>> never = np.array([False])
     >>> plausible_center(sides, np.array([1]), 0.5 * one, one, np.inf * one, never)  # all that was asked lies below

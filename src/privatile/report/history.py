@@ -99,7 +99,7 @@ def mark_rounds(planned: int) -> frozenset[int]:
     Without a planned number (0) they are geometric throughout.
 
     >>> sorted(mark_rounds(5)), len(mark_rounds(100_000)) <= FEWER_MARKS, len(mark_rounds(0))
-    ([1, 2, 3, 4, 5], True, 119)
+    ([1, 2, 3, 4, 5], True, 145)
     """
     if not planned:
         return frozenset(np.geomspace(1, MOST_COUNTS, MARKS + 40).round().astype(np.int64).tolist())
