@@ -10,7 +10,7 @@ from privatile.api.local_run import LocalRun, prepare
 from privatile.errors import InputError
 from privatile.inference.readings import LITTLE
 from privatile.planning.options import Options
-from privatile.planning.preview import SAYS_NOTHING, Preview, preview
+from privatile.planning.preview import HEAPS, SAYS_NOTHING, Preview, preview
 
 BEFOREHAND = {
     "support", "not-validated", "dominance", "not-private", "weak", "missing", "dither", "file", "person", "central",
@@ -60,6 +60,11 @@ def test_a_dry_run_and_the_result_say_the_same(tmp_path: Path, more: dict[str, A
     text = known.to_text()
     for code, line in ((one.code, one.text) for one in known.caveats[0]):
         assert (line in text) == (code not in ("missing", "central", "unweighted"))
+
+
+def test_the_dry_run_says_that_shared_values_widen_the_interval_unless_they_were_declared_away(tmp_path: Path) -> None:
+    for values, said in (("any", True), ("continuous", False), ("whole", False)):
+        assert (HEAPS in preview(made(tmp_path, values=values, epsilon=6).spec).to_text()) == said
 
 
 def test_the_dry_run_names_the_costly_client_and_what_would_help(tmp_path: Path) -> None:

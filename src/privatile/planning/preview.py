@@ -69,6 +69,9 @@ class Account(NamedTuple):
         return f"A {self.whose} spends at most ε = {epsilon_text(epsilon)}, kept in {self.ledger}. {before}"
 
 
+HEAPS = "Where many people share one value near the quantile (round salaries), it is wider: no plan can know that."
+
+
 @dataclass(frozen=True)
 class Preview:
     """Who would pay what, the width to expect, and what the result would warn of as far as it is known by now."""
@@ -148,6 +151,8 @@ class Preview:
         for level, shown, rounds, row in zip(spec.levels, self.widths, self.rounds, self.information, strict=True):
             lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
+        if spec.values == "any" and not all(math.isnan(width) for width in self.rank_widths):
+            lines.append(HEAPS)
         lines += self.in_units()
         return [*lines, *(line for _, line in self.warnings())]
 
