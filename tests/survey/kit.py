@@ -71,7 +71,7 @@ class Visitors:
 @contextlib.asynccontextmanager
 async def visitors(folder: SurveyFolder, *, follow: bool = False, **options: Any) -> AsyncIterator[Visitors]:
     """A survey open for answers; without `follow` rounds go on only when a test says `service.look()`."""
-    service = SurveyService(folder, **options)
+    service = SurveyService.of(folder, **options)
     await service.start(follow=follow)
     try:
         app = Gateway(service, host="127.0.0.1", names=frozenset({"survey.example"}), files=page_files())

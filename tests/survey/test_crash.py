@@ -170,6 +170,8 @@ def test_random_histories_agree_with_a_model(tmp_path: Path, seed: int) -> None:
                 if rng.random() < 0.3:
                     clock.now += 1.0
                     await people.service.look()
+            intake = people.service.intake
+            assert intake.store.codes().states == intake.table.states, "the codes in memory are those of the file"
 
     for _ in range(4):
         asyncio.run(some_visits())

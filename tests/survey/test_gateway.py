@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,7 @@ import pytest
 from privatile.errors import StoreError
 from privatile.server.run_file import RunStore
 from privatile.survey import intake as intake_module
-from privatile.survey import store as store_module
-from privatile.survey.codes import code_hash, new_code
+from privatile.survey.codes import new_code
 from privatile.survey.gateway import LARGEST_BODY, _whole_body
 from privatile.survey.status import read_status
 from privatile.survey.store import Count, SurveyStore
@@ -206,7 +207,7 @@ def test_a_code_in_an_address_another_host_and_another_method_are_refused(made: 
             other = {"Host": "evil.example"}
             assert (await client.post("/question", json={"code": code}, headers=other)).status_code == 421
             assert (await client.get("/", headers=other)).status_code == 421
-            assert people.service.intake.store.find(code_hash(code)) == (0, store_module.FREE)
+            assert not any(people.service.intake.store.codes().states), "every code is free"
 
     asyncio.run(scene())
 
@@ -260,8 +261,20 @@ def test_a_full_disk_acknowledges_nothing(made: Made, monkeypatch: pytest.Monkey
                     assert (reply.status_code, reply.json()) == (503, {"error": "unavailable"})
                     assert "retry-after" in reply.headers
             assert people.service.intake.store.counts() == [Count(0, 0)]
+            assert not any(people.service.intake.table.states), "memory follows the disk"
             assert (await people.take_part(made.codes[0])).json() == {"counted": True}
             assert people.service.intake.store.counts() == [Count(1, 1)]
+
+    asyncio.run(scene())
+
+
+def test_codes_that_somebody_else_changed_are_not_answered_for(made: Made) -> None:
+    async def scene() -> None:
+        async with visitors(made.folder) as people:
+            with closing(sqlite3.connect(made.folder.store_file)) as other, other:
+                other.execute("UPDATE codes SET state = 2")
+            assert (await people.answer(made.codes[0], 1, True)).status_code == 503
+            assert people.service.intake.store.counts() == [Count(0, 0)]
 
     asyncio.run(scene())
 

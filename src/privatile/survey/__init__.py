@@ -9,6 +9,7 @@ The public names are the modules, imported one by one: most need the extra `surv
     folder     where everything of a survey lies; a new survey
     rounds     when a round closes and when a survey ends; pure, without a clock of its own
     store      the private file: codes, and the counts of the open round
+    code_table the codes in memory, found by their hashes
     intake     many changes in one commit; a reply only after its commit
     run        the public file: questions and counts of closed rounds
     service    a survey while it runs
@@ -26,6 +27,7 @@ __all__ = [
     "answer_file",
     "client",
     "closing",
+    "code_table",
     "codes",
     "facts",
     "folder",

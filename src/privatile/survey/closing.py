@@ -41,7 +41,7 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
 
 async def _close_alone(folder: SurveyFolder) -> None:
     """Close without a gateway: nobody can answer meanwhile, so nobody is waited for."""
-    service = SurveyService(folder)
+    service = SurveyService.of(folder)
     await service.start(follow=False)
     try:
         service.intake.awaited = set()

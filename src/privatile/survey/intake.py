@@ -1,18 +1,23 @@
 """Questions handed out and answers taken in, many in one commit; a reply only after its commit.
 
-All changes of a group are made in the event loop's thread, which does nothing else meanwhile; another thread waits for
-the disk. While it waits the next group gathers. So the number of commits follows from the disk, not from the visitors.
+What becomes of each change of a group is decided in memory, then all of them are written at once, and another thread
+waits for the disk. While it waits the next group gathers. So the number of commits follows from the disk, not from the
+visitors. The codes in memory (`table`) follow the file, after its commit.
 """
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from privatile.errors import StoreError
+from privatile.survey.code_table import CodeTable
 from privatile.survey.rounds import OpenRound
-from privatile.survey.store import COUNTED, SPENT, Count, SurveyStore
+from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Changed, Count, SurveyStore
+
+GATHER = 0.004
+"""Seconds for which a group gathers before it is written: a disk that is fast would have a commit for every visitor."""
 
 MOST_IN_GROUP = 2_000
 """Changes of one commit: a reply waits for all of them."""
@@ -39,7 +44,8 @@ class Outcome(NamedTuple):
 
 class _Change(NamedTuple):
     code: bytes
-    stratum: int
+    place: int
+    """The code's, in the table."""
     round: int
     answer: bool | None
     """None: the question is handed out."""
@@ -53,12 +59,16 @@ class Busy(StoreError):
 class Intake:
     """The one writer of a survey's file."""
 
-    def __init__(self, store: SurveyStore) -> None:
+    def __init__(self, store: SurveyStore, table: CodeTable, state: OpenRound) -> None:
+        """Use `open`."""
         self.store = store
-        self.state: OpenRound = store.round()
+        self.table = table
+        """The codes, as the file has them."""
+        self.state = state
         """The open round, as the file has it."""
-        self.awaited: set[bytes] | None = None if store.any_handed() else set()
-        """Codes that were given the open round's question and have not answered; none after a restart: not known."""
+        self.awaited: set[int] | None = None if HANDED in table.states else set()
+        """Places of the codes that were given the open round's question and have not answered; none after a restart:
+        not known."""
         self.alone = asyncio.Lock()
         """Held by whoever writes: groups of changes, and the steps from round to round."""
         self.arrived: Callable[[], None] = lambda: None
@@ -67,20 +77,25 @@ class Intake:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="survey-disk")
         self._task: asyncio.Task[None] | None = None
 
-    def hand(self, code: bytes, stratum: int) -> "asyncio.Future[Outcome]":
+    @classmethod
+    def open(cls, store: SurveyStore) -> Self:
+        """Read the codes and the open round of a file that nobody else writes."""
+        return cls(store, store.codes(), store.round())
+
+    def hand(self, code: bytes, place: int) -> "asyncio.Future[Outcome]":
         """Hand out the open round's question; done once the mark of it is on the disk."""
-        return self._gather(code, stratum, 0, None)
+        return self._gather(code, place, 0, None)
 
-    def take(self, code: bytes, stratum: int, round: int, answer: bool) -> "asyncio.Future[Outcome]":
+    def take(self, code: bytes, place: int, round: int, answer: bool) -> "asyncio.Future[Outcome]":
         """Take an answer in; done once it is on the disk."""
-        return self._gather(code, stratum, round, answer)
+        return self._gather(code, place, round, answer)
 
-    def _gather(self, code: bytes, stratum: int, round: int, answer: bool | None) -> "asyncio.Future[Outcome]":
+    def _gather(self, code: bytes, place: int, round: int, answer: bool | None) -> "asyncio.Future[Outcome]":
         if len(self._waiting) >= MOST_WAITING:
             raise Busy("too many answers wait for the disk.")
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append(_Change(code, stratum, round, answer, reply))
+        self._waiting.append(_Change(code, place, round, answer, reply))
         if self._task is None:
             self._task = loop.create_task(self._write())
         return reply
@@ -89,6 +104,7 @@ class Intake:
         """Write group after group until nothing waits."""
         try:
             while self._waiting:
+                await asyncio.sleep(GATHER)
                 async with self.alone:
                     group, self._waiting = self._waiting[:MOST_IN_GROUP], self._waiting[MOST_IN_GROUP:]
                     await self._commit(group)
@@ -96,9 +112,13 @@ class Intake:
             self._task = None
 
     async def _commit(self, group: list[_Change]) -> None:
+        outcomes, changed, counts, late = self._decide(group)
         try:
-            outcomes, came = self._apply(group)
-            await self.durably(self.store.commit)
+            if changed:
+                self.store.begin()
+                self.store.change(changed)
+                self.store.add(counts, late)
+                await self.durably(self.store.commit)
         except Exception as error:
             self.store.roll_back()
             for change in group:
@@ -106,41 +126,48 @@ class Intake:
                     change.reply.set_exception(StoreError(f"not written ({type(error).__name__})"))
                     change.reply.exception()  # a visitor who has left does not ask for it
             return
+        for _, place, _, after in changed:
+            self.table.states[place] = after
+        came = sum(one.came for one in counts)
         self.state = replace(self.state, came=self.state.came + came)
         for change, outcome in zip(group, outcomes, strict=True):
             if self.awaited is not None and change.answer is None and outcome.accepted:
-                self.awaited.add(change.code)
+                self.awaited.add(change.place)
             elif self.awaited is not None and change.answer is not None:
-                self.awaited.discard(change.code)
+                self.awaited.discard(change.place)
             if not change.reply.done():
                 change.reply.set_result(outcome)
         if came:
             self.arrived()
 
-    def _apply(self, group: list[_Change]) -> tuple[list[Outcome], int]:
-        """Make all changes of a group, not yet durable; what became of each, and how many answers count."""
-        store, state = self.store, self.state
-        came, ones, late = ([0] * store.strata for _ in range(3))
+    def _decide(self, group: list[_Change]) -> tuple[list[Outcome], list[Changed], list[Count], list[int]]:
+        """What becomes of each change of a group, which codes change by it, and what is counted per stratum."""
+        states, strata, state = self.table.states, self.table.strata, self.state
+        came, ones, late = ([0] * self.store.strata for _ in range(3))
         outcomes = []
-        store.begin()
-        for code, stratum, number, answer, _ in group:
+        now: dict[int, Changed] = {}
+        for code, place, number, answer, _ in group:
+            changed = now.get(place)
+            before = states[place] if changed is None else changed.after
             if answer is None:
-                before = store.hand(code) if state.hands_out else store.state_of(code)
                 outcomes.append(Outcome(before, state.hands_out and before not in SPENT, state.number))
+                if state.hands_out and before == FREE:
+                    now[place] = Changed(code, place, FREE, HANDED)
                 continue
-            counts = number == state.number and state.counts
-            before = store.spend(code, counts)
             if before in SPENT:
                 outcomes.append(Outcome(before, before == COUNTED, number))
                 continue
+            counts = number == state.number and state.counts
             outcomes.append(Outcome(before, counts, number))
+            now[place] = Changed(code, place, states[place], COUNTED if counts else LATE)
             if counts:
-                came[stratum] += 1
-                ones[stratum] += answer
+                came[strata[place]] += 1
+                ones[strata[place]] += answer
             else:
-                late[stratum] += 1
-        store.add([Count(*pair) for pair in zip(came, ones, strict=True)], late)
-        return outcomes, sum(came)
+                late[strata[place]] += 1
+        # In the order of the hashes, and not of arrival.
+        in_order = [now[place] for place in sorted(now)]
+        return outcomes, in_order, [Count(*pair) for pair in zip(came, ones, strict=True)], late
 
     async def durably(self, write: Callable[[], None]) -> None:
         """Let the other thread wait for the disk."""

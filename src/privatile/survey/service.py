@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from privatile.errors import PrivatileError, StoreError
 from privatile.server.alarms import Alarm
@@ -61,10 +61,11 @@ def round_rule(study: SurveyStudy) -> RoundRule:
 class SurveyService:
     """One survey, open for answers between `start` and `stop`."""
 
-    def __init__(self, folder: SurveyFolder, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: SurveyFolder, study: SurveyStudy, clock: Callable[[], float] = time.time) -> None:
+        """Use `of`, or give the folder's study; nothing is read before `start`."""
         self.folder = folder
-        self.study = folder.study()
-        self.rule = round_rule(self.study)
+        self.study = study
+        self.rule = round_rule(study)
         self.facts: dict[str, Any] = {}
         """What the public page shows, as of the last closed round."""
         self._troubles: dict[str, Alarm] = {}
@@ -77,13 +78,18 @@ class SurveyService:
         self._tasks: list[asyncio.Task[None]] = []
         self._stale = asyncio.Event()
 
+    @classmethod
+    def of(cls, folder: SurveyFolder, clock: Callable[[], float] = time.time) -> Self:
+        """The survey of a folder, by the study that it holds."""
+        return cls(folder, folder.study(), clock)
+
     async def start(self, *, follow: bool = True) -> None:
         """Open the files, finish what a killed process has begun, and begin to look at the clock (`follow`)."""
         count = len(self.study.strata)
         self._reader = SurveyStore.open(self.folder.store_file, self.study.digest, count, read_only=True)
         self._opened = self._reader.created()
-        self.intake = Intake(SurveyStore.open(self.folder.store_file, self.study.digest, count))
-        self.intake.arrived = self._news.set
+        self.intake = Intake.open(SurveyStore.open(self.folder.store_file, self.study.digest, count))
+        self.intake.arrived = self._look_if_due
         self._run = await self._computed(lambda: SurveyRun.open(self.folder.run_file, self.study))
         async with self.intake.alone:
             await self._recover()
@@ -101,22 +107,22 @@ class SurveyService:
 
     # Requests with a code.
 
-    def _find(self, code: str) -> tuple[bytes, int, int]:
+    def _find(self, code: str) -> tuple[bytes, int]:
         hashed = code_hash(code)
-        found = self._reader.find(hashed)
-        if found is None:
+        place = self.intake.table.find(hashed)
+        if place is None:
             raise Refusal("unknown")
-        return hashed, *found
+        return hashed, place
 
     async def question(self, code: str) -> Handed:
         """The open question for a code, marked as handed out."""
-        hashed, stratum, state = self._find(code)
+        hashed, place = self._find(code)
         phase = self.state.phase
-        if state in SPENT:
+        if self.intake.table.states[place] in SPENT:
             raise Refusal("spent")
         if phase is not Phase.OPEN:
             raise Refusal("closed" if phase is Phase.CLOSED else "wait")
-        outcome = await self.intake.hand(hashed, stratum)
+        outcome = await self.intake.hand(hashed, place)
         if outcome.spent_before:
             raise Refusal("spent")
         query = self._queries.get(outcome.round)
@@ -126,8 +132,8 @@ class SurveyService:
 
     async def answer(self, code: str, number: int, answer: bool) -> Taken:
         """Take an answer. To another round than the open one it is late: spent, and not counted."""
-        hashed, stratum, _ = self._find(code)
-        outcome = await self.intake.take(hashed, stratum, number, answer)
+        hashed, place = self._find(code)
+        outcome = await self.intake.take(hashed, place, number, answer)
         return Taken(outcome.accepted, outcome.spent_before)
 
     # From round to round.
@@ -142,6 +148,11 @@ class SurveyService:
             if not await self._tried("round", self.look):
                 # A full disk, most often: answers are refused meanwhile.
                 await asyncio.sleep(LONGEST_SLEEP)
+
+    def _look_if_due(self) -> None:
+        """Look at once where the answers that came let the round go on; a request to close it can wait."""
+        if advance(self.rule, self.state, self._clock(), self._awaited) != self.state:
+            self._news.set()
 
     async def _tried(self, what: str, action: Callable[[], Awaitable[None]]) -> bool:
         """Whether something could be done; where not, people are told, and it is tried again later."""
@@ -177,8 +188,11 @@ class SurveyService:
         state = self.state
         if not state.ending and self.folder.close_request.exists():
             state = replace(state, ending="command")
-        awaited = None if self.intake.awaited is None else len(self.intake.awaited)
-        return advance(self.rule, state, self._clock(), awaited)
+        return advance(self.rule, state, self._clock(), self._awaited)
+
+    @property
+    def _awaited(self) -> int | None:
+        return None if self.intake.awaited is None else len(self.intake.awaited)
 
     async def _recover(self) -> None:
         """Carry a round that is closing to its end, whatever part of that is done; the caller holds the lock.

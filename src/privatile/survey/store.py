@@ -26,6 +26,7 @@ from privatile.core.sqlite_types import is_as_declared
 from privatile.core.words import printable
 from privatile.errors import StoreError
 from privatile.estimator.ending import REASONS
+from privatile.survey.code_table import CodeTable
 from privatile.survey.rounds import OpenRound, Phase
 
 FORMAT = 1
@@ -51,14 +52,23 @@ PAGE = 1024
 MOST_IN_LOG = 16 << 20
 """Bytes of the log before it is folded into the file in the middle of a round: that holds up a commit."""
 
-FIND = "SELECT stratum, state FROM codes WHERE hash = ?"
-
 
 class Count(NamedTuple):
     """What a round has of one stratum."""
 
     came: int
     ones: int
+
+
+class Changed(NamedTuple):
+    """A code whose state changes."""
+
+    code: bytes
+    """Its hash."""
+    place: int
+    """Where the codes in memory have it (`code_table`)."""
+    before: int
+    after: int
 
 
 class StratumTotals(NamedTuple):
@@ -158,14 +168,6 @@ class SurveyStore:
 
     # What anybody may read.
 
-    def find(self, code: bytes) -> tuple[int, int] | None:
-        """Stratum and state of a code by its hash; none for one that was never issued. One look-up, no write."""
-        try:
-            found: tuple[int, int] | None = self._connection.execute(FIND, (code,)).fetchone()
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path} could not be read ({printable(error):.200}).") from None
-        return found
-
     def created(self) -> float:
         """When the codes were made, in seconds since 1970."""
         return float(self._connection.execute("SELECT created FROM survey").fetchone()[0])
@@ -184,9 +186,12 @@ class SurveyStore:
         """Answers that came too late, per stratum."""
         return [row[0] for row in self._connection.execute("SELECT answers FROM late ORDER BY stratum")]
 
-    def any_handed(self) -> bool:
-        """Whether somebody has been given a question, in any round, and has not answered."""
-        return self._connection.execute("SELECT 1 FROM codes WHERE state = 1 LIMIT 1").fetchone() is not None
+    def codes(self) -> CodeTable:
+        """Every code with its stratum and its state; a million take a second."""
+        try:
+            return CodeTable.read(self._connection.execute("SELECT hash, stratum, state FROM codes ORDER BY hash"))
+        except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError):
+            raise StoreError(f"{self.path} is damaged: its codes cannot be read. Restore it from a backup.") from None
 
     def totals(self) -> list[StratumTotals]:
         """What became of the codes, per stratum."""
@@ -208,25 +213,14 @@ class SurveyStore:
         """Begin a group of changes."""
         self._connection.execute("BEGIN IMMEDIATE")
 
-    def hand(self, code: bytes) -> int:
-        """Mark that a code's question is given away; the state before."""
-        free = self._connection.execute("UPDATE codes SET state = 1 WHERE hash = ? AND state = 0", (code,)).rowcount
-        return FREE if free else self.state_of(code)
-
-    def spend(self, code: bytes, counts: bool) -> int:
-        """Mark a code as spent, unless it was; the state before (whether it was handed out is not looked at)."""
-        state = COUNTED if counts else LATE
-        unspent = self._connection.execute(
-            "UPDATE codes SET state = ? WHERE hash = ? AND state < 2", (state, code)
-        ).rowcount
-        return HANDED if unspent else self.state_of(code)
-
-    def state_of(self, code: bytes) -> int:
-        """The state of a code that exists."""
-        found = self.find(code)
-        if found is None:
-            raise StoreError(f"{self.path} was altered while it was used: a code is gone.")
-        return found[1]
+    def change(self, changed: Sequence[Changed]) -> None:
+        """Give codes their new states; each must be in the state that it is believed to have."""
+        rows = [(after, code, before) for code, _, before, after in changed]
+        written = self._connection.executemany("UPDATE codes SET state = ? WHERE hash = ? AND state = ?", rows).rowcount
+        if written != len(rows):
+            raise StoreError(
+                f"{self.path} was altered while it was used: {len(rows) - written:,} codes are not as read."
+            )
 
     def add(self, came: Sequence[Count], late: Sequence[int]) -> None:
         """Add to the counts of the open round and to the late answers, per stratum."""
