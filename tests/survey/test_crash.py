@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from privatile.errors import StoreError
+from privatile.server.open_rounds import Phase
 from privatile.server.run_file import RunStore
 from privatile.survey import service as service_module
 from privatile.survey.intake import Intake
-from privatile.survey.rounds import Phase
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import Count, SurveyStore
 from tests.survey.kit import Clock, Made, Visitors, make_survey, some_answers, visitors

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.coins import Coins
-from privatile.client.ledger.accounts import Account, Stored
+from privatile.client.ledger.accounts import Account
 from privatile.client.ledger.datasets import spent_elsewhere
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.ledger.stored_answers import Stored
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.spill import Words
 from privatile.client.randomizer import Counter, Randomizer
@@ -72,7 +73,8 @@ class Responder:
         self._randomizer = Randomizer(mechanism, coins, scale, dither)
         self._drop = missing == "drop" and column.missing > 0
         self._account = Account(ledger, run, column.content, mechanism, rules or SpendingRules())
-        if self._account.state().first is None and not any(self._available()):
+        arriving = self._account.rules.arriving  # then nobody may have come yet
+        if not arriving and self._account.state().first is None and not any(self._available()):
             raise self._account.refusal(None, 0, self._most_spent())
 
     def __repr__(self) -> str:

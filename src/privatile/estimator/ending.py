@@ -19,6 +19,16 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 """Why a run ended: somebody said so; the date or the number of answers of its specification; its width."""
 
 
+def seconds_of(text: str) -> float:
+    """A date, or a date with a time of day, in seconds since 1970; without a zone it is UTC.
+
+    >>> seconds_of("2026-11-16"), seconds_of("2026-11-16T01:00+01:00") - seconds_of("2026-11-16")
+    (1794787200.0, 0.0)
+    """
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 @dataclass(frozen=True)
 class End:
     """An end that was fixed beforehand: a date, or a number of answers at every level; whichever comes first.

@@ -7,7 +7,6 @@ The public names are the modules, imported one by one: most need the extra `surv
     protocol   what gateway, clients and links agree on: a code, a round's number, an address
     codes      one-time codes and the files that give them away
     folder     where everything of a survey lies; a new survey
-    rounds     when a round closes and when a survey ends; pure, without a clock of its own
     store      the private file: codes, and the counts of the open round
     code_table the codes in memory, found by their hashes
     intake     many changes in one commit; a reply only after its commit
@@ -36,7 +35,6 @@ __all__ = [
     "page",
     "protocol",
     "record",
-    "rounds",
     "run",
     "service",
     "serving",

@@ -6,8 +6,8 @@ import time
 
 from privatile.errors import StoreError
 from privatile.federation.run.lock import lock_folder, running_coordinator
+from privatile.server.open_rounds import Phase
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.rounds import Phase
 from privatile.survey.service import SurveyService
 from privatile.survey.store import SurveyStore
 

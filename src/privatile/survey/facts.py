@@ -7,7 +7,7 @@ from privatile.estimator.values import parse_values
 from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.sentence import ANY_SHAPE
 from privatile.server.alarms import Alarm
-from privatile.survey.rounds import OpenRound, Phase
+from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.run import Standing
 from privatile.survey.store import StratumTotals
 from privatile.survey.study import SurveyStudy

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple, Self
 
 from privatile.errors import StoreError
+from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
-from privatile.survey.rounds import OpenRound
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Changed, Count, SurveyStore
 
 GATHER = 0.004

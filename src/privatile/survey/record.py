@@ -28,10 +28,10 @@ from privatile.federation.record.document import (
     transcript_digest,
 )
 from privatile.server.coordinator import Coordinator
+from privatile.server.open_rounds import Phase
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.rounds import Phase
 from privatile.survey.run import result_so_far, run_spec
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy

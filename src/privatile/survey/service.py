@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from privatile.errors import PrivatileError, StoreError
 from privatile.server.alarms import Alarm
+from privatile.server.open_rounds import OpenRound, Phase, RoundRule, advance, wakes_at
 from privatile.survey.codes import code_hash
 from privatile.survey.facts import live_facts, organiser_facts, public_state
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake
-from privatile.survey.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import FREE, SPENT, StratumTotals, SurveyStore
 from privatile.survey.study import SurveyStudy

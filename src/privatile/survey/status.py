@@ -8,10 +8,10 @@ from privatile.core.words import counted, duration
 from privatile.federation.run.lock import running_coordinator
 from privatile.server.alarms import Alarm
 from privatile.server.coordinator import Coordinator
+from privatile.server.open_rounds import Phase
 from privatile.server.run_file import RunStore
 from privatile.survey.facts import live_facts, organiser_facts
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.rounds import Phase
 from privatile.survey.run import Standing, standing
 from privatile.survey.service import round_rule
 from privatile.survey.store import SurveyStore

@@ -26,8 +26,8 @@ from privatile.core.sqlite_types import is_as_declared
 from privatile.core.words import printable
 from privatile.errors import StoreError
 from privatile.estimator.ending import REASONS
+from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.code_table import CodeTable
-from privatile.survey.rounds import OpenRound, Phase
 
 FORMAT = 1
 

@@ -4,7 +4,6 @@ What is asked, how private an answer is, how much every stratum counts and when 
 first code is given away. The digest of the canonical text names the study; the release record holds it.
 """
 
-import datetime
 import json
 import math
 import re
@@ -25,7 +24,7 @@ from privatile.core.toml_lines import Place
 from privatile.core.words import short
 from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
-from privatile.estimator.ending import SHORTEST, answers_before_interval
+from privatile.estimator.ending import SHORTEST, answers_before_interval, seconds_of
 from privatile.estimator.values import parse_values
 from privatile.laws.critical import checked_level
 from privatile.survey.protocol import survey_address
@@ -150,7 +149,7 @@ class SurveyStudy(Hashed):
     @cached_property
     def ends_at(self) -> float:
         """When the survey ends, in seconds since 1970; infinity without a date."""
-        return _seconds(self.end_date) if self.end_date else math.inf
+        return seconds_of(self.end_date) if self.end_date else math.inf
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, in the order of the file."""
@@ -181,16 +180,6 @@ class SurveyStudy(Hashed):
             raise InputError(f"{path}: there is no survey here. Make one with: privatile survey init")
         document = read_toml(path)
         return document.finish(document.decode(cls))
-
-
-def _seconds(text: str) -> float:
-    """A date, or a date with a time of day, in seconds since 1970; without a zone it is UTC.
-
-    >>> _seconds("2026-11-16"), _seconds("2026-11-16T01:00+01:00") - _seconds("2026-11-16")
-    (1794787200.0, 0.0)
-    """
-    moment = datetime.datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
 
 
 def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
@@ -230,7 +219,7 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
             yield (name,), f"must lie in {least:g} to {most:,g}; got {short(number)}."
     if study.end_date:
         try:
-            _seconds(study.end_date)
+            seconds_of(study.end_date)
         except (ValueError, OverflowError):
             yield ("end_date",), f"must be a date such as 2027-01-31, or 2027-01-31T18:00Z; got {study.end_date!r:.40}."
     if study.address:

@@ -9,6 +9,8 @@
 - `max_epsilon` bounds what a person (without a person column: a record) spends for life. It is checked at every
   answer, and what other runs have reserved counts as spent.
 - After a restore only what the run had reserved may answer, once its coordinator has shown what it asked (`restores`).
+- Where people arrive while a run goes on, its data set is the column itself, whatever it holds today (`arrivals`). No
+  cursor says who has answered: every person is looked up.
 
 Opening an account writes nothing; the first answer does.
 """
@@ -25,24 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.ledger.admission import admit, price
-from privatile.client.ledger.datasets import Content, dataset_id, most_spent, spent_elsewhere
+from privatile.client.ledger.arrivals import as_arriving, note_arrived
+from privatile.client.ledger.datasets import Content, dataset_id, enter_dataset, most_spent, spent_elsewhere
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.record_limits import RecordLimit
 from privatile.client.ledger.reservations import release, reserved_by_others
 from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.ledger.stored_answers import Stored, stored_answer
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
 
 log = logging.getLogger("privatile.client")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An answer that was given: its count, and the position of the run after it (entries of the run, head)."""
-
-    ones: int
-    position: Position
 
 
 class AccountState(NamedTuple):
@@ -79,6 +75,8 @@ class Account:
     def __post_init__(self) -> None:
         self.epsilon = self.mechanism.epsilon
         self._threshold = str(self.mechanism.threshold)
+        if self.rules.arriving:
+            self.content = as_arriving(self.ledger, self.content)
         self._limit = RecordLimit(self.ledger, self.run, self.content)
         self._open()
 
@@ -108,10 +106,11 @@ class Account:
                 )
             if spend_again:
                 self.rules = replace(self.rules, spend_again=True)
-            return
+            if not self.rules.arriving:  # else the column may hold others than the last time
+                return
         admit(self.ledger, content, self.epsilon, self.rules)
         start, limit = self.window()
-        if start == limit:
+        if start == limit and not self.rules.arriving:
             raise self.refusal(asked=None, left=0)
 
     # -- state ---------------------------------------------------------------------------------------------------
@@ -131,6 +130,8 @@ class Account:
     def window(self, state: AccountState | None = None) -> tuple[int, int]:
         """The positions this run may still walk: up to where a record would answer again, or another run's begin."""
         state = state or self.state()
+        if self.rules.arriving:
+            return 0, 0 if state.lost else self.content.records
         start = state.cursor
         if state.lost and not self.rules.spend_again:
             return start, max(start, state.reserved or 0)
@@ -221,15 +222,10 @@ class Account:
         """The stored answer to the identical question; the account's state if the round is new; refused otherwise."""
         if question.run != self.run:
             raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
-        row = self.ledger.execute(
-            "SELECT question, ones, number, head, sequence FROM answers WHERE run = ? AND client = ? AND round = ?"
-            " AND level = ?",
-            (self.run, self.content.client, question.round, question.level),
-        ).fetchone()
-        if row is not None:
-            if row[0] == question.to_json():
-                self.ledger.check_links(row[4], row[4])
-                return Stored(row[1], Position(row[2], row[3]))
+        found = stored_answer(self.ledger, self.run, self.content.client, question)
+        if found is not None:
+            if found.question == question.to_json():
+                return found
             self._refuse(question, "was answered, and is asked again with another question")
         state = self.state()
         if question.round <= state.lost_through:
@@ -274,6 +270,10 @@ class Account:
             state = self.state()
         if self.state().cursor != state.cursor:
             raise LedgerError(f"{self.content} has moved on while a question was answered. Ask again.")
+        if self.rules.arriving:
+            self._open()  # what was admitted when the column was read may have changed since
+            stop = state.cursor + length
+            note_arrived(self.ledger, self.content, stop)
         number = state.entries + 1
         with self._changing_run():
             self.ledger.execute(
@@ -296,20 +296,7 @@ class Account:
         content = self.content
         # Another process may have begun since this account was opened; under the write lock the rules hold.
         self._open()
-        self.ledger.entered += 1
-        seal, own = self.ledger.seal, (content.client, content.column, content.digest)
-        with seal.changing("datasets", "client = ? AND column = ? AND digest = ?", own):
-            self.ledger.execute(
-                "INSERT INTO datasets (client, column, digest, holder, content, person, records, cursor)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
-                (*own, content.holder, content.values_digest, content.person_column, content.records),
-            )
-        dataset = dataset_id(self.ledger, content)
-        with seal.changing("splits", "dataset = ?", (dataset,)):
-            self.ledger.execute_many(
-                "INSERT INTO splits (source, split, column, dataset) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(source, split, content.column, dataset) for source, split in content.splits],
-            )
+        dataset = enter_dataset(self.ledger, content)
         with self._changing_run():
             self.ledger.execute(
                 "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
@@ -319,7 +306,7 @@ class Account:
         if content.person_key is not None:
             # The key must be safe before the ledger holds a person known by it.
             content.person_key.save()
-            with seal.changing("meta", "key = 'person key'", ()):
+            with self.ledger.seal.changing("meta", "key = 'person key'", ()):
                 self.ledger.execute(
                     "INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)",
                     (content.person_key.fingerprint,),

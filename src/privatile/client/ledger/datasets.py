@@ -82,6 +82,27 @@ def dataset_id(ledger: Ledger, content: Content) -> int | None:
     return None if row is None else int(row[0])
 
 
+def enter_dataset(ledger: Ledger, content: Content) -> int:
+    """Enter a data set and the whole columns that it is a part of, where they are new; call inside a transaction."""
+    ledger.entered += 1
+    seal, own = ledger.seal, (content.client, content.column, content.digest)
+    with seal.changing("datasets", "client = ? AND column = ? AND digest = ?", own):
+        ledger.execute(
+            "INSERT INTO datasets (client, column, digest, holder, content, person, records, cursor)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
+            (*own, content.holder, content.values_digest, content.person_column, content.records),
+        )
+    (dataset,) = ledger.execute(
+        "SELECT id FROM datasets WHERE client = ? AND column = ? AND digest = ?", own
+    ).fetchone()
+    with seal.changing("splits", "dataset = ?", (dataset,)):
+        ledger.execute_many(
+            "INSERT INTO splits (source, split, column, dataset) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            [(source, split, content.column, dataset) for source, split in content.splits],
+        )
+    return int(dataset)
+
+
 Span = tuple[int, int, float]
 """Positions from, up to, and the ε that a record there spends."""
 

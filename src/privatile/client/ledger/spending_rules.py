@@ -14,7 +14,8 @@ class SpendingRules:
     """`spend_again`: records that have answered may answer again. `new_people`: other content means other people.
 
     `max_epsilon` is the most that a person (without a person column: a record) may spend for life. `in_federation`: it
-    is agreed that everybody answers once, and nobody at the site can accept more.
+    is agreed that everybody answers once, and nobody at the site can accept more. `arriving`: people come while the
+    run goes on, and every answer is from the column as it is then; needs a person column.
 
     >>> SpendingRules(max_epsilon=-1)
     Traceback (most recent call last):
@@ -26,6 +27,7 @@ class SpendingRules:
     new_people: bool = False
     max_epsilon: float | None = None
     in_federation: bool = False
+    arriving: bool = False
 
     def __post_init__(self) -> None:
         limit = self.max_epsilon

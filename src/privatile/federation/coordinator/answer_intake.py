@@ -69,6 +69,8 @@ class Accepted(NamedTuple):
     signer: str
     """The key that was valid when the answer came in: it may be replaced or revoked before the round closes."""
     signature: bytes
+    lengths: tuple[int, ...] = ()
+    """How many records took part, per level."""
 
 
 class LateLink(NamedTuple):
@@ -106,9 +108,15 @@ class AnswerIntake:
         quarantined: Mapping[str, str] | None = None,
         asked: Mapping[str, int] | None = None,
         late_links: Mapping[str, LateLink] | None = None,
+        *,
+        open_ended: bool = False,
     ) -> None:
-        """`study` is the study's digest; `asked` holds the records that earlier rounds asked of every client."""
+        """`study` is the study's digest; `asked` holds the records that earlier rounds asked of every client.
+
+        `open_ended`: the questions say how many records may take part, and the answers how many did.
+        """
         self._study = study
+        self._open_ended = open_ended
         self._signers = dict(signers)
         self._links = dict(links or {})
         """The last link seen of each client's ledger, before this round."""
@@ -187,6 +195,12 @@ class AnswerIntake:
         levels = len(next(iter(self._questions.values())))
         return [[None if answer is None else answer.ones[k] for answer in answers] for k in range(levels)]
 
+    def lengths(self) -> list[list[int]]:
+        """How many records took part, per level and client; 0 where a client has not answered."""
+        answers = [self._answers.get(client) for client in self._questions]
+        levels = len(next(iter(self._questions.values())))
+        return [[0 if answer is None else answer.lengths[k] for answer in answers] for k in range(levels)]
+
     def close(self, asked: Mapping[str, int] | None = None) -> None:
         """End the round: its counts are in the run's file. `asked` is by client what all rounds have asked so far."""
         self._asked = self._asked if asked is None else Counter(asked)
@@ -255,21 +269,20 @@ class AnswerIntake:
             )
         answers = message.answers
         try:
-            if len(answers) != len(asked):
-                raise ProtocolError(f"one count per level, {len(asked)}, was asked; got {len(answers)}.")
-            for answer, question in zip(answers, asked, strict=True):
+            questions = message.as_answered(asked, open_ended=self._open_ended)
+            for answer, question in zip(answers, questions, strict=True):
                 answer.check(question)
-            if message.question != question_digest(self._study, asked):
+            if message.question != question_digest(self._study, questions):
                 raise ProtocolError("the answer is to another question than this round's.")
         except ProtocolError as error:
             return Verdict("rejected", unquoted(error))
-        ones = tuple(answer.ones for answer in answers)
-        return self._enter(client, Accepted(ones, message.ledger, signer, signature))
+        ones, lengths = tuple(answer.ones for answer in answers), tuple(question.length for question in questions)
+        return self._enter(client, Accepted(ones, message.ledger, signer, signature, lengths))
 
     def _enter(self, client: str, accepted: Accepted) -> Verdict:
         before = self._answers.get(client)
         if before is not None:
-            if (before.ones, before.ledger) == (accepted.ones, accepted.ledger):
+            if (before.ones, before.lengths, before.ledger) == (accepted.ones, accepted.lengths, accepted.ledger):
                 return Verdict("duplicate")
             return Verdict("forked", "two different answers to one round: two copies of its ledger are in use")
         seen = self._links.get(client)

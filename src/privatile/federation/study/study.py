@@ -6,8 +6,7 @@ the canonical text (`FederationStudy.digest`), so a study edited during a run is
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,26 +16,16 @@ from msgspec import Meta
 
 from privatile.core.canonical import Hashed
 from privatile.core.decoding import BrokenRules, Document, read_toml
-from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
-from privatile.core.messages import LARGEST_LENGTH, Missing
-from privatile.core.scale import SCALES
-from privatile.core.toml_lines import Place
-from privatile.core.words import short
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.messages import Missing
 from privatile.errors import InputError
-from privatile.estimator.clients import UNITY
+from privatile.estimator.clients import UNITY, UNKNOWN_SIZE
 from privatile.estimator.plan import TablePlan
-from privatile.estimator.schedule import MOST_COUNTS, Mode
+from privatile.estimator.schedule import Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.survey import Survey
-from privatile.estimator.values import parse_values
-from privatile.federation.study.weight_classes import broken_classes
-from privatile.federation.wire.messages import LARGEST_ASK, MOST_LEVELS
-from privatile.federation.wire.subjects import NAME
-
-IDENTITY = re.compile(r"[0-9a-f]{12}")
-"""A federation's own mark, part of every subject: 48 random bits, so that two studies never share a subject."""
-
-MOST_CLIENTS = 100_000
+from privatile.federation.study.arrivals import LEFT_OUT, PATIENCE, REMARKS, Arrivals
+from privatile.federation.study.rules import broken_rules
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,8 @@ class FederationStudy(Hashed):
     ]
     """What is asked for. With several, every record answers about one of them: each gets its share of every round."""
     range: tuple[float, float]
-    rounds: int
+    rounds: int = 0
+    """None in an open study."""
     scale: str = "linear"
     mode: Mode = "cohort"
     design: str = "auto"
@@ -103,8 +93,10 @@ class FederationStudy(Hashed):
     confidence_level: float = 0.95
     deadline: float = 60.0
     quorum: int = 0
-    patience: int = 5
+    patience: int = PATIENCE
     allow_weak: bool = False
+    arrivals: Arrivals | None = None
+    """Of an open study, whose records arrive over weeks: when its rounds close, and when it ends."""
     clients: Mapping[str, ClientAgreement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -112,20 +104,31 @@ class FederationStudy(Hashed):
             object.__setattr__(self, key, float(getattr(self, key)))
         object.__setattr__(self, "levels", tuple(float(level) for level in self.levels))
         object.__setattr__(self, "range", (float(self.range[0]), float(self.range[1])))
+        if self.is_open and self.arrivals is None:
+            object.__setattr__(self, "arrivals", Arrivals())
         if not self.quorum:
             object.__setattr__(self, "quorum", len(self.clients))
-        if broken := _broken_rules(self):
+        if broken := broken_rules(self):
             raise BrokenRules(broken)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows beforehand how many records will answer."""
+        return self.design == "open"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, in the order of the file."""
         plain: dict[str, Any] = {}
         for item in fields(self):
+            if item.name == "arrivals" or (self.is_open and item.name in LEFT_OUT):
+                continue
             if item.name == "levels" and len(self.levels) == 1:
                 plain["level"] = self.levels[0]
             elif item.name != "clients":
                 value = getattr(self, item.name)
                 plain[item.name] = list(value) if isinstance(value, tuple) else value
+        if self.arrivals is not None:
+            plain["arrivals"] = self.arrivals.to_dict()
         plain["clients"] = {name: _agreement_dict(agreement) for name, agreement in self.clients.items()}
         return plain
 
@@ -148,8 +151,15 @@ class FederationStudy(Hashed):
     @cached_property
     def spec(self) -> RunSpec:
         """The run's specification: the same for everybody who holds the study."""
+        arrivals = self.arrivals
         clients = tuple(
-            ClientSpec(name, agreement.mechanism.threshold, agreement.weight, agreement.records, agreement.level)
+            ClientSpec(
+                name,
+                agreement.mechanism.threshold,
+                agreement.weight,
+                agreement.records if arrivals is None else UNKNOWN_SIZE,
+                agreement.level,
+            )
             for name, agreement in self.clients.items()
         )
         return RunSpec(
@@ -160,18 +170,22 @@ class FederationStudy(Hashed):
             low=self.range[0],
             high=self.range[1],
             design=self.design,
-            rounds=self.rounds,
-            mode=self.mode,
+            rounds=self.rounds or None,
+            mode=None if self.is_open else self.mode,
             confidence_level=self.confidence_level,
             weighting=self.weighting,
             missing=self.missing,
             values=self.values,
+            until_width=None if arrivals is None else arrivals.end_width or None,
+            end=None if arrivals is None else arrivals.end,
             survey=Survey.agreed() if any(one.weights is not None for one in self.clients.values()) else None,
         )
 
     @property
     def weighs_by_size(self) -> bool:
         """Whether every client counts with the records it agreed to: the quantile is that of all of them together."""
+        if self.is_open:
+            return False  # nobody knows how many come
         total = sum(agreement.records for agreement in self.clients.values())
         return all(abs(one.weight - one.records / total) <= UNITY for one in self.clients.values())
 
@@ -196,111 +210,6 @@ class FederationStudy(Hashed):
         return _from_document(Document(table, "the study"))
 
 
-def _broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
-    """Every rule that a study breaks, each with the place of the setting; empty when there is none."""
-    broken: list[tuple[Place, str]] = []
-    levels, clients, (low, high) = study.levels, study.clients, study.range
-
-    def add(rule: str, *place: str) -> None:
-        broken.append((place, rule))
-
-    if not IDENTITY.fullmatch(study.identity):
-        add(f"must be 12 hexadecimal digits; got {study.identity!r:.60}.", "identity")
-    for key, text in (("title", study.title), ("asked_by", study.asked_by), ("value", study.value)):
-        if not 0 < len(text) <= 200 or not text.isprintable():
-            add(f"must be a printable text of 1 to 200 characters; got {text!r:.60}.", key)
-    for level in levels:
-        if not 0.0 < level < 1.0:
-            add(f"must lie inside (0, 1); got {level}. The median is 0.5.", "level" if len(levels) == 1 else "levels")
-    if len(set(levels)) < len(levels):
-        add(f"must differ from each other; got {list(levels)!r:.60}.", "levels")
-    if not 1 <= len(levels) <= MOST_LEVELS:
-        add(f"a study has 1 to {MOST_LEVELS} levels, so that an answer fits; got {len(levels)}.", "levels")
-    if not low < high:
-        add(f"must rise: low < high; got {low:g} to {high:g}.", "range")
-    elif study.scale == "log" and low <= 0.0:
-        add(f'must be positive on the log scale; got {low:g} to {high:g}. Use scale = "linear".', "range")
-    if study.scale not in SCALES:
-        add(f"must be one of {', '.join(SCALES)}; got {study.scale!r:.60}.", "scale")
-    try:
-        parse_values(study.values)
-    except InputError as error:
-        add(str(error).removeprefix("values "), "values")
-    if not 0.0 < study.confidence_level < 1.0:
-        add(f"must lie inside (0, 1); got {study.confidence_level}. 0.95 is the usual choice.", "confidence_level")
-    if not 1 <= study.rounds <= MOST_COUNTS:
-        add(f"must lie in 1 to {MOST_COUNTS:,}; got {short(study.rounds)}. 100 to 500 suffice.", "rounds")
-    if not 0.0 < study.deadline <= 31 * 86_400.0:
-        add(f"must lie between 0 seconds and 31 days; got {study.deadline}.", "deadline")
-    if study.patience < 1:
-        add(f"must be at least 1 silent round; got {short(study.patience)}.", "patience")
-    if not 1 <= len(clients) <= MOST_CLIENTS:
-        add(f"a study needs 1 to {MOST_CLIENTS:,} clients; got {len(clients)}.", "clients")
-    elif not 1 <= study.quorum <= len(clients):
-        add(f"must lie in 1 to {len(clients)}, the number of clients; got {short(study.quorum)}.", "quorum")
-    for name, agreement in clients.items():
-        for rule, *place in _broken_agreement(name, agreement, study):
-            add(rule, "clients", name, *place)
-    for rule, *place in broken_classes(clients):
-        add(rule, "clients", *place)
-    total = math.fsum(agreement.weight for agreement in clients.values())
-    if clients and abs(total - 1.0) > UNITY:
-        add(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.", "clients")
-    size = _question_size(study)
-    if size > LARGEST_ASK:
-        add(
-            f"a round's questions would take {size:,} bytes, and a message may have {LARGEST_ASK:,}: ask for fewer "
-            "levels, or for the same number of records of every client."
-        )
-    return broken or _broken_plan(study)
-
-
-def _broken_plan(study: "FederationStudy") -> list[tuple[Place, str]]:
-    """What only the schedule itself can say; asked once everything else holds."""
-    try:
-        for index in range(len(study.levels)):
-            study.spec.plan(index)
-    except InputError as error:
-        return [((), rule) for rule in str(error).splitlines()]
-    return []
-
-
-def _broken_agreement(name: str, agreement: ClientAgreement, study: "FederationStudy") -> Iterator[tuple[str, ...]]:
-    """Broken rules, each followed by its place inside the client's table."""
-    epsilon, weight, records, level = agreement.epsilon, agreement.weight, agreement.records, agreement.level
-    if not NAME.fullmatch(name):
-        yield ("a name has 1 to 40 letters, digits, - or _; it becomes part of a subject.",)
-    if not STRONGEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        yield f"must lie in [{STRONGEST_EPSILON:g}, {LARGEST_EPSILON:g}]; got {epsilon}.", "epsilon"
-    elif epsilon > WEAK_EPSILON and not study.allow_weak:
-        rule = f"{epsilon:g} is above {WEAK_EPSILON:g}: nearly every report is the truth."
-        yield f"{rule} If this is meant, set allow_weak = true.", "epsilon"
-    if not weight > 0.0:
-        yield f"must be positive; got {weight}. Leave the client out instead.", "weight"
-    times, fewer = (" times the number of levels", " or levels") if len(study.levels) > 1 else ("", "")
-    fewest = study.rounds * len(study.levels)
-    if records < fewest:
-        rule = (
-            f"must be at least the number of rounds{times}, {fewest}: each record answers once; got {short(records)}."
-        )
-        yield f"{rule} Ask for fewer rounds{fewer}.", "records"
-    elif records > LARGEST_LENGTH:
-        yield f"must be at most {LARGEST_LENGTH}; got {short(records)}.", "records"
-    if level is not None and not 0.0 < level < 1.0:
-        yield f"must lie inside (0, 1); got {level}.", "level"
-
-
-def _question_size(study: "FederationStudy") -> int:
-    """Bytes of a round's questions, which name every client's length where they differ, and in local mode its step."""
-    clients = study.clients
-    if len({agreement.records for agreement in clients.values()}) <= 1:
-        return 0
-    local = study.mode == "local"
-    # Quotes, colon and comma are 4; a double takes up to 22 digits.
-    each = sum(len(name) + len(str(one.records)) + 4 + local * (len(name) + 26) for name, one in clients.items())
-    return 500 + len(study.levels) * (200 + each)
-
-
 def load_study(path: Path) -> "FederationStudy":
     """Read a study file; all errors at once, each with its line."""
     if not path.exists():
@@ -315,6 +224,9 @@ def _from_document(document: Document) -> "FederationStudy":
     for name, agreement in clients.items() if isinstance(clients, Mapping) else ():
         if isinstance(agreement, Mapping) and agreement.get("level", 0.5) is None:
             document.add(("clients", str(name), "level"), "must be a finite number; got nothing. Leave it out instead.")
+    if "rounds" not in table and table.get("design") != "open":
+        document.add(("rounds",), "is missing. It must be a whole number.")
+        table["rounds"] = 1
     has_level = "level" in table
     level = table.pop("level", None)
     if has_level and "levels" in table:
@@ -336,8 +248,11 @@ def study_toml(study: "FederationStudy") -> str:
         "",
     ]
     for name, value in study.to_dict().items():
-        if name != "clients":
+        if name not in ("clients", "arrivals"):
             lines.append(f"{name} = {_toml(value)}{_REMARKS.get(name, '')}")
+    if study.arrivals is not None:
+        lines += ["", "[arrivals]"]
+        lines += [f"{name} = {_toml(value)}{REMARKS[name]}" for name, value in study.arrivals.to_dict().items()]
     for name, agreement in study.clients.items():
         lines += ["", f"[clients.{name}]"]
         lines += [f"{key} = {_toml(value)}" for key, value in _agreement_dict(agreement).items()]

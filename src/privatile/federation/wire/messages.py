@@ -16,6 +16,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -203,10 +204,14 @@ class Welcome(_Signed, frozen=True, tag="welcome"):
 
 
 class LevelCount(_Fields, frozen=True):
-    """How many of the records asked about one level reported yes."""
+    """How many of the records asked about one level reported yes.
+
+    `length`, of an open study and of no other, is how many records took part: at most as many as were asked.
+    """
 
     level: _Level
     ones: _Count
+    length: _Positive | msgspec.UnsetType = msgspec.UNSET
 
 
 def question_digest(study: str, questions: Sequence[Question]) -> str:
@@ -234,7 +239,8 @@ class AnswerMessage(_Signed, frozen=True, tag="answer"):
     """One client's counts of one round, one per level, and the link of the ledger entry behind them.
 
     `question` is the digest of what the client was asked, as it received it (`question_digest`): the signature holds
-    for these counts as the answer to that question and to no other.
+    for these counts as the answer to that question and to no other. In an open study it has, for the length that was
+    asked, the number of records that took part.
     """
 
     run: _Run
@@ -245,17 +251,43 @@ class AnswerMessage(_Signed, frozen=True, tag="answer"):
     ledger: Link
 
     @classmethod
-    def of(cls, study: str, question: str, answers: Sequence[Answer], ledger: Link) -> "AnswerMessage":
-        """From one answer per level, all to the round whose questions have this digest."""
+    def of(
+        cls, study: str, question: str, answers: Sequence[Answer], ledger: Link, lengths: Sequence[int] | None = None
+    ) -> "AnswerMessage":
+        """From one answer per level, all to the round whose questions have this digest.
+
+        `lengths`, of an open study, is per level how many records took part.
+        """
         if len({(answer.run, answer.round, answer.client) for answer in answers}) != 1:
             raise ProtocolError("the counts of one answer belong to one run, round and client.")
-        counts = tuple(LevelCount(answer.level, answer.ones) for answer in answers)
+        if lengths is None:
+            counts = tuple(LevelCount(answer.level, answer.ones) for answer in answers)
+        else:
+            rows = zip(answers, lengths, strict=True)
+            counts = tuple(LevelCount(answer.level, answer.ones, length) for answer, length in rows)
         return cls(study, answers[0].run, answers[0].round, answers[0].client, question, counts, ledger)
 
     @property
     def answers(self) -> tuple[Answer, ...]:
         """One answer per level."""
         return tuple(Answer(self.run, self.round, self.client, count.level, count.ones) for count in self.counts)
+
+    def as_answered(self, asked: Sequence[Question], *, open_ended: bool) -> tuple[Question, ...]:
+        """The questions that this answers: those that were asked or, in an open study, asked of as many as took part.
+
+        Refused where the counts are not one per level, or say how many took part in a study that has agreed on it.
+        """
+        if len(self.counts) != len(asked):
+            raise ProtocolError(f"one count per level, {len(asked)}, was asked; got {len(self.counts)}.")
+        lengths = [count.length for count in self.counts if not isinstance(count.length, msgspec.UnsetType)]
+        if len(lengths) != (len(asked) if open_ended else 0):
+            raise ProtocolError("an answer of an open study, and of no other, says how many records took part.")
+        if not open_ended:
+            return tuple(asked)
+        for question, length in zip(asked, lengths, strict=True):
+            if length > question.length:
+                raise ProtocolError(f"at most {question.length} records may take part; got {length}.")
+        return tuple(replace(question, length=length) for question, length in zip(asked, lengths, strict=True))
 
 
 Message = AskMessage | Notice | Hello | Welcome | AnswerMessage

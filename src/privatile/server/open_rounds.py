@@ -1,9 +1,11 @@
-"""When a round closes and when a survey ends: a pure state machine. The clock and the arrivals come from outside.
+"""When a round of an open-ended run closes and when the run ends, for surveys on the web and for federations.
+
+A pure state machine; the clock and the arrivals come from outside.
 
     open      its question is handed out; answers count
     draining  the planned length is reached, or the time is up: the question is handed out no more, answers still count
     closing   the counts are fixed; an answer that comes now is late: spent, not counted
-    closed    the survey is over
+    closed    the run is over
 
 A round's length is the number of people who came. Nothing here sees an answer: when a round closes, and so how long it
 is, depends on times and numbers alone.
@@ -16,7 +18,7 @@ from typing import Literal
 from privatile.estimator.ending import Reason, round_length
 
 Ending = Reason | Literal[""]
-"""Why a survey ends, as its run's file says it; empty: it goes on."""
+"""Why a run ends, as its file says it; empty: it goes on."""
 
 
 class Phase(StrEnum):
@@ -39,7 +41,7 @@ class RoundRule:
     grace: float
     """Seconds that it then still waits."""
     ends_at: float
-    """When the survey ends, in seconds since 1970; infinity: by something else."""
+    """When the run ends, in seconds since 1970; infinity: by something else."""
     end_answers: int
     """Counted answers after which it ends; 0: by something else."""
 
@@ -61,7 +63,7 @@ class OpenRound:
     counted_before: int
     """Answers of the rounds before it."""
     ending: Ending = ""
-    """Why the survey ends after this round; empty: it goes on."""
+    """Why the run ends after this round; empty: it goes on."""
 
     @property
     def hands_out(self) -> bool:
@@ -103,7 +105,7 @@ def advance(rule: RoundRule, state: OpenRound, now: float, awaited: int | None) 
 
 
 def _ending(rule: RoundRule, state: OpenRound, now: float) -> Ending:
-    """Why the survey ends here, by what was fixed beforehand."""
+    """Why the run ends here, by what was fixed beforehand."""
     if now >= rule.ends_at:
         return "date"
     if rule.end_answers and state.counted_before + state.came >= rule.end_answers:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privatile.survey.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
+from privatile.server.open_rounds import OpenRound, Phase, RoundRule, advance, wakes_at
 
 RULE = RoundRule(answers=10, seconds=60.0, grace=5.0, ends_at=1000.0, end_answers=100)
 FRESH = OpenRound(1, Phase.OPEN, since=0.0, came=0, counted_before=0)
