@@ -1,0 +1,80 @@
+"""Committees and trees of a federation without a coordinator: exact probabilities, counted messages, kept results."""
+
+import itertools
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from studies.coverage.rows import read_rows, write_rows
+from studies.leaderless import committees, shapes
+from studies.leaderless.run import MEASURED, RESULTS, Row, all_rounds
+
+COSTS = MEASURED._replace(hop=0.001)
+
+
+@pytest.mark.parametrize(("peers", "liars", "members"), [(6, 2, 4), (8, 3, 4), (9, 2, 7), (9, 4, 5)])
+def test_the_probability_is_that_of_all_committees(peers: int, liars: int, members: int) -> None:
+    drawn = list(itertools.combinations(range(peers), members))
+    bad = sum(sum(one < liars for one in each) > committees.tolerated(members) for each in drawn)
+    assert committees.broken(peers, liars, members) == Fraction(bad, len(drawn))
+
+
+def test_drawn_committees_are_broken_as_often() -> None:
+    rng = np.random.default_rng(1)
+    found = rng.hypergeometric(40, 160, 31, 100_000) > committees.tolerated(31)
+    exact = float(committees.broken(200, 40, 31))
+    error = (exact * (1 - exact) / 100_000) ** 0.5
+    assert abs(found.mean() - exact) < 5 * error
+    assert abs(found.mean() - float(committees.broken(200, 40, 22))) > 5 * error  # the control: another size
+
+
+@pytest.mark.parametrize("members", range(2, 12))
+def test_no_more_liars_than_tolerated_sign_two_histories(members: int) -> None:
+    """Every way to lead the honest members along two histories, against the closed form."""
+    most = committees.tolerated(members)
+    for quorum, liars in itertools.product(range(1, members + 1), range(members)):
+        honest = members - liars
+        split = any(min(left, honest - left) + liars >= quorum for left in range(honest + 1))
+        assert committees.two_histories(members, quorum, liars) == split
+    needed = committees.signing_quorum(members, most)
+    assert not any(committees.two_histories(members, needed, liars) for liars in range(most + 1))
+    if (members + most) % 2:  # the control: one signature fewer, and the same liars can
+        assert committees.two_histories(members, needed - 1, most)
+
+
+def test_messages_are_those_of_a_round_played_out() -> None:
+    peers, size = 40, 10
+    groups = [range(first, first + size) for first in range(0, peers, size)]
+    question = -1
+    everything = [(sender, reader) for sender in [question, *range(peers)] for reader in range(peers)]
+    assert shapes.everybody(peers, COSTS).delivered == len(everything)
+    members = range(size)
+    some = [(question, reader) for reader in range(peers)]
+    some += [(sender, reader) for sender in range(peers) for reader in members]
+    some += [(sender, reader) for sender in members for reader in members]
+    assert shapes.committee(peers, size, COSTS).delivered == len(some)
+    sums = [(question, reader) for reader in range(peers)]
+    sums += [(kind, reader) for group in groups for kind in range(2 * size) for reader in group]
+    sums += [(group[0], reader) for group in groups for reader in range(peers)]
+    assert shapes.tree(peers, size, COSTS).delivered == len(sums)
+
+
+def test_a_round_takes_at_least_its_work_and_a_queue_more() -> None:
+    one = shapes.through_log(np.zeros(1), 1, COSTS, 1, COSTS.read)
+    assert one.tolist() == pytest.approx([2 * COSTS.hop + COSTS.append + COSTS.deliver + COSTS.read])
+    many = shapes.through_log(np.zeros(50), 30, COSTS, 3, COSTS.read)
+    assert many[-1] >= 50 * max(COSTS.append, COSTS.read, 10 * COSTS.deliver) + 2 * COSTS.hop
+    slow = COSTS._replace(deliver=0.001)
+    assert shapes.through_log(np.zeros(50), 30, slow, 3, COSTS.read)[-1] >= 50 * 10 * slow.deliver
+
+
+def test_the_kept_results_are_those_of_the_program(tmp_path: Path) -> None:
+    kept = read_rows(RESULTS / "rounds.csv", Row)
+    write_rows(list(all_rounds()), tmp_path / "rounds.csv", digits=4)
+    assert read_rows(tmp_path / "rounds.csv", Row) == kept
+    for row in read_rows(RESULTS / "committees.csv", committees.Committee):
+        assert row.probability <= row.risk
+        assert row.probability == pytest.approx(float(committees.broken(row.peers, row.liars, row.members)), rel=1e-5)
+    rows = read_rows(RESULTS / "groups.csv", committees.Groups)
+    assert all(row.one == pytest.approx(float(committees.broken(*row[:3])), rel=1e-5) for row in rows)
