@@ -69,10 +69,12 @@ class Visitors:
 
 
 @contextlib.asynccontextmanager
-async def visitors(folder: SurveyFolder, *, follow: bool = False, **options: Any) -> AsyncIterator[Visitors]:
+async def visitors(
+    folder: SurveyFolder, *, follow: bool = False, restored: bool = False, **options: Any
+) -> AsyncIterator[Visitors]:
     """A survey open for answers; without `follow` rounds go on only when a test says `service.look()`."""
     service = SurveyService.of(folder, **options)
-    await service.start(follow=follow)
+    await service.start(follow=follow, restored=restored)
     try:
         app = Gateway(service, host="127.0.0.1", names=frozenset({"survey.example"}), files=page_files())
         transport = httpx.ASGITransport(app=app)

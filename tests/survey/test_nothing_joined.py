@@ -7,6 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from privatile.survey.codes import code_hash, read_codes
 from privatile.survey.store import SurveyStore
 from tests.survey.kit import Clock, Made, Visitors, make_survey, visitors
@@ -46,7 +48,9 @@ def test_planted_values_codes_and_tokens_are_in_no_file(tmp_path: Path) -> None:
             assert not any(code.encode() in content for code in made.codes), name
 
 
-def test_the_same_people_with_other_bits_leave_the_same_rows_of_codes(tmp_path: Path) -> None:
+def test_the_same_people_with_other_bits_leave_the_same_rows_of_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever is stored about codes does not depend on any answer: nothing there to join."""
     first = make_survey(tmp_path / "one")
     answered_bits = ([True, False, True, True, False] * 3, [False, True, True, True, False] * 3)
@@ -58,6 +62,7 @@ def test_the_same_people_with_other_bits_leave_the_same_rows_of_codes(tmp_path: 
         (other / file.name).chmod(0o600)
     second = first._replace(folder=type(first.folder)(other))
     for made, bits in zip((first, second), answered_bits, strict=True):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(made.folder.path.with_suffix(".config")))  # as on two machines
         answered(made, bits)
         with closing(sqlite3.connect(made.folder.store_file)) as database:
             stored.append(

@@ -166,7 +166,12 @@ def _too_few(study: "SurveyStudy") -> str:
     metavar="NAME",
     help="Another name than that of the address by which visitors reach it.",
 )
-def serve(folder: "SurveyFolder", **address: Any) -> None:
+@click.option(
+    "--restored",
+    is_flag=True,
+    help="The folder comes from a backup: codes may have been used since, so people are warned before they answer.",
+)
+def serve(folder: "SurveyFolder", restored: bool, **address: Any) -> None:
     """Take answers until Ctrl-C. Stop and start it at any time: what was acknowledged is kept.
 
     Without a certificate it makes one for this machine, to try things out; browsers warn of it.
@@ -178,7 +183,7 @@ def serve(folder: "SurveyFolder", **address: Any) -> None:
     def say(line: str) -> None:
         click.echo(line, err=True)
 
-    serve_survey(folder, GatewayAddress(**address), say, files=page_files(), pages=SurveyPages())
+    serve_survey(folder, GatewayAddress(**address), say, files=page_files(), pages=SurveyPages(), restored=restored)
 
 
 @survey.command()

@@ -16,7 +16,9 @@ STATES = {"open": "open", "draining": "open", "closed": "closed"}
 """What visitors are told: that a round is about to close is nothing to them."""
 
 UNKNOWN: dict[str, Any] = {
-    **dict.fromkeys(("sentence", "condition", "drift", "opened", "ends", "ended", "open_round", "asked_by")),
+    **dict.fromkeys(
+        ("sentence", "condition", "drift", "opened", "ends", "ended", "open_round", "asked_by", "restored")
+    ),
     **dict.fromkeys(("caveats", "liars", "alarms"), ()),
 }
 """Facts that not every survey has."""

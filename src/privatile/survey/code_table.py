@@ -57,6 +57,15 @@ class CodeTable:
     def __len__(self) -> int:
         return len(self.states)
 
+    @property
+    def changes(self) -> int:
+        """A number that grows with every change of a state: 1 for a question handed out, 2 for a spent code.
+
+        >>> CodeTable.read([(b"a" * 32, 0, 0), (b"b" * 32, 0, 1), (b"c" * 32, 0, 3)]).changes
+        3
+        """
+        return 2 * len(self.states) - 2 * self.states.count(0) - self.states.count(1)
+
     def find(self, code: bytes) -> int | None:
         """The place of a code by its hash; none for one that was never issued."""
         first, second = int.from_bytes(code[:8], "big"), int.from_bytes(code[8:16], "big")

@@ -100,10 +100,12 @@ def organiser_facts(
     totals: list[StratumTotals],
     planned: int,
     alarms: list[Alarm],
+    restored: int,
 ) -> dict[str, Any]:
     """What the organiser's page shows besides: how many codes are spent, never by whom and never an answer."""
     return {
         **live,
+        "restored": restored,
         "strata": [
             {
                 "name": name,

@@ -4,6 +4,7 @@ Everything happens in one event loop. The run, which computes, has a thread of i
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from privatile.survey.codes import code_hash
 from privatile.survey.facts import live_facts, organiser_facts, public_state
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake
+from privatile.survey.mark import SurveyMark
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import FREE, SPENT, StratumTotals, SurveyStore
 from privatile.survey.study import SurveyStudy
@@ -28,7 +30,13 @@ LONGEST_SLEEP = 0.5
 """Seconds between two looks at the clock and at requests of other commands."""
 
 LOG_KEPT = "log kept"
-"""The alarm about a log that cannot be emptied; visitors are served all the same."""
+"""The alarm about a log that cannot be emptied."""
+
+NO_MARK = "no mark"
+"""The alarm about a mark that cannot be written: an older copy would not be found."""
+
+HARMLESS = (LOG_KEPT, NO_MARK)
+"""Alarms with which visitors are served all the same."""
 
 FRESH = 1.0
 """Seconds between two computations of the result, at least."""
@@ -53,6 +61,15 @@ class Taken(NamedTuple):
     repeat: bool
 
 
+def _mark_restored(store: SurveyStore, mark: SurveyMark) -> None:
+    """Declare that a file comes from a backup: every free code counts as handed out, and this copy as the newest."""
+    store.begin()
+    store.mark_restored()
+    store.commit()
+    with suppress(OSError):  # told of at the next look
+        mark.put(store.codes().changes)
+
+
 def round_rule(study: SurveyStudy) -> RoundRule:
     """What the study says about its rounds and its end."""
     return RoundRule(study.round_answers, study.round_seconds, study.grace, study.ends_at, study.end_answers)
@@ -71,6 +88,7 @@ class SurveyService:
         self._troubles: dict[str, Alarm] = {}
         """What cannot be done at the moment, and is tried again: go on with the round, compute the result."""
         self._clock = clock
+        self._mark = SurveyMark.of(study)
         self._queries: dict[int, float] = {}
         self._run_thread = ThreadPoolExecutor(1, thread_name_prefix="survey-run")
         self._news = asyncio.Event()
@@ -83,19 +101,57 @@ class SurveyService:
         """The survey of a folder, by the study that it holds."""
         return cls(folder, folder.study(), clock)
 
-    async def start(self, *, follow: bool = True) -> None:
-        """Open the files, finish what a killed process has begun, and begin to look at the clock (`follow`)."""
+    async def start(self, *, follow: bool = True, restored: bool = False) -> None:
+        """Open the files, finish what a killed process has begun, and begin to look at the clock (`follow`).
+
+        An older copy of the files is refused, unless it is declared to be `restored`.
+        """
         count = len(self.study.strata)
         self._reader = SurveyStore.open(self.folder.store_file, self.study.digest, count, read_only=True)
         self._opened = self._reader.created()
-        self.intake = Intake.open(SurveyStore.open(self.folder.store_file, self.study.digest, count))
-        self.intake.arrived = self._look_if_due
+        store = SurveyStore.open(self.folder.store_file, self.study.digest, count)
         self._run = await self._computed(lambda: SurveyRun.open(self.folder.run_file, self.study))
+        now, rounds = store.round(), self._run.rounds
+        # Of a round that is closing the run may have the counts already.
+        ahead = (0, 1) if now.phase is Phase.CLOSING else (0,)
+        if now.phase is not Phase.CLOSED and rounds - (now.number - 1) not in ahead:
+            raise self._two_moments(rounds, now.number)
+        if restored:
+            _mark_restored(store, self._mark)
+        self.intake = Intake.open(store)
+        self.intake.arrived = self._look_if_due
+        self._require_newest()
         async with self.intake.alone:
             await self._recover()
         await self._refresh()
         if follow:
             self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._keep_fresh())]
+
+    def _require_newest(self) -> None:
+        """Refuse an older copy of both files."""
+        known, here = self._mark.read(), self.intake.table.changes
+        if here < known and self.state.phase is not Phase.CLOSED:
+            raise StoreError(
+                f"{self.folder.store_file} is an older copy: its codes have seen {here:,} changes, and had seen "
+                f"{known:,} before (by {self._mark.path}). Codes that were used since would answer again. Restore the "
+                "newest files; where those are lost, `privatile survey serve --restored` goes on with these, and warns "
+                "everybody before they answer."
+            )
+
+    def _two_moments(self, rounds: int, number: int) -> StoreError:
+        return StoreError(
+            f"{self.folder.run_file} has {rounds:,} rounds, and {self.folder.store_file} is at round {number:,}: one "
+            "of the two files is an older copy. Restore both from the same backup."
+        )
+
+    def _set_mark(self) -> None:
+        try:
+            self._mark.advance(self.intake.table.changes)
+        except OSError as error:
+            text = f"{self._mark.path} cannot be written ({os.strerror(error.errno or 0)}): an older copy is not found"
+            self._troubles.setdefault("mark", Alarm(NO_MARK, None, self._clock(), text))
+        else:
+            self._troubles.pop("mark", None)
 
     @property
     def state(self) -> OpenRound:
@@ -145,6 +201,8 @@ class SurveyService:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait or 0.01)
             self._news.clear()
+            if self._mark.is_due:
+                self._set_mark()
             if not await self._tried("round", self.look):
                 # A full disk, most often: answers are refused meanwhile.
                 await asyncio.sleep(LONGEST_SLEEP)
@@ -233,10 +291,7 @@ class SurveyService:
     async def _check_files(self) -> None:
         rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))
         if rounds != self.state.number - 1 or query is None:
-            raise StoreError(
-                f"{self.folder.run_file} has {rounds:,} rounds, and {self.folder.store_file} is at round "
-                f"{self.state.number:,}: one of the two files is an older copy. Restore both from the same backup."
-            )
+            raise self._two_moments(rounds, self.state.number)
         self._queries = {self.state.number: query}
 
     # What pages show.
@@ -268,7 +323,13 @@ class SurveyService:
         # A million codes take a moment to count: not in the thread that answers visitors.
         totals = await self._computed(self._totals)
         return organiser_facts(
-            self.study, self.live(), self.state, totals, self.rule.planned(self.state), self.alarms()
+            self.study,
+            self.live(),
+            self.state,
+            totals,
+            self.rule.planned(self.state),
+            self.alarms(),
+            self._reader.restored(),
         )
 
     def _totals(self) -> list[StratumTotals]:
@@ -284,6 +345,7 @@ class SurveyService:
         self._stale.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.intake.stop()
+        self._set_mark()
         with suppress(Exception):
             self.intake.store.empty_log()
         self._reader.close()  # first: the last connection removes the log, and this one cannot

@@ -94,8 +94,12 @@ def serve_survey(
     *,
     files: Mapping[str, PageFile] | None = None,
     pages: Pages | None = None,
+    restored: bool = False,
 ) -> None:
-    """Serve a survey until a signal ends the process; what is under way is answered first."""
+    """Serve a survey until a signal ends the process; what is under way is answered first.
+
+    `restored` declares that the folder's files come from a backup (`mark`).
+    """
     study = folder.study()
     require_volume(folder.store_file, "the survey's file")
     if files and study.page_sha256 not in ("", page_sha256()):
@@ -139,13 +143,15 @@ def serve_survey(
         if study.address:
             say(f"address     {study.address}  <- in the links and on the cards")
         say(f"names       {', '.join([*sorted(names), 'this machine itself'])}; visitors who use another are refused")
+        if restored:
+            say("restored    from a backup: every code that was free counts as handed out, and people are warned")
         _allow_connections()
         if address.behind_proxy:
             say(f"gateway     {address.url(bound)} (plain HTTP, for the proxy on this machine that ends TLS)")
         else:
             say(f"gateway     {address.url(bound)}")
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_run(service, server, bound))
+            runner.run(_run(service, server, bound, restored))
 
 
 def _require_pair(certificate: Path, key: Path) -> None:
@@ -172,12 +178,12 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-async def _run(service: SurveyService, server: Any, bound: socket.socket) -> None:
+async def _run(service: SurveyService, server: Any, bound: socket.socket, restored: bool) -> None:
     """Serve until SIGINT or SIGTERM: no new connection, what is under way is answered, the files are closed."""
     loop = asyncio.get_running_loop()
     # The default handler would write what it knows of a connection that broke.
     loop.set_exception_handler(lambda loop, context: None)
-    await service.start()
+    await service.start(restored=restored)
     # What is there now stays: the collector need not look at it again. Requests leave few cycles behind.
     gc.collect()
     gc.freeze()

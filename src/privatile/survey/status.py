@@ -49,6 +49,11 @@ class SurveyStatus:
                 f"open round   {now['number']:,}, {now['state']} for {duration(self.since)}: {now['answers']:,} of "
                 f"{now['planned']:,} planned answers"
             )
+        if facts["restored"]:
+            lines.append(
+                f"restored     {counted(facts['restored'], 'time')} from a backup: later answers are lost, and "
+                "everybody since then was warned"
+            )
         lines += [f"ALARM        {text}" for text in facts["alarms"]]
         if facts["sentence"]:
             lines.append(f"{'so far' if facts['state'] != 'closed' else 'result':<12} {facts['sentence']}")
@@ -77,10 +82,11 @@ def read_status(folder: SurveyFolder) -> SurveyStatus:
     found = read_standing(folder)
     with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
         state, totals, late, opened = store.round(), store.totals(), store.late(), store.created()
+        restored = store.restored()
     alarms = []
     if process is None and state.phase is not Phase.CLOSED:
         text = "no gateway takes answers; `privatile survey serve` continues"
         alarms.append(Alarm("stopped", None, state.since, text))
     live = live_facts(study, state, found, late, opened)
-    facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms)
+    facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms, restored)
     return SurveyStatus(facts, process, time.time() - state.since)

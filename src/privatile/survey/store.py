@@ -38,7 +38,8 @@ SPENT = (COUNTED, LATE)
 """States after which nothing changes."""
 
 TABLES = (
-    "CREATE TABLE survey (format INTEGER NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL)",
+    "CREATE TABLE survey (format INTEGER NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL,"
+    " restored INTEGER NOT NULL)",
     "CREATE TABLE codes (hash BLOB PRIMARY KEY, stratum INTEGER NOT NULL, state INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE counts (stratum INTEGER PRIMARY KEY, came INTEGER NOT NULL, ones INTEGER NOT NULL)",
     "CREATE TABLE late (stratum INTEGER PRIMARY KEY, answers INTEGER NOT NULL)",
@@ -104,7 +105,7 @@ class SurveyStore:
                     connection.execute("BEGIN IMMEDIATE")
                     for statement in TABLES:
                         connection.execute(statement)
-                    connection.execute("INSERT INTO survey VALUES (?, ?, ?)", (FORMAT, digest, time.time()))
+                    connection.execute("INSERT INTO survey VALUES (?, ?, ?, 0)", (FORMAT, digest, time.time()))
                     connection.executemany("INSERT INTO codes VALUES (?, ?, 0)", sorted(codes))
                     for table in ("INSERT INTO counts VALUES (?, 0, 0)", "INSERT INTO late VALUES (?, 0)"):
                         connection.executemany(table, [(place,) for place in range(strata)])
@@ -138,8 +139,8 @@ class SurveyStore:
         """Refuse a file that is not this survey's, or that somebody has altered."""
         if not is_as_declared(self._connection, "".join(f"{statement};\n" for statement in TABLES)):
             raise ValueError("other tables")
-        ((found, written, created),) = self._connection.execute("SELECT * FROM survey").fetchall()
-        if not math.isfinite(created):
+        ((found, written, created, restored),) = self._connection.execute("SELECT * FROM survey").fetchall()
+        if not math.isfinite(created) or type(restored) is not int or restored < 0:
             raise ValueError("a survey has a beginning")
         if found != FORMAT or written != digest:
             raise StoreError(
@@ -171,6 +172,10 @@ class SurveyStore:
     def created(self) -> float:
         """When the codes were made, in seconds since 1970."""
         return float(self._connection.execute("SELECT created FROM survey").fetchone()[0])
+
+    def restored(self) -> int:
+        """How often it was restored from a backup, as the organiser declared."""
+        return int(self._connection.execute("SELECT restored FROM survey").fetchone()[0])
 
     def round(self) -> OpenRound:
         """The round that is open, as it was written last."""
@@ -232,6 +237,11 @@ class SurveyStore:
         for place, number in enumerate(late):
             if number:
                 self._connection.execute("UPDATE late SET answers = answers + ? WHERE stratum = ?", (number, place))
+
+    def mark_restored(self) -> None:
+        """This is a copy from a backup: any code may have been used since, and counts as handed out."""
+        self._connection.execute("UPDATE survey SET restored = restored + 1")
+        self._connection.execute("UPDATE codes SET state = 1 WHERE state = 0")
 
     def set_round(self, state: OpenRound) -> None:
         """Write where the round is."""
