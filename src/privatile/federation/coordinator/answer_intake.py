@@ -19,7 +19,7 @@ Every payload on a client's answer subject gets one verdict:
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from privatile.core.messages import Question
@@ -209,14 +209,24 @@ class AnswerIntake:
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def offer(self, client: str, payload: bytes, *, from_storage: bool = False) -> Verdict:
-        """Judge a payload from `client`'s answer subject; count it if it is an answer to this round."""
+    def offer(
+        self,
+        client: str,
+        payload: bytes,
+        *,
+        from_storage: bool = False,
+        read: Callable[[bytes, str, int], Message] = read_message,
+    ) -> Verdict:
+        """Judge a payload from `client`'s answer subject; count it if it is an answer to this round.
+
+        `read` checks a payload's signature: an entry of a log (`federation.replica`) is read in another way.
+        """
         signer = self._signers.get(client)
         if signer is None:
             return Verdict("unsigned", "the client has no key")
         message: Message | ProtocolError
         try:
-            message = read_message(payload, signer, LARGEST_ANSWER)
+            message = read(payload, signer, LARGEST_ANSWER)
         except NotSigned as error:
             return Verdict("unsigned", str(error))
         except ProtocolError as error:

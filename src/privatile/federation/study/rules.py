@@ -70,6 +70,9 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         add(f"a study needs 1 to {MOST_CLIENTS:,} clients; got {len(clients)}.", "clients")
     elif not 1 <= study.quorum <= len(clients):
         add(f"must lie in 1 to {len(clients)}, the number of clients; got {short(study.quorum)}.", "quorum")
+    if study.tolerate is not None:
+        for rule, setting in _broken_tolerance(study, study.tolerate):
+            add(rule, setting)
     for name, agreement in clients.items():
         for rule, *place in _broken_agreement(name, agreement, study):
             add(rule, "clients", name, *place)
@@ -87,6 +90,21 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
             "levels, or for the same number of records of every client."
         )
     return broken or _broken_plan(study)
+
+
+def _broken_tolerance(study: "FederationStudy", tolerate: int) -> Iterator[tuple[str, str]]:
+    """Broken rules of a study without a coordinator, each with its setting."""
+    clients, fewest = len(study.clients), max(2, 3 * tolerate + 1)
+    if tolerate < 0:
+        yield f"must be at least 0 organizations; got {short(tolerate)}.", "tolerate"
+    elif clients < fewest:
+        rule = f"{short(tolerate)} takes at least {short(fewest)} clients; the study has {clients}."
+        yield f"{rule} With fewer, liars could lead the others along two histories.", "tolerate"
+    if clients and study.quorum != clients:
+        rule = f"must be left out, or be {clients}, in a study without a coordinator: there a round closes when all"
+        yield f"{rule} have answered, or after its deadline; got {short(study.quorum)}.", "quorum"
+    if study.is_open:
+        yield 'cannot be "open" in a study without a coordinator. Choose another design, or a coordinator.', "design"
 
 
 def _broken_plan(study: "FederationStudy") -> list[tuple[Place, str]]:

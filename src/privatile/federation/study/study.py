@@ -97,6 +97,8 @@ class FederationStudy(Hashed):
     allow_weak: bool = False
     arrivals: Arrivals | None = None
     """Of an open study, whose records arrive over weeks: when its rounds close, and when it ends."""
+    tolerate: int | None = None
+    """Of a study without a coordinator, how many organizations may lie; None: the study has a coordinator."""
     clients: Mapping[str, ClientAgreement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -124,7 +126,7 @@ class FederationStudy(Hashed):
                 continue
             if item.name == "levels" and len(self.levels) == 1:
                 plain["level"] = self.levels[0]
-            elif item.name != "clients":
+            elif item.name != "clients" and not (item.name == "tolerate" and self.tolerate is None):
                 value = getattr(self, item.name)
                 plain[item.name] = list(value) if isinstance(value, tuple) else value
         if self.arrivals is not None:
@@ -136,6 +138,16 @@ class FederationStudy(Hashed):
     def run(self) -> str:
         """The name of the one run this study has."""
         return f"{self.identity}-{self.digest[:16]}"
+
+    @property
+    def signing_quorum(self) -> int:
+        """q, the smallest whole number above (K + f)/2: that many of the K peers sign what counts as the history.
+
+        Two quorums have more than f peers in common. Studies with a coordinator have no such quorum: an error.
+        """
+        if self.tolerate is None:
+            raise InputError("the study has a coordinator: only a study with `tolerate` is signed by a quorum.")
+        return (len(self.clients) + self.tolerate) // 2 + 1
 
     @cached_property
     def asked_levels(self) -> tuple[float, ...]:
@@ -270,6 +282,7 @@ _REMARKS = {
     "deadline": "  # seconds a round waits for its answers",
     "quorum": "  # answers that close a round at once",
     "patience": "  # silent rounds of one client after which the run pauses",
+    "tolerate": "  # organizations that may lie; there is no coordinator",
 }
 
 

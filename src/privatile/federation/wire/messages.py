@@ -17,7 +17,8 @@ import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -44,28 +45,30 @@ OTHER_PROGRAM = "It is signed by the right key, so its sender runs another versi
 State = Literal["stopped", "paused", "finished", "aborted"]
 """Why there is nothing to answer."""
 
-_Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Kind = TypeVar("_Kind")
+
+Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Hex32 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
-_Client = Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
-_Run = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-_Text = Annotated[str, Meta(max_length=500)]
-_Count = Annotated[int, Meta(ge=0, le=LARGEST_LENGTH)]
-_Positive = Annotated[int, Meta(ge=1, le=LARGEST_LENGTH)]
+ClientName = Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
+RunName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+ShortText = Annotated[str, Meta(max_length=500)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_LENGTH)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST_LENGTH)]
 _Level = Annotated[float, Meta(gt=0, lt=1)]
-_Step = Annotated[float, Meta(gt=0, le=LARGEST_REAL)]
-_Finite = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]
+Step = Annotated[float, Meta(gt=0, le=LARGEST_REAL)]
+Finite = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]
 _NotEmpty = Meta(min_length=1)
 _PerLevel = Meta(min_length=1, max_length=MOST_LEVELS)
 
 
-class _Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fields of the wire: none may be missing, none may be unknown, and every number is bounded."""
 
 
-class Link(_Fields, frozen=True):
+class Link(Fields, frozen=True):
     """Where a ledger stands: the number of its last entry and that entry's hash."""
 
-    sequence: _Count
+    sequence: Count
     hash: _Hex32
 
     def adds_only(self, entries: int, before: "Link") -> bool:
@@ -83,8 +86,10 @@ def _canonical(body: object) -> bytes:
     return canonical_json(body).encode()
 
 
-class _Signed(_Fields, frozen=True, tag_field="kind"):
-    study: _Digest
+class Signed(Fields, frozen=True, tag_field="kind"):
+    """A body that is signed whole: every kind of message, and every entry of a log (`federation.replica.entries`)."""
+
+    study: Digest
 
     def __post_init__(self) -> None:
         for field in ("run", "reason", "refusal"):
@@ -98,17 +103,17 @@ class _Signed(_Fields, frozen=True, tag_field="kind"):
     def pack(self, key: KeyPair) -> bytes:
         """The signed payload; refuses to sign what a receiver would refuse."""
         body = self.text()
-        _decode(body)
+        decode(body, _decoder(type(self)))
         return body + b"\n" + base64.b64encode(key.sign(body))
 
 
-class LevelQuestion(_Fields, frozen=True):
+class LevelQuestion(Fields, frozen=True):
     """One level of a round's questions. A field holds one value for all clients, or a value per client."""
 
-    level: _Level | Annotated[dict[_Client, _Level], _NotEmpty]
-    query: _Finite
-    length: _Positive | Annotated[dict[_Client, _Positive], _NotEmpty]
-    step: _Step | Annotated[dict[_Client, _Step], _NotEmpty] | None
+    level: _Level | Annotated[dict[ClientName, _Level], _NotEmpty]
+    query: Finite
+    length: Positive | Annotated[dict[ClientName, Positive], _NotEmpty]
+    step: Step | Annotated[dict[ClientName, Step], _NotEmpty] | None
 
 
 def _shared(values: dict[str, Any]) -> Any:
@@ -117,7 +122,7 @@ def _shared(values: dict[str, Any]) -> Any:
     return first if all(value == first for value in values.values()) else values
 
 
-class AskMessage(_Signed, frozen=True, tag="ask"):
+class AskMessage(Signed, frozen=True, tag="ask"):
     """A round's questions, for all clients at once.
 
     >>> key = KeyPair.generate()
@@ -128,8 +133,8 @@ class AskMessage(_Signed, frozen=True, tag="ask"):
     (True, True, ())
     """
 
-    run: _Run
-    round: _Positive
+    run: RunName
+    round: Positive
     asks: Annotated[tuple[LevelQuestion, ...], _PerLevel]
 
     @classmethod
@@ -161,15 +166,15 @@ class AskMessage(_Signed, frozen=True, tag="ask"):
         return tuple(found)
 
 
-class Notice(_Signed, frozen=True, tag="notice"):
+class Notice(Signed, frozen=True, tag="notice"):
     """Nothing to answer now, and why."""
 
-    run: _Run
+    run: RunName
     state: State
-    reason: _Text
+    reason: ShortText
 
 
-class Hello(_Signed, frozen=True, tag="hello"):
+class Hello(Signed, frozen=True, tag="hello"):
     """A client is there. `instance` is drawn at its start: two live holders of one key show different ones.
 
     `restored` is the link that the site knows its ledger to have lost, after it has marked the records behind it as
@@ -177,7 +182,7 @@ class Hello(_Signed, frozen=True, tag="hello"):
     holder's hello: who signs a fresh nonce is there now, while a hello that was recorded earlier can only be repeated.
     """
 
-    client: _Client
+    client: ClientName
     instance: _Hex32
     ledger: Link
     restored: Link | None
@@ -185,7 +190,7 @@ class Hello(_Signed, frozen=True, tag="hello"):
     echo: _Hex32 | None
 
 
-class Welcome(_Signed, frozen=True, tag="welcome"):
+class Welcome(Signed, frozen=True, tag="welcome"):
     """The coordinator's reply to one hello: the last link it has seen, the last round it has asked, and how many of
     the client's records all rounds up to that one asked for.
 
@@ -193,25 +198,25 @@ class Welcome(_Signed, frozen=True, tag="welcome"):
     nonce of the hello.
     """
 
-    client: _Client
+    client: ClientName
     instance: _Hex32
     ledger: Link | None
-    round: _Count
-    records: _Count
-    refusal: _Text
+    round: Count
+    records: Count
+    refusal: ShortText
     nonce: _Hex32
     echo: _Hex32
 
 
-class LevelCount(_Fields, frozen=True):
+class LevelCount(Fields, frozen=True):
     """How many of the records asked about one level reported yes.
 
     `length`, of an open study and of no other, is how many records took part: at most as many as were asked.
     """
 
     level: _Level
-    ones: _Count
-    length: _Positive | msgspec.UnsetType = msgspec.UNSET
+    ones: Count
+    length: Positive | msgspec.UnsetType = msgspec.UNSET
 
 
 def question_digest(study: str, questions: Sequence[Question]) -> str:
@@ -235,7 +240,7 @@ def question_digest(study: str, questions: Sequence[Question]) -> str:
     return hashlib.sha256(_canonical(body)).hexdigest()
 
 
-class AnswerMessage(_Signed, frozen=True, tag="answer"):
+class AnswerMessage(Signed, frozen=True, tag="answer"):
     """One client's counts of one round, one per level, and the link of the ledger entry behind them.
 
     `question` is the digest of what the client was asked, as it received it (`question_digest`): the signature holds
@@ -243,10 +248,10 @@ class AnswerMessage(_Signed, frozen=True, tag="answer"):
     asked, the number of records that took part.
     """
 
-    run: _Run
-    round: _Positive
-    client: _Client
-    question: _Digest
+    run: RunName
+    round: Positive
+    client: ClientName
+    question: Digest
     counts: Annotated[tuple[LevelCount, ...], _PerLevel]
     ledger: Link
 
@@ -294,9 +299,15 @@ Message = AskMessage | Notice | Hello | Welcome | AnswerMessage
 _DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
-def _decode(body: bytes) -> Message:
+@cache
+def _decoder(kind: "type[_Kind]") -> "msgspec.json.Decoder[_Kind]":
+    return msgspec.json.Decoder(kind)
+
+
+def decode(body: bytes, decoder: "msgspec.json.Decoder[_Kind]") -> _Kind:
+    """Read a body in the decoder's form; a ProtocolError for any other."""
     try:
-        return _DECODER.decode(body)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise ProtocolError(broken_rule(error, "the body")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -314,6 +325,11 @@ def unquoted(error: ProtocolError) -> str:
 
 
 def read_message(payload: bytes, signer: str, largest: int) -> Message:
+    """A message of the coordinator's protocol, checked as `read_signed` does."""
+    return read_signed(payload, signer, largest, _DECODER)
+
+
+def read_signed(payload: bytes, signer: str, largest: int, decoder: "msgspec.json.Decoder[_Kind]") -> _Kind:
     """Check size, signature and form, in this order; every failure is a ProtocolError that quotes nothing.
 
     Where size or signature are wrong it is `NotSigned`: the message says nothing about the one it names.
@@ -330,6 +346,6 @@ def read_message(payload: bytes, signer: str, largest: int) -> Message:
     if not verify(signer, body, signature):
         raise NotSigned("the signature is not that of the expected signer.")
     try:
-        return _decode(body)
+        return decode(body, decoder)
     except ProtocolError as error:
         raise ProtocolError(f"{error} {OTHER_PROGRAM}") from None

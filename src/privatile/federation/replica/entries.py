@@ -1,0 +1,226 @@
+"""What organizations write into their common log, each entry one line of JSON and one line of signature.
+
+    proposal    the question of a round, or that the run is over; the first valid one in the log's order counts
+    answer      one peer's counts of one round, and the chain value of everything before the round
+    close       "the deadline has passed since I saw the question"
+    vote        for a decision: readmit a peer, replace a key, abort
+    restored    a peer's ledger was put back from a backup
+    final       the chain value after the end
+    checkpoint  where a peer stands when a new log begins
+    relay       a closed round for those who have not got so far; it proves itself by its hash
+
+The form is that of `wire.messages`: nothing unsigned is parsed, every number is bounded. No entry holds a position in
+the log or a time.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from privatile.core.canonical import canonical_json, text_digest
+from privatile.core.messages import LARGEST_REAL
+from privatile.estimator.plan import Ask
+from privatile.federation.wire.keys import PublicKeys
+from privatile.federation.wire.messages import (
+    MOST_LEVELS,
+    AnswerMessage,
+    ClientName,
+    Count,
+    Digest,
+    Fields,
+    Finite,
+    Link,
+    Positive,
+    RunName,
+    Signed,
+    read_signed,
+)
+from privatile.server.run_file import LONGEST_STAGE
+
+LARGEST_ENTRY = 1 << 20
+"""Bytes: a closed round of 1,000 peers still fits."""
+
+_Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
+_Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]
+
+
+class LevelAsk(Fields, frozen=True):
+    """One level of a round's question, whole: what a run's file holds of it.
+
+    The question in units of the data is not enough. Two machines differ in the last bits of the working scale, from
+    which the next question follows; so both are data, like the counts.
+    """
+
+    level: Count
+    """The place of the level in the study."""
+    query: Finite
+    sent: Finite
+    lengths: _Lengths
+    step: Annotated[float, Meta(ge=0, le=LARGEST_REAL)]
+    averaged: bool
+    stage: _Stage
+
+    @classmethod
+    def of(cls, level: int, ask: Ask) -> "LevelAsk":
+        """From what the design asks. A run's file (SQLite) keeps no negative zero."""
+        return cls(level, ask.query + 0.0, ask.sent + 0.0, ask.lengths, ask.step + 0.0, ask.averaged, ask.stage)
+
+    @property
+    def ask(self) -> Ask:
+        """As the design takes it."""
+        query, sent, step = self.query + 0.0, self.sent + 0.0, self.step + 0.0
+        return Ask(query, self.lengths, step, self.averaged, self.stage, sent)
+
+
+Asks = Annotated[tuple[LevelAsk, ...], Meta(max_length=MOST_LEVELS)]
+
+
+class Entry(Signed, frozen=True):
+    """What every entry but an answer has: the study's digest, its run, and who writes."""
+
+    run: RunName
+    sender: ClientName
+
+
+class Proposal(Entry, frozen=True, tag="proposal"):
+    """The question of a round, after the history with this chain value. Without any level: the run is over."""
+
+    round: Positive
+    chain: Digest
+    asks: Asks
+
+
+class PeerAnswer(AnswerMessage, frozen=True, tag="peer answer"):
+    """An answer that also signs the chain value of everything before its round."""
+
+    chain: Digest
+
+    @classmethod
+    def after(cls, chain: str, answer: AnswerMessage) -> "PeerAnswer":
+        """An answer to the round that follows the history with this chain value."""
+        return cls(
+            answer.study,
+            answer.run,
+            answer.round,
+            answer.client,
+            answer.question,
+            answer.counts,
+            answer.ledger,
+            chain,
+        )
+
+    @property
+    def sender(self) -> str:
+        """Who writes: the peer whose counts they are."""
+        return self.client
+
+
+class CloseVote(Entry, frozen=True, tag="close"):
+    """The sender's clock says that the deadline has passed since it saw this question (`asks_digest`).
+
+    A vote holds in one log (epoch) only: in a later one, where the round begins anew, it would be too early.
+    """
+
+    epoch: Count
+    round: Positive
+    chain: Digest
+    question: Digest
+
+
+class Decision(Fields, frozen=True):
+    """What organizations decide together: it holds from the place in the log where the quorum has voted for it.
+
+    readmit   a peer in quarantine; `round` is that of its offence
+    key       of a peer, from `before`, the signer it has now, to `keys`; a key never comes back
+    abort     the run, for good
+    """
+
+    action: Literal["readmit", "key", "abort"]
+    client: ClientName | None = None
+    round: Count | None = None
+    before: str | None = None
+    keys: PublicKeys | None = None
+
+    @property
+    def digest(self) -> str:
+        """What two votes have in common that are for the same decision."""
+        return text_digest(canonical_json(msgspec.to_builtins(self)))
+
+
+class Vote(Entry, frozen=True, tag="vote"):
+    """One peer's voice for a decision."""
+
+    decision: Decision
+
+
+class Restored(Entry, frozen=True, tag="restored"):
+    """The sender's ledger was put back from a backup: it had come to `lost`, and goes on from `link`."""
+
+    lost: Link
+    link: Link
+
+
+class Final(Entry, frozen=True, tag="final"):
+    """The run is over after this many rounds; `chain` is the value after the end (`chain.end_chain`)."""
+
+    rounds: Positive
+    chain: Digest
+
+
+class Checkpoint(Entry, frozen=True, tag="checkpoint"):
+    """In a new log: the sender stands after this round. `asks` is the next question, where it has answered that."""
+
+    epoch: Positive
+    round: Count
+    chain: Digest
+    asks: Asks
+
+
+class Note(Fields, frozen=True):
+    """A vote or a `restored` that belongs to a round: sender and payload."""
+
+    sender: ClientName
+    payload: str
+
+
+class ClosedRound(Fields, frozen=True):
+    """A closed round, all that its chain value is made of; lists are in the order of the study's clients."""
+
+    before: Digest
+    """The chain value before the round."""
+    round: Positive
+    asks: Annotated[tuple[LevelAsk, ...], Meta(min_length=1, max_length=MOST_LEVELS)]
+    answers: tuple[str | None, ...]
+    """The signed payloads, None where a peer was silent."""
+    unspent: tuple[tuple[Count, ...], ...]
+    """Per level, the places of peers whose missed records are asked later (`StoredRound.unspent`)."""
+    notes: tuple[Note, ...]
+    """Votes and restored ledgers that took effect in the round, in the log's order."""
+
+
+class Relay(Entry, frozen=True, tag="relay"):
+    """A closed round, for those who have not got so far."""
+
+    epoch: Positive
+    closed: ClosedRound
+
+
+AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | Checkpoint | Relay
+_DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
+
+
+def read_entry(payload: bytes, signer: str) -> AnyEntry:
+    """Check size, signature and form, as `wire.messages.read_signed` does."""
+    return read_signed(payload, signer, LARGEST_ENTRY, _DECODER)
+
+
+def asks_digest(asks: tuple[LevelAsk, ...]) -> str:
+    """What a vote to close names: the question of the round, for all peers."""
+    return text_digest(canonical_json([plain_ask(one) for one in asks]))
+
+
+def plain_ask(one: LevelAsk) -> list[object]:
+    """One level of a question as chain values hold it."""
+    ask = one.ask
+    return [one.level, ask.stage, ask.query, ask.sent, list(ask.lengths), ask.step, ask.averaged]
