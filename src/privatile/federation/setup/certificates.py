@@ -44,12 +44,17 @@ def issue_broker(
     *,
     starts: datetime.datetime | None = None,
     days: float = BROKER_DAYS,
+    cluster: bool = False,
 ) -> None:
-    """Write a broker's certificate for `hosts` (names or addresses), signed by the authority."""
+    """Write a broker's certificate for `hosts` (names or addresses), signed by the authority.
+
+    A server of a `cluster` shows it to other servers as well, when it connects to them.
+    """
     issuer_key = serialization.load_pem_private_key(authority_key.read_bytes(), None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{authority}: this authority was not made by `privatile federation init`.")
-    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if cluster else [])]
+    purpose = x509.ExtendedKeyUsage(uses)
     names = x509.SubjectAlternativeName([_host_name(host) for host in hosts])
     issuer = (read_certificate(authority).subject, issuer_key)
     key.unlink(missing_ok=True)

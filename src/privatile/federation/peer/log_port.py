@@ -1,0 +1,321 @@
+"""The log on the broker: publish until seen, read by a consumer from the last applied entry.
+
+An entry is in the log when this peer has read it there, not when the broker says so. What was not seen is published
+again, byte for byte; an entry that comes twice is no second entry. Core subscriptions would deliver before the replicas
+have committed, so nothing is read except through a consumer of the stream.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import nats.errors
+
+from privatile.errors import BrokerError
+from privatile.federation.monitoring import facts
+from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
+from privatile.federation.wire import subjects
+from privatile.federation.wire.connection import Connection, Msg
+from privatile.federation.wire.messages import LARGEST_ASK
+
+log = logging.getLogger("privatile.federation.peer")
+
+BATCH = 1000
+"""Entries that one request asks for."""
+
+EXPIRES, HEARTBEAT = 30.0, 0.5
+"""Seconds that a request waits for entries, and between signs of life while there are none."""
+
+SILENCE = 4 * HEARTBEAT
+"""Seconds without a sign of life after which the consumer is made again: its server is gone."""
+
+RETRY, LATE = 0.3, 5.0
+"""Seconds until an entry that was not seen is published again, and how many times the usual delay it must be late: on a
+slow network or machine it is given more time. A second copy does no harm, but costs everybody a message."""
+
+REQUEST, PATIENCE = 1.0, 15.0
+"""Seconds until a request is made again, and until the servers are said not to reply: an election of a leader after the
+loss of a server takes 4 to 10."""
+
+BUSY = 0.1
+"""Seconds until a request is made again for which the servers had no leader."""
+
+SECOND = 1_000_000_000
+
+
+class LogLost(BrokerError):
+    """The stream is gone, shorter than what was applied, or another one: people decide (`privatile peer recover`)."""
+
+
+class LogEntry(NamedTuple):
+    """One message of the log, as the broker gives it; nothing about it is checked here."""
+
+    position: int
+    """Its number in the stream of this epoch, from 1."""
+    sender: str
+    """The peer whose subject it came on."""
+    payload: bytes
+
+
+@dataclass
+class _Unseen:
+    since: float
+    at: float
+    """When to publish it again."""
+
+
+class LogPort:
+    """One epoch's log on one connection."""
+
+    def __init__(self, connection: Connection, identity: str, epoch: int, peer: str, *, replicas: int) -> None:
+        self.lost = connection.lost
+        self._nc = connection.nc
+        self._peer = peer
+        self._stream = log_stream(identity, epoch)
+        self._own = log_subject(identity, epoch, peer)
+        self._all = log_subject(identity, epoch, "*")
+        self._replicas = replicas
+        self._inbox = f"{subjects.inbox_prefix(peer)}.log"
+        self._unseen: dict[bytes, _Unseen] = {}
+        self._arrived: list[LogEntry] = []
+        self._wake = asyncio.Event()
+        self._consumer = ""
+        self._next, self._delivered = 1, 0
+        """The next position, and the number of the last delivery of this consumer."""
+        self._expected: bytes | None = None
+        """What must stand at the next position: the last entry that was applied."""
+        self._last: LogEntry | None = None
+        """The last entry that this connection has read."""
+        self._requested = 0
+        self._heard = 0.0
+        self._broken = ""
+        self._delay = 0.0
+        """How long an entry takes until it is read back, in the mean."""
+        self.published = self.published_bytes = 0
+
+    # -- opening ---------------------------------------------------------------------------------------------------
+
+    async def open(self, position: int = 0, last: bytes = b"") -> None:
+        """Read on after `position`, where this peer has applied the entry `last`; makes a log where there is none.
+
+        Raises `LogLost` where the log does not hold that entry there: it is shorter, gone or another one.
+        """
+        await self._nc.subscribe(f"{self._inbox}.*", cb=self._on_message)
+        await self._nc.subscribe(f"{subjects.inbox_prefix(self._peer)}.refused", cb=self._on_refusal)
+        await self._check_stream(position)
+        self._next, self._expected = (position, last) if position else (1, None)
+        await self._consume()
+
+    async def _check_stream(self, position: int) -> None:
+        """Refuse a log without the entry that was applied at this position; make one where none was applied."""
+        wanted = self._settings()
+        reply = await self._ask(f"STREAM.INFO.{self._stream}")
+        if reply.get("error", {}).get("code") == 404:
+            if position:
+                raise LogLost(
+                    "the log is gone: the servers have no stream of it. This peer signs nothing. If it does not come "
+                    "back, every organization runs: privatile peer recover DIR"
+                )
+            reply = await self._ask(f"STREAM.CREATE.{self._stream}", wanted)
+        if "error" in reply:
+            raise BrokerError(f"the servers do not give the log: {reply['error'].get('description', 'no reason')}.")
+        other = [name for name, value in wanted.items() if reply["config"].get(name) != value]
+        if other:
+            raise LogLost(
+                f"the log was made with other settings ({', '.join(other)}): a stream that may lose entries is no log. "
+                "Ask who has made it; then every organization runs: privatile peer recover DIR"
+            )
+        if reply["state"]["last_seq"] < position:
+            raise LogLost(
+                f"the log has {reply['state']['last_seq']:,} entries, and this peer has applied {position:,}: it was "
+                "lost, or an older copy was put back. This peer signs nothing. If the log does not come back, every "
+                "organization runs: privatile peer recover DIR"
+            )
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "name": self._stream,
+            "subjects": [self._all],
+            "retention": "limits",
+            "storage": "file",
+            "num_replicas": self._replicas,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_age": 0,
+            "max_msgs_per_subject": -1,
+            "max_msg_size": LARGEST_ASK,
+            "discard": "new",
+            "deny_delete": True,
+            "deny_purge": True,
+        }
+
+    async def _consume(self) -> None:
+        """Make a consumer that begins at the next position."""
+        config = {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._next,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": 30 * SECOND,
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        reply = await self._ask(f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config})
+        if "error" in reply or (self._expected is not None and not reply["num_pending"]):
+            await self._check_stream(self._next if self._expected is not None else 0)
+        if "error" in reply:
+            raise BrokerError(f"the servers do not let the log be read: {reply['error'].get('description')}.")
+        self._consumer, self._delivered, self._broken = str(reply["name"]), 0, ""
+        await self._request_entries()
+
+    async def _request_entries(self) -> None:
+        self._requested, self._heard = BATCH, asyncio.get_running_loop().time()
+        wanted = {"batch": BATCH, "expires": int(EXPIRES * SECOND), "idle_heartbeat": int(HEARTBEAT * SECOND)}
+        # The consumer's name is part of the reply's subject: what an older one still sends is told apart.
+        await self._nc.publish(
+            log_request(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"),
+            json.dumps(wanted).encode(),
+            reply=f"{self._inbox}.{self._consumer}",
+        )
+
+    async def _ask(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while not self.lost.is_set() and asyncio.get_running_loop().time() < until:
+            try:
+                reply = await self._nc.request(log_request(verb), json.dumps(body or {}).encode(), timeout=REQUEST)
+                found: dict[str, Any] = json.loads(reply.data)
+            except (TimeoutError, nats.errors.TimeoutError):
+                continue
+            except nats.errors.NoRespondersError:
+                found = {"error": {"code": 503, "description": "no server replies"}}
+            except (nats.errors.Error, ValueError) as error:
+                raise BrokerError(f"the servers did not reply ({type(error).__name__}).") from None
+            if found.get("error", {}).get("code") != 503:
+                return found
+            await asyncio.sleep(BUSY)
+        raise BrokerError("the servers did not reply: is a majority of them up, and do they reach each other?")
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def _on_message(self, message: Msg) -> None:
+        if not message.reply.startswith("$JS.ACK."):
+            self._on_status(message)
+            return
+        *_, stream, consumer, _times, position, delivered, _at, _pending = message.reply.split(".")[:9]
+        if consumer != self._consumer or stream != self._stream or self._broken:
+            return
+        self._heard = asyncio.get_running_loop().time()
+        self._requested -= 1
+        if int(delivered) != self._delivered + 1 or int(position) != self._next:
+            # Nothing is deleted from the log: a gap means a delivery that was lost, or another stream.
+            self._break("a delivery is missing")
+            return
+        self._delivered += 1
+        self._next += 1
+        if self._expected is not None:
+            expected, self._expected = self._expected, None
+            if expected != message.data:
+                self._break("another log")
+            return
+        self._last = LogEntry(int(position), message.subject.rpartition(".")[2], message.data)
+        self._arrived.append(self._last)
+        self._wake.set()
+
+    def _on_status(self, message: Msg) -> None:
+        if message.subject.rpartition(".")[2] not in (self._consumer, "") or not message.headers:
+            return
+        status = message.headers.get("Status")
+        self._heard = asyncio.get_running_loop().time()
+        if status == "408":  # the request has expired
+            self._requested = 0
+        elif status not in (None, "100"):
+            self._break(f"status {status}")
+        self._wake.set()
+
+    def _break(self, reason: str) -> None:
+        self._broken = self._broken or reason
+        self._wake.set()
+
+    async def entries(self, until: float) -> Sequence[LogEntry]:
+        """What has come since the last call, in order; waits for it, at most until that time of the loop.
+
+        What was published and not seen is published again meanwhile. Raises where the connection or the log is lost.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._arrived:
+            if self.lost.is_set():
+                raise BrokerError("the connection with the server was lost.")
+            if self._broken == "another log":
+                raise LogLost(
+                    "the log holds another entry where this peer has applied one: it was replaced. This peer signs "
+                    "nothing. Compare with the others; then every organization runs: privatile peer recover DIR"
+                )
+            now = loop.time()
+            if self._broken or now - self._heard > SILENCE:
+                log.info("reading again", extra=facts(reason=self._broken or "no sign of life"))
+                await self._read_again()
+            elif self._requested <= BATCH // 2:
+                await self._request_entries()
+            await self._publish_again(now)
+            if now >= until:
+                return ()
+            self._wake.clear()
+            pause = min(until - now, HEARTBEAT, *(one.at - now for one in self._unseen.values()))
+            timer = loop.call_later(max(pause, 0.001), self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+        found, self._arrived = self._arrived, []
+        for entry in found:
+            unseen = self._unseen.pop(entry.payload, None) if entry.sender == self._peer else None
+            if unseen is not None and unseen.at - unseen.since <= self._retry:  # published once
+                self._delay += (loop.time() - unseen.since - self._delay) / 8
+        return found
+
+    def interrupt(self) -> None:
+        """Let `entries` look again at once."""
+        self._wake.set()
+
+    async def _read_again(self) -> None:
+        """A new consumer, from the last entry on that was read: it must still be the same one."""
+        if self._last is not None:
+            self._next, self._expected = self._last.position, self._last.payload
+        await self._consume()
+
+    # -- publishing ------------------------------------------------------------------------------------------------
+
+    async def publish(self, payload: bytes) -> None:
+        """Publish an entry, again and again until it is read in the log."""
+        if payload in self._unseen:
+            return
+        now = asyncio.get_running_loop().time()
+        self._unseen[payload] = _Unseen(now, now + self._retry)
+        await self._send(payload)
+
+    @property
+    def _retry(self) -> float:
+        return max(RETRY, LATE * self._delay)
+
+    async def _publish_again(self, now: float) -> None:
+        for payload, unseen in list(self._unseen.items()):
+            if now >= unseen.at:
+                unseen.at = now + self._retry
+                await self._send(payload, reply=f"{subjects.inbox_prefix(self._peer)}.refused")
+
+    async def _send(self, payload: bytes, reply: str = "") -> None:
+        self.published += 1
+        self.published_bytes += len(payload)
+        try:
+            await self._nc.publish(self._own, payload, reply=reply)
+        except nats.errors.Error as error:
+            raise BrokerError(f"an entry could not be published ({type(error).__name__}).") from None
+
+    async def _on_refusal(self, message: Msg) -> None:
+        try:
+            refusal = json.loads(message.data or b"{}").get("error")
+        except ValueError:
+            return
+        if refusal:
+            log.warning("the log takes no entry", extra=facts(reason=str(refusal.get("description", ""))[:200]))

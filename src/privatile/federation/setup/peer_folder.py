@@ -1,0 +1,156 @@
+"""The folder of one organization in a federation without a coordinator; it stands where an organizer's folder stands.
+
+DIR/study.toml              what is asked
+DIR/peer.json               who this organization is, where its site's folder lies, where its server listens
+DIR/NAME.enrolment.json     to be sent to all others
+DIR/roster.json             everybody's keys and servers, the same at everybody
+DIR/keys/                   the private keys of its server and of that server's authority, mode 0600
+DIR/certificates/           their certificates, and those of all authorities in the roster
+DIR/broker/                 its server's configuration, log and streams
+DIR/run.db                  the run: committed rounds, the entries of the log, what was signed
+SITE/                       key, limits and ledger, as those of every site (`federation/site/folder.py`)
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from privatile.errors import InputError
+from privatile.federation.setup.broker_configuration import BrokerSettings
+from privatile.federation.setup.certificates import issue_broker, make_authority
+from privatile.federation.setup.cluster_configuration import cluster_text
+from privatile.federation.setup.directory import Directory, Roster
+from privatile.federation.setup.files import read_json, replace_file, write_json
+from privatile.federation.setup.peer_roster import (
+    PeerEnrolment,
+    PeerRoster,
+    PeerServer,
+    build_roster,
+    read_peer_enrolment,
+)
+from privatile.federation.study.study import FederationStudy, study_toml
+from privatile.federation.wire.keys import KeyPair, read_key, same_fingerprint
+
+PEER_FILE = "peer.json"
+"""Marks the folder of a peer."""
+
+
+class PeerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who this organization is."""
+
+    client: str
+    site: str
+    """Its site's folder."""
+    listen: str
+    """The address on which its server listens, for peers and for other servers."""
+
+
+class PeerFolder(Directory):
+    """The folder of one peer."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        own = read_json(path / PEER_FILE, PeerSettings, "a peer's settings (`privatile peer enroll` writes them)")
+        self.client = own.client
+        self.listen = own.listen
+        self.site = Path(own.site)
+        self.ledger_file = self.site / "ledger.db"
+        self.key_file = self.site / f"{own.client}.key"
+        self.pid_file = path / "peer.pid"
+        self.enrolment_file = path / f"{own.client}.enrolment.json"
+        self.authorities_file = path.absolute() / "certificates" / "authorities.pem"
+
+    def key(self) -> KeyPair:
+        """This organization's key."""
+        return read_key(self.key_file)
+
+    def peers(self) -> PeerRoster:
+        """Everybody's keys and servers."""
+        if not self.roster_file.exists():
+            raise InputError(
+                f"{self.roster_file}: there is no roster yet. When everybody's enrolment is here: privatile peer admit "
+                f"{self.path} *.enrolment.json"
+            )
+        roster = read_json(self.roster_file, PeerRoster, "a roster (`privatile peer admit` writes one)")
+        if roster.study != self.study().digest:
+            raise InputError(f"{self.roster_file}: the roster is for another version of the study than study.toml.")
+        return roster
+
+    def roster(self) -> Roster:
+        """Everybody's keys, as an organizer's roster has them; empty before anybody is admitted."""
+        return Roster(self.peers().keys if self.roster_file.exists() else {}, ())
+
+    def server(self) -> PeerServer | None:
+        """The server that this organization runs, where it runs one."""
+        return self.peers().servers.get(self.client)
+
+    def settings(self) -> BrokerSettings:
+        """Where its server listens for peers."""
+        server = self.server()
+        if server is None:
+            raise InputError(
+                f"{self.client} runs no server of the cluster: start with --broker, or enroll with --host."
+            )
+        return BrokerSettings(self.listen, server.port, (server.host,))
+
+    def write_configuration(self, roster: Roster | None = None) -> None:
+        """Write its server's configuration from study and roster."""
+        peers, files = self.peers(), self.broker_files
+        files.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(self.authorities_file, peers.authorities)
+        replace_file(
+            files.configuration,
+            cluster_text(self.study().identity, peers, self.client, self.settings(), files, str(self.authorities_file)),
+        )
+
+    def admit(self, enrolments: list[Path], confirmed: str | None = None) -> PeerRoster:
+        """Build the roster from everybody's enrolments; `confirmed` is the fingerprint that all have compared."""
+        study = self.study()
+        given = [read_peer_enrolment(path) for path in [*enrolments, self.enrolment_file]]
+        roster = build_roster(study, given)
+        if confirmed is not None and not same_fingerprint(confirmed, roster.fingerprint):
+            raise InputError(
+                f"the roster's fingerprint is {roster.fingerprint}, and {confirmed!r:.60} was given: nothing was "
+                "admitted. Compare the fingerprints of each organization with `privatile peer admit DIR FILES`; one of "
+                "the files was replaced on its way, or somebody has another set."
+            )
+        if self.roster_file.exists() and self.peers() != roster and self.store_file.exists():
+            raise InputError(
+                "the run has begun with another roster. A new key of a client is a decision of all: privatile peer vote"
+            )
+        write_json(self.roster_file, roster)
+        return roster
+
+
+def make_peer_folder(
+    path: Path,
+    study: FederationStudy,
+    client: str,
+    site: Path,
+    key: KeyPair,
+    *,
+    host: str = "",
+    port: int = 4222,
+    cluster_port: int = 6222,
+    listen: str = "",
+) -> PeerFolder:
+    """Begin a peer's folder, with the enrolment to send to all others; without a `host` it runs no server."""
+    if study.tolerate is None:
+        raise InputError("this study has a coordinator: its sites run `privatile enroll` and `privatile join`.")
+    if client not in study.clients:
+        raise InputError(f"the study has no client {client!r}. Its clients: {', '.join(study.clients)}.")
+    if path.exists() and any(path.iterdir()):
+        raise InputError(f"{path} is not empty. Choose a new folder: keys are never overwritten.")
+    (path / "certificates").mkdir(parents=True, mode=0o700)
+    replace_file(path / "study.toml", study_toml(study))
+    listen = listen or ("127.0.0.1" if host in ("localhost", "127.0.0.1") else "0.0.0.0")
+    write_json(path / PEER_FILE, PeerSettings(client, str(site.absolute()), listen))
+    folder = PeerFolder(path)
+    server = None
+    if host:
+        make_authority(folder.authority, folder.authority_key, f"{study.title} {client}")
+        files = folder.broker_files
+        issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, (host,), cluster=True)
+        server = PeerServer(host, port, cluster_port, folder.authority.read_text(encoding="ascii"))
+    write_json(folder.enrolment_file, PeerEnrolment.make(client, study.digest, key, server))
+    return folder
