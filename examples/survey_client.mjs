@@ -29,21 +29,21 @@ async function request(url, body) {
 }
 
 async function answer(link, epsilon, value, file, confirmed) {
-  const [address, code] = link.split("#c=");
+  const [address, code] = link.split(/#c=|&/);
   if (!/^https:|^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(address) || !/^[\w-]{22}$/.test(code)) throw new Error("not a link of a survey");
   if (Number.isNaN(value)) throw new Error("the value is missing");
   if (!existsSync(file)) {
-    const { survey, threshold } = await request(`${address}survey.json`);
+    const { survey, threshold, step } = await request(`${address}survey.json`);
     // A dishonest survey could ask this device alone for nearly the truth.
     if (!(Number(readThreshold(threshold)) / 2 ** 64 <= 1 / (1 + Math.exp(-epsilon)) + 1e-12)) throw new Error(`the survey asks for more than epsilon ${epsilon}`);
-    const question = await request(`${address}question`, { code });
+    if (step && Math.abs(value / step - Math.round(value / step)) > 1e-6) throw new Error(`this survey takes multiples of ${step} only`);
+    const question = await request(`${address}question`, { code, visit: randomBytes(8).toString("hex") });
     if (question.survey !== survey || !Number.isFinite(Number(question.query))) throw new Error("not a question of this survey");
     if (question.handed_before && !confirmed) throw new Error("the question was fetched before, perhaps on another device: --confirmed if not answered there");
     const answer = randomized(value > Number(question.query), randomBytes(8).readBigUInt64LE(), readThreshold(threshold));
     const handle = openSync(file, "wx", 0o600); // fails where another process was first: one coin per file
     writeSync(handle, JSON.stringify({ address, code, round: question.round, answer }));
-    fsyncSync(handle); // on the disk before it leaves
-    closeSync(handle);
+    fsyncSync(handle), closeSync(handle); // on the disk before it leaves
   }
   const stored = JSON.parse(readFileSync(file, "utf8"));
   if (stored.code !== code || stored.address !== address) throw new Error("this file holds the answer to another code; it never answers twice");

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from privatile.core.mechanism import RandomizedResponse
 from privatile.survey.codes import new_code
 from privatile.survey.page import LANGUAGES, page_files
 from tests.survey.fake_server import FakeSurvey, Reply
@@ -284,6 +285,27 @@ def test_settings_that_hide_too_little_are_refused(watched: Callable[..., Any], 
     assert survey.answers == []
 
 
+def test_a_link_that_states_a_budget_is_held_to_it(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+    """A server that asks one device for more than the letter says gets nothing; the page says how often it is true."""
+    page = watched().page
+    survey.facts["threshold"] = str(RandomizedResponse.from_epsilon(4.0).threshold)
+    for budget in ("2", "3.99", "none"):
+        page.goto("about:blank")
+        page.goto(f"{url}#c={new_code()}&e={budget}")
+        says(page, "the survey wants only 1.8 times")
+        assert not page.locator("#form").is_visible()
+    page.goto("about:blank")
+    page.goto(f"{url}#c={new_code()}&e=4")
+    page.locator("#form").wait_for()
+    about = page.locator("#about").inner_text()
+    assert "the truth 98.2 times in 100 and, by chance, the opposite 1.8 times" in about
+    assert "can be nearly sure" in about
+    survey.facts["threshold"] = str(RandomizedResponse.from_epsilon(1.0).threshold)
+    page.reload()
+    page.get_by_text("the truth 73 times in 100 and, by chance, the opposite 27 times: nobody can be sure").wait_for()
+    assert survey.questions == 0
+
+
 def test_offline_then_online_and_a_survey_that_makes_wait(
     watched: Callable[..., Any], survey: FakeSurvey, url: str
 ) -> None:
@@ -296,7 +318,16 @@ def test_offline_then_online_and_a_survey_that_makes_wait(
     survey.on_question = lambda code: (503, {"error": "wait"}, {"Retry-After": "1"})
     page.context.set_offline(False)
     says(page, "being prepared")
-    survey.on_question = lambda code: None
+    # The first reply is lost, and this device knows that it was the one that asked: no warning of another.
+    lost_question = iter([(0, None, {})])
+
+    def losing_the_question(code: str) -> Reply | None:
+        if reply := next(lost_question, None):
+            survey.states[code], survey.visits[code] = "handed", json.loads(survey.requests[-1].body)["visit"]
+            return reply
+        return None
+
+    survey.on_question = losing_the_question
     # The first reply is lost on its way: the answer counts, and the device sends the same once more.
     lost: Iterator[Reply] = iter([(0, None, {})])
 

@@ -43,6 +43,8 @@ class FakeSurvey:
         }  # fmt: skip
         self.round, self.query = 12, "2750.5"
         self.states: dict[str, str] = {}
+        self.visits: dict[str, str] = {}
+        """By which device a code's question was fetched first."""
         self.requests: list[Heard] = []
         self.more_headers: dict[str, str] = {}
         """Of every response."""
@@ -77,8 +79,11 @@ class FakeSurvey:
                 if state == "spent":
                     return 409, {"error": "spent"}, {}
                 self.states[code] = "handed"
+                if state == "free":
+                    self.visits[code] = body.get("visit", "")
+                same = bool(body.get("visit")) and self.visits.get(code) == body["visit"]
                 question = {"survey": self.facts["survey"], "round": self.round, "query": self.query}
-                return 200, {**question, "handed_before": state == "handed"}, {}
+                return 200, {**question, "handed_before": state == "handed" and not same}, {}
             if made := self.on_answer(body):
                 return made
             self.states[code] = "spent"

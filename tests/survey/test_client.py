@@ -20,7 +20,7 @@ from privatile.survey.answer_file import AnswerFile, StoredAnswer
 from privatile.survey.client import SurveyClient, randomized, read_threshold
 from privatile.survey.codes import new_code
 from privatile.survey.serving import trial_certificate
-from tests.survey.fake_server import FakeSurvey
+from tests.survey.fake_server import FakeSurvey, Reply
 from tests.survey.make_vectors import PATH as VECTORS
 
 PLANTED = 31415.9265
@@ -110,6 +110,21 @@ def test_no_server_gets_a_second_coin(survey: FakeSurvey, url: str, tmp_path: Pa
         if fresh == {True, False}:
             return
     pytest.fail("forty fresh coins and always the same side")
+
+
+@network
+def test_a_lost_question_is_asked_for_again_without_a_warning(survey: FakeSurvey, url: str, tmp_path: Path) -> None:
+    lost = iter([True])
+
+    def losing(code: str) -> Reply | None:
+        if next(lost, False):
+            survey.states[code], survey.visits[code] = "handed", json.loads(survey.requests[-1].body)["visit"]
+            return 0, None, {}
+        return None
+
+    survey.on_question = losing
+    assert SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), 1.0).outcome == "counted"
+    assert survey.questions == 2
 
 
 @network

@@ -41,8 +41,11 @@ def test_it_answers_once(tmp_path: Path) -> None:
     with survey.serve() as url:
         greedy = node(f"{url}#c={code}", 0.09, PLANTED, file)
         assert "more than epsilon 0.09" in greedy.stderr
+        survey.facts["step"] = 0.5
+        assert "multiples of 0.5" in node(f"{url}#c={code}&e=0.1", 0.1, PLANTED, file).stderr
         assert survey.questions == 0
-        done = node(f"{url}#c={code}", 0.1, PLANTED, file)
+        survey.facts["step"] = None
+        done = node(f"{url}#c={code}&e=0.1", 0.1, PLANTED, file)
         assert done.returncode == 0, done.stderr
         assert "counted" in done.stdout
         # Told that it was lost, it sends the same bit; another code gets nothing.

@@ -78,6 +78,34 @@ def test_two_answers_at_once_count_once(made: Made) -> None:
     assert replies.count({"counted": True, "repeat": True}) == 19
 
 
+def test_a_device_whose_reply_was_lost_is_no_second_device(made: Made) -> None:
+    async def scene() -> None:
+        async with visitors(made.folder) as people:
+
+            async def asked(visit: object, code: str = made.codes[0]) -> Any:
+                reply = await people.client.post("/question", json={"code": code, "visit": visit})
+                return reply.json().get("handed_before", reply.status_code)
+
+            assert [await asked("mine"), await asked("mine")] == [False, False]
+            assert await asked("another's") is True
+            assert await asked("") is True
+            assert await asked("mine") is False, "the first device is still the first"
+            assert (await people.question(made.codes[0])).json()["handed_before"] is True
+            assert [await asked("x" * 33), await asked(7)] == [400, 400]
+            # Without a mark nothing is known again: the control.
+            assert [await asked("", made.codes[1]), await asked("", made.codes[1])] == [False, True]
+
+    asyncio.run(scene())
+
+
+def test_marks_of_devices_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MOST_VISITS", 3)
+    visits = intake_module.Visits()
+    for place in range(5):
+        visits.note(place, "mine")
+    assert [visits.knows(place, "mine") for place in range(5)] == [False, False, True, True, True]
+
+
 def test_two_devices_at_once_are_told_of_each_other(made: Made) -> None:
     async def scene() -> list[bool]:
         async with visitors(made.folder) as people:

@@ -21,7 +21,8 @@ HASH = "ab" * 32
 def made(count: int, title: str = "What we earn", language: str = "en") -> tuple[list[str], str]:
     codes = [new_code() for _ in range(count)]
     cards = [(code, f"group <{number % 2}>") for number, code in enumerate(codes)]
-    text = sheets.sheet(title, ADDRESS, cards, lies_per_100=27, page_sha256=HASH, language=language)
+    shown = {"epsilon": 1.0, "lies_per_100": 27, "page_sha256": HASH, "asked_by": "The <works> council"}
+    text = sheets.sheet(title, ADDRESS, cards, language=language, **shown)  # type: ignore[arg-type]
     return codes, text
 
 
@@ -34,11 +35,12 @@ def test_eight_cards_on_a_page_each_with_link_group_and_hash() -> None:
         ElementTree.fromstring(page.strip())
     words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
     for code in codes:
-        assert f"{ADDRESS}#c={code}" in words
+        assert f"{ADDRESS}#c={code}&amp;e=1" in words
         # The picture is segno's of this very link.
-        assert segno.make(f"{ADDRESS}#c={code}", error="m", micro=False).svg_inline(omitsize=True, border=2) in text
+        assert segno.make(f"{ADDRESS}#c={code}&e=1", error="m", micro=False).svg_inline(omitsize=True, border=2) in text
     assert words.count(HASH) == words.count("27 times in 100") == 11
     assert words.count("group &lt;1&gt;") == 5
+    assert words.count("Asked by: The &lt;works&gt; council") == 11
 
 
 @pytest.mark.parametrize("language", sheets.WORDS)
@@ -51,9 +53,9 @@ def test_long_titles_and_other_languages_stay_on_the_card(language: str) -> None
 
 def test_letters_carry_every_link_once() -> None:
     codes = [new_code() for _ in range(5)]
-    table = sheets.mail_merge(ADDRESS, [(code, 'a "quoted", group') for code in codes], "Pay, and more")
+    table = sheets.mail_merge(ADDRESS, [(code, 'a "quoted", group') for code in codes], "Pay, and more", 0.5)
     rows = list(csv.DictReader(io.StringIO(table.removeprefix("\ufeff"))))
-    assert [row["link"] for row in rows] == [f"{ADDRESS}#c={code}" for code in codes]
+    assert [row["link"] for row in rows] == [f"{ADDRESS}#c={code}&e=0.5" for code in codes]
     assert {(row["stratum"], row["title"]) for row in rows} == {('a "quoted", group', "Pay, and more")}
 
 
@@ -70,5 +72,5 @@ def test_letters_carry_every_link_once() -> None:
 )
 def test_an_address_that_no_browser_would_answer_at_is_refused(address: str) -> None:
     with pytest.raises(InputError, match="the survey's address must"):
-        link(address, new_code())
-    assert link("http://127.0.0.1:8443", "x").endswith(":8443/#c=x")
+        link(address, new_code(), 1.0)
+    assert link("http://127.0.0.1:8443", "x", 2.5).endswith(":8443/#c=x&e=2.5")

@@ -10,6 +10,7 @@ import http.client
 import json
 import math
 import re
+import secrets
 import ssl
 import time
 import urllib.error
@@ -71,6 +72,7 @@ class SurveyClient:
     def __init__(self, address: str, store: str | Path, *, epsilon: float, cafile: str | Path | None = None) -> None:
         self._address = survey_address(address)
         self._store = store
+        self._visit = secrets.token_hex(8)  # where a reply is lost the survey knows this client again
         self._weakest = min(RandomizedResponse.from_epsilon(epsilon).threshold + ROUNDING, WEAKEST)
         context = ssl.create_default_context()
         if cafile is not None:
@@ -128,7 +130,7 @@ class SurveyClient:
         self._check_other(file, confirmed)
         question = self._request(
             "question",
-            {"code": code},
+            {"code": code, "visit": self._visit},
             deadline,
             lambda reply: reply.get("survey") == survey and _is_round(reply.get("round")) and _is_query(reply),
         )

@@ -24,7 +24,7 @@ from privatile.survey.codes import code_hash, issue, write_codes, write_secret
 from privatile.survey.run import run_spec
 from privatile.survey.sheets import mail_merge, sheet
 from privatile.survey.store import SurveyStore
-from privatile.survey.study import SurveyStudy, study_toml
+from privatile.survey.study import UNSTATED, SurveyStudy, study_toml
 
 MOST_CARDS = 2_000
 """Codes for which a sheet is drawn, some 5 ms each: more are not cut out by hand."""
@@ -124,15 +124,17 @@ def initialize(folder: SurveyFolder, study: SurveyStudy, *, draw_sheet: bool = T
     places = {name: place for place, name in enumerate(study.strata)}
     write_codes(folder.codes_file, issued)
     cards = [(one.code, one.stratum) for one in issued]
-    write_secret(folder.links_file, mail_merge(study.address, cards, study.title))
+    write_secret(folder.links_file, mail_merge(study.address, cards, study.title, study.epsilon))
     if draw_sheet and len(cards) <= MOST_CARDS:
         drawn = sheet(
             study.title,
             study.address,
             cards,
+            epsilon=study.epsilon,
             lies_per_100=study.lies_per_100,
             page_sha256=study.page_sha256,
             language=study.languages[0],
+            asked_by="" if study.asked_by == UNSTATED else study.asked_by,
         )
         write_secret(folder.sheet_file, drawn)
     write_private(folder.key_file, KeyPair.generate().seed.encode())

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -65,6 +65,8 @@ class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     """A device asks for the question."""
 
     code: str
+    visit: Annotated[str, msgspec.Meta(max_length=32)] = ""
+    """By which a device that got no reply is known again."""
 
 
 class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -162,7 +164,7 @@ class Gateway:
         asked = _question_body.decode(body)
         if not CODE.fullmatch(asked.code):
             raise Refusal("unknown")
-        handed = await self._service.question(asked.code)
+        handed = await self._service.question(asked.code, asked.visit)
         return {
             "survey": self._service.study.survey,
             "round": handed.round,

@@ -26,6 +26,10 @@ MOST_WAITING = 20_000
 """Changes that wait; beyond that visitors are told to come again, so that memory stays bounded."""
 
 
+MOST_VISITS = 100_000
+"""Devices that are known again: some 20 MB."""
+
+
 class Outcome(NamedTuple):
     """What became of a request with a code that exists."""
 
@@ -49,7 +53,31 @@ class _Change(NamedTuple):
     round: int
     answer: bool | None
     """None: the question is handed out."""
+    visit: str
+    """By which a device that asks again is known; empty: not at all."""
     reply: "asyncio.Future[Outcome]"
+
+
+class Visits:
+    """Which device a question was handed to first, by a random text of its own; in memory alone.
+
+    So that a device whose reply was lost is not taken for a second one. What is forgotten, after a restart or beyond
+    `MOST_VISITS`, costs a needless warning.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, str] = {}
+
+    def note(self, place: int, visit: str) -> None:
+        """A code's question goes out for the first time."""
+        if visit:
+            self._first[place] = visit
+            if len(self._first) > MOST_VISITS:
+                del self._first[next(iter(self._first))]
+
+    def knows(self, place: int, visit: str) -> bool:
+        """Whether this very device had it."""
+        return bool(visit) and self._first.get(place) == visit
 
 
 class Busy(StoreError):
@@ -73,6 +101,7 @@ class Intake:
         """Held by whoever writes: groups of changes, and the steps from round to round."""
         self.arrived: Callable[[], None] = lambda: None
         """Called after every commit that brought answers."""
+        self._visits = Visits()
         self._waiting: list[_Change] = []
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="survey-disk")
         self._task: asyncio.Task[None] | None = None
@@ -82,20 +111,22 @@ class Intake:
         """Read the codes and the open round of a file that nobody else writes."""
         return cls(store, store.codes(), store.round())
 
-    def hand(self, code: bytes, place: int) -> "asyncio.Future[Outcome]":
+    def hand(self, code: bytes, place: int, visit: str = "") -> "asyncio.Future[Outcome]":
         """Hand out the open round's question; done once the mark of it is on the disk."""
-        return self._gather(code, place, 0, None)
+        return self._gather(code, place, 0, None, visit)
 
     def take(self, code: bytes, place: int, round: int, answer: bool) -> "asyncio.Future[Outcome]":
         """Take an answer in; done once it is on the disk."""
         return self._gather(code, place, round, answer)
 
-    def _gather(self, code: bytes, place: int, round: int, answer: bool | None) -> "asyncio.Future[Outcome]":
+    def _gather(
+        self, code: bytes, place: int, round: int, answer: bool | None, visit: str = ""
+    ) -> "asyncio.Future[Outcome]":
         if len(self._waiting) >= MOST_WAITING:
             raise Busy("too many answers wait for the disk.")
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append(_Change(code, place, round, answer, reply))
+        self._waiting.append(_Change(code, place, round, answer, visit, reply))
         if self._task is None:
             self._task = loop.create_task(self._write())
         return reply
@@ -146,13 +177,18 @@ class Intake:
         came, ones, late = ([0] * self.store.strata for _ in range(3))
         outcomes = []
         now: dict[int, Changed] = {}
-        for code, place, number, answer, _ in group:
+        for code, place, number, answer, visit, _ in group:
             changed = now.get(place)
             before = states[place] if changed is None else changed.after
             if answer is None:
-                outcomes.append(Outcome(before, state.hands_out and before not in SPENT, state.number))
-                if state.hands_out and before == FREE:
+                # A device whose reply was lost is no second one.
+                same = before == HANDED and self._visits.knows(place, visit)
+                if before == FREE and state.hands_out:
                     now[place] = Changed(code, place, FREE, HANDED)
+                    self._visits.note(place, visit)
+                outcomes.append(
+                    Outcome(FREE if same else before, state.hands_out and before not in SPENT, state.number)
+                )
                 continue
             if before in SPENT:
                 outcomes.append(Outcome(before, before == COUNTED, number))

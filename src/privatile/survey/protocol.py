@@ -38,10 +38,10 @@ def survey_address(text: str) -> str:
     return text if text.endswith("/") else text + "/"
 
 
-def link(address: str, code: str) -> str:
-    """The link of one person.
+def link(address: str, code: str, epsilon: float) -> str:
+    """The link of one person, with the privacy budget that the person was told: the page refuses to spend more.
 
-    >>> link("https://survey.example.org/", "AAAAAAAAAAAAAAAAAAAAAA")
-    'https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA'
+    >>> link("https://survey.example.org/", "AAAAAAAAAAAAAAAAAAAAAA", 1.0)
+    'https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA&e=1'
     """
-    return f"{survey_address(address)}#c={code}"
+    return f"{survey_address(address)}#c={code}&e={epsilon:.12g}"

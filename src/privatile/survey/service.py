@@ -170,15 +170,15 @@ class SurveyService:
             raise Refusal("unknown")
         return hashed, place
 
-    async def question(self, code: str) -> Handed:
-        """The open question for a code, marked as handed out."""
+    async def question(self, code: str, visit: str = "") -> Handed:
+        """The open question for a code, marked as handed out; not "before" where it was to the same `visit`."""
         hashed, place = self._find(code)
         phase = self.state.phase
         if self.intake.table.states[place] in SPENT:
             raise Refusal("spent")
         if phase is not Phase.OPEN:
             raise Refusal("closed" if phase is Phase.CLOSED else "wait")
-        outcome = await self.intake.hand(hashed, place)
+        outcome = await self.intake.hand(hashed, place, visit)
         if outcome.spent_before:
             raise Refusal("spent")
         query = self._queries.get(outcome.round)

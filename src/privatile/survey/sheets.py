@@ -1,8 +1,8 @@
 """Codes on paper and in letters: a sheet of cards with QR codes, and a table for mail merge.
 
-A card is an eighth of an A4 page (A7). It says what the survey is, how often a device lies and which hash the page
-must have, so that a person can hold the page against paper that came another way. The link carries its code in the
-fragment: no request ever does. Cards are drawn as SVG, one picture per page, in one file that any browser prints.
+A card is an eighth of an A4 page (A7). It says what the survey is, who asks, how often a device lies and which hash the
+page must have, so that a person can hold the page against paper that came another way. The link carries its code in
+the fragment: no request ever does. Cards are drawn as SVG, one picture per page, in one file that any browser prints.
 """
 
 import csv
@@ -21,29 +21,43 @@ WIDTH, HEIGHT = 105.0, 74.25
 
 WORDS = {
     "en": (
+        "Asked by: {asker}",
         "Scan the code with your own device. It works once.",
         "Your number stays on your device. It sends one yes or no, and says the opposite of the truth {lies} times in "
         "100.",
         "The page’s hash (SHA-256):",
     ),
     "de": (
+        "Es fragt: {asker}",
         "Scannen Sie den Code mit Ihrem eigenen Gerät. Er gilt einmal.",
         "Ihre Zahl bleibt auf Ihrem Gerät. Es sendet ein Ja oder Nein und sagt {lies} von 100 Malen das Gegenteil der "
         "Wahrheit.",
         "Prüfsumme der Seite (SHA-256):",
     ),
     "fr": (
+        "Enquête de : {asker}",
         "Scannez le code avec votre propre appareil. Il sert une fois.",
         "Votre nombre reste sur votre appareil. Il envoie un oui ou un non et dit le contraire de la vérité {lies} "
         "fois sur 100.",
         "Empreinte de la page (SHA-256) :",
     ),
 }
-"""What a card says in each language: how to use it, what is sent, and the line above the hash."""
+"""What a card says in each language: who asks, how to use it, what is sent, and the line above the hash."""
 
 STYLE = """@page { size: A4; margin: 0 } body { margin: 0 } svg.page { display: block; width: 210mm; height: 297mm;
 break-after: page } text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
 .mono { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }"""
+
+
+class Head(NamedTuple):
+    """What stands on every card."""
+
+    title: str
+    asker: str
+    """Who asks, as a sentence; empty: not stated."""
+    address: str
+    epsilon: float
+    page_sha256: str
 
 
 class Card(NamedTuple):
@@ -53,21 +67,21 @@ class Card(NamedTuple):
     stratum: str
 
 
-def mail_merge(address: str, cards: Iterable[tuple[str, str]], title: str) -> str:
+def mail_merge(address: str, cards: Iterable[tuple[str, str]], title: str, epsilon: float) -> str:
     """A table for letters and mails, one row per code: link, stratum, title. It opens in Word, Calc and Excel.
 
     Whoever joins a row to a person knows whose code it is: the noisy bit stays the person's only protection then.
 
-    >>> table = mail_merge("https://survey.example.org/", [("AAAAAAAAAAAAAAAAAAAAAA", "office")], "Pay")
+    >>> table = mail_merge("https://survey.example.org/", [("AAAAAAAAAAAAAAAAAAAAAA", "office")], "Pay", 1.0)
     >>> print(table.removeprefix("\\ufeff"))
     link,stratum,title
-    https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA,office,Pay
+    https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA&e=1,office,Pay
     <BLANKLINE>
     """
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
     rows.writerow(["link", "stratum", "title"])
-    rows.writerows([link(address, code), stratum, title] for code, stratum in cards)
+    rows.writerows([link(address, code, epsilon), stratum, title] for code, stratum in cards)
     return "\ufeff" + table.getvalue()  # the mark by which spreadsheets know UTF-8
 
 
@@ -76,23 +90,26 @@ def sheet(
     address: str,
     cards: Iterable[tuple[str, str]],
     *,
+    epsilon: float,
     lies_per_100: float,
     page_sha256: str,
     language: str = "en",
+    asked_by: str = "",
 ) -> str:
     """The cards of all codes as one HTML file of A4 pages, eight on each; print it with a browser.
 
     Needs segno (the extra `survey`).
     """
     address = survey_address(address)
-    words = [text.format(lies=f"{lies_per_100:g}") for text in WORDS.get(language, WORDS["en"])]
-    drawn = [_card(title, address, Card(*card), words, page_sha256) for card in cards]
+    asker, *words = [text.format(lies=f"{lies_per_100:g}", asker=asked_by) for text in WORDS.get(language, WORDS["en"])]
+    head = Head(title, asker if asked_by else "", address, epsilon, page_sha256)
+    drawn = [_card(head, Card(*card), words) for card in cards]
     if not drawn:
         raise InputError("a sheet needs at least one code; got none.")
     size = COLUMNS * ROWS
     pages = "\n".join(_page(drawn[start : start + size]) for start in range(0, len(drawn), size))
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    return f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head>{head}</head><body>\n{pages}\n</body></html>\n'
+    meta = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head>{meta}</head><body>\n{pages}\n</body></html>\n'
 
 
 def _page(cards: list[str]) -> str:
@@ -105,20 +122,22 @@ def _page(cards: list[str]) -> str:
     return f'<svg class="page" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 210 297">{"".join(placed)}{lines}</svg>'
 
 
-def _card(title: str, address: str, card: Card, words: list[str], page_sha256: str) -> str:
+def _card(head: Head, card: Card, words: list[str]) -> str:
     """One card; its corner is at 0 0."""
     segno = require("segno", "survey")
-    code = segno.make(link(address, card.code), error="m", micro=False)
+    address = link(head.address, card.code, head.epsilon)
+    code = segno.make(address, error="m", micro=False)
     picture = code.svg_inline(omitsize=True, border=2)
     use, sent, above_hash = words
-    parts = [f'<svg x="5" y="14" width="40" height="40">{picture}</svg>']
-    parts += _lines(title, 6.0, 7.5, size=3.7, width=38, most=2, weight="bold")
-    parts += _lines(card.stratum, 47.0, 19.0, size=3.4, width=30, most=2, weight="bold")
+    parts = [f'<svg x="5" y="15.5" width="40" height="40">{picture}</svg>']
+    parts += _lines(head.title, 6.0, 5.6, size=3.6, width=42, most=2, weight="bold")
+    parts += _lines(head.asker, 6.0, 14.2, size=2.9, width=58, most=1)
+    parts += _lines(card.stratum, 47.0, 20.5, size=3.4, width=30, most=2, weight="bold")
     parts += _lines(use, 47.0, 29.5, size=3.1, width=34, most=3)
     parts += _lines(sent, 47.0, 40.5, size=3.1, width=34, most=5)
-    parts += _lines(link(address, card.code), 6.0, 60.0, size=2.3, width=72, most=2, mono=True)
+    parts += _lines(address, 6.0, 60.0, size=2.3, width=72, most=2, mono=True)
     parts += _lines(above_hash, 6.0, 66.5, size=2.2, width=60, most=1)
-    parts += _lines(page_sha256, 6.0, 69.5, size=2.2, width=64, most=1, mono=True)
+    parts += _lines(head.page_sha256, 6.0, 69.5, size=2.2, width=64, most=1, mono=True)
     return "".join(parts)
 
 

@@ -35,6 +35,9 @@ IDENTITY = re.compile(r"[0-9a-f]{12}")
 LANGUAGE = re.compile(r"[a-z]{2}(-[A-Z]{2})?")
 HASH = re.compile(r"[0-9a-f]{64}")
 
+UNSTATED = "not stated"
+"""What `asked_by` says where nobody has said who asks."""
+
 MOST_CODES = 10_000_000
 MOST_STRATA = 1_000
 LONGEST_TEXT = 500
@@ -89,7 +92,7 @@ class SurveyStudy(Hashed):
     scale: str = "linear"
     confidence_level: float = 0.95
     values: str = "any"
-    asked_by: str = "not stated"
+    asked_by: str = UNSTATED
     round_answers: int = 0
     """Answers after which a round hands out its question no more; 0: as many as `round_length` says."""
     round_seconds: float = 0.0

@@ -4,6 +4,7 @@ import { drawCoin, liesPer100, readNumber, readQuery, readThreshold, respond } f
 const $ = (id) => document.getElementById(id);
 const link = new URLSearchParams(location.hash.slice(1));
 const code = link.get("c") ?? "";
+const budget = Number(link.get("e") ?? 10); // the epsilon that the letter or card states
 const confirmed = new Set();
 const LANGUAGES = ["en", "de", "fr"];
 let words, locale, facts, values, db, record, status, error;
@@ -24,7 +25,8 @@ function draw() {
   if (facts) {
     const threshold = readThreshold(record ? record.threshold : facts.threshold);
     const [low, high] = facts.range;
-    values = { value: facts.value, asker: facts.asked_by, step: number(facts.step ?? 1), low: number(low), high: inUnit(high), lies: threshold && number(+liesPer100(threshold).toPrecision(2)) };
+    const lies = threshold && +liesPer100(threshold).toPrecision(2);
+    values = { truth: number(100 - lies), sure: words[lies < 5 ? "weak" : "sure"], value: facts.value, asker: facts.asked_by, step: number(facts.step ?? 1), low: number(low), high: inUnit(high), lies: number(lies) };
     put($("title"), (document.title = facts.title));
     put($("asker"), typeof facts.asked_by === "string" && facts.asked_by !== "not stated" ? fill("asker") : "");
     put($("label"), fill("label"));
@@ -141,10 +143,13 @@ async function send(value) {
   const [other] = await stored("answers", (all) => all.getAll());
   if (other && !(await mayGoOn("other", other))) return refuse("stopped");
   say("asking");
+  // By its mark the survey knows this device again where a reply was lost: that is no second device.
+  const own = (await stored("asked", (all) => all.get(code))) ?? { visit: drawCoin().toString(36) };
+  await stored("asked", (all) => all.put(own, code), "readwrite");
   const fetchQuestion = () =>
-    patiently("question", { code }, (reply) => reply.survey === facts.survey && Number.isSafeInteger(reply.round) && readQuery(reply.query) !== undefined);
+    patiently("question", { code, visit: own.visit }, (reply) => reply.survey === facts.survey && Number.isSafeInteger(reply.round) && readQuery(reply.query) !== undefined);
   let question = await fetchQuestion();
-  if (question.handed_before === true && !(await stored("asked", (all) => all.get(code)))) {
+  if (question.handed_before === true && !own.asked) {
     if (!(await mayGoOn("handed"))) return refuse("stopped");
     say("asking");
     question = await fetchQuestion();
@@ -153,7 +158,7 @@ async function send(value) {
     const key = { 404: "unknown", 409: "spent", 410: "closed" }[question.status];
     return refuse(key ?? "refused", question);
   }
-  await stored("asked", (all) => all.put(1, code), "readwrite");
+  await stored("asked", (all) => all.put({ ...own, asked: true }, code), "readwrite");
   // The coin is drawn here and nowhere else: once per code and survey, whatever the survey says.
   record = await navigator.locks.request("privatile draw", async () => {
     const earlier = await find();
@@ -234,6 +239,12 @@ async function begin() {
   }
   const found = await patiently("survey.json");
   if (!isAcceptable(found)) return say("facts");
+  // A dishonest survey could ask this device alone for nearly the truth.
+  const least = 1 / (1 + Math.exp(budget));
+  if (!(Number(found.threshold) / 2 ** 64 <= 1 - least + 1e-9)) {
+    const [lies, stated] = [liesPer100(BigInt(found.threshold)), 100 * least].map((share) => number(+share.toPrecision(2)));
+    return say("more", { lies, stated });
+  }
   facts = found;
   const offered = LANGUAGES.filter((name) => facts.languages?.includes?.(name));
   if (offered.length) await offer(offered);
