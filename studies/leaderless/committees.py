@@ -1,13 +1,13 @@
 """How safe a committee is that was drawn by lot, and groups of a tree: exact numbers, no simulation.
 
-Of K peers F lie. A committee of m = 3f + 1 is drawn among all K, and q = (m + f)//2 + 1 of its members have to sign. With
-at most f liars in it no two histories can both be signed. The number of liars in it is hypergeometric, so
+Of K peers F lie. A committee of m = 3f + 1 is drawn among all K, and q = (m + f)//2 + 1 of its members have to sign.
+With at most f liars in it no two histories can both be signed. The number of liars in it is hypergeometric, so
 
     P(broken) = Σ_{l > f} C(F, l)·C(K − F, m − l) / C(K, m)
 
 is a quotient of whole numbers. A committee that is drawn anew in every round is broken in some round with at most
-`rounds` times that. Groups of a tree are such committees beside each other: some group is broken with at most (number of
-groups) times that, and a broken group may report any sum.
+`rounds` times that. Groups of a tree are such committees beside each other: some group is broken with at most
+(number of groups) times that, and a broken group may report any sum.
 """
 
 from fractions import Fraction

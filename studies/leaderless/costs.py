@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nats
+from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy, StreamConfig
 
 from privatile.core.messages import Answer
@@ -88,7 +89,7 @@ async def through_cluster(
     left = MESSAGES * READERS
     done = asyncio.Event()
 
-    async def take(message: nats.aio.msg.Msg) -> None:
+    async def take(message: Msg) -> None:
         nonlocal left
         read_message(message.data, signer, LARGEST_ANSWER)
         left -= 1
