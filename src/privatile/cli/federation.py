@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 
 def _directory(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
     # Imported when a command is called: --help works without the extra, and at once.
-    from privatile.federation.setup.directory import Directory
+    from privatile.federation.run.folders import open_organizer
 
-    return Directory(path)
+    return open_organizer(path)
+
+
+def _any_folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
+    from privatile.federation.run.folders import open_folder
+
+    return open_folder(path)
 
 
 DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), callback=_directory)
+ANY_FOLDER = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), callback=_any_folder)
 PORT = click.IntRange(1, 65535)
 
 
@@ -223,7 +230,7 @@ def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, list
 
 
 @federation.command()
-@DIRECTORY
+@ANY_FOLDER
 def check(directory: "Directory") -> None:
     """Look at everything in DIR and report everything that is wrong, at once.
 
@@ -250,7 +257,7 @@ def check(directory: "Directory") -> None:
 
 
 @federation.command()
-@DIRECTORY
+@ANY_FOLDER
 @json_flag("The state")
 def status(directory: "Directory", as_json: bool) -> None:
     """Where the run stands."""

@@ -43,6 +43,11 @@ def verify(
             raise InputError("a survey's record is signed by its organiser alone: leave out --countersign.")
         checked = verify_survey_record(content, transcript)
     else:
+        if countersign and "peers" in content["signatures"]:
+            raise InputError(
+                "this record has no coordinator: an organisation signs it with `privatile release DIR --sign "
+                f"{record}`, where DIR is its own folder."
+            )
         checked = verify_record(content, transcript)
     click.echo(checked.to_text())
     if checked.failed:

@@ -22,6 +22,7 @@ from privatile.result.result import QuantileResult
 from privatile.result.sentence import SMOOTH, grid_text
 from privatile.server.alarms import CLIENT_KINDS, Alarm, Badge, badge, read_alarms, run_state, silent_rounds
 from privatile.server.run_file import RunStore
+from privatile.server.run_tables import begins
 from privatile.server.writer import writer_lives
 
 POINTS = 600
@@ -127,7 +128,8 @@ def nothing_yet(path: Path) -> dict[str, Any]:
     if path.is_file():
         waits_for = f"the first look at the run's file {path}"
     elif (folder / "study.toml").is_file():
-        waits_for = f"the coordinator: `privatile serve {folder}` begins the run"
+        who = "this organisation" if (folder / "peer.json").is_file() else "the coordinator"
+        waits_for = f"{who}: `{begins(folder)}` begins the run"
     else:
         waits_for = f"the run's file {path}: the command that makes it has not begun to ask"
     return {

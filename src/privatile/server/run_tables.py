@@ -99,8 +99,13 @@ def missing_run(path: str | Path) -> StoreError:
     if Path(path).is_dir():
         return StoreError(f"{path} is a folder, not a run file. Give the path of a file.")
     if (folder := Path(path).parent).joinpath("study.toml").is_file():
-        return StoreError(f"the run of {folder} has not begun. `privatile serve {folder}` begins it.")
+        return StoreError(f"the run of {folder} has not begun. `{begins(folder)}` begins it.")
     return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
+
+
+def begins(folder: Path) -> str:
+    """The command that begins the run of a federation's folder, an organizer's or a peer's."""
+    return f"privatile {'peer run' if (folder / 'peer.json').is_file() else 'serve'} {folder}"
 
 
 def no_run(path: str | Path) -> StoreError:

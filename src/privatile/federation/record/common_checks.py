@@ -6,6 +6,7 @@ A body may hold anything: it was written by somebody else. Only the form that `r
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +15,7 @@ import msgspec
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences, recorded_facts
-from privatile.federation.record.document import SOFTWARE, canonical, is_signed, transcript_digest
+from privatile.federation.record.document import SOFTWARE, ClientKeys, canonical, is_signed, transcript_digest
 from privatile.federation.wire.keys import PublicKeys
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
@@ -40,11 +41,24 @@ def part(body: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def named_keys(body: dict[str, Any], client: str) -> ClientKeys:
+    """The keys that a record names for a client; none where it names them in another form."""
+    try:
+        return msgspec.convert(part(body, "clients").get(client), ClientKeys)
+    except (InputError, msgspec.ValidationError):
+        return ClientKeys(None, [])
+
+
+def check_study(checks: Checks, body: dict[str, Any], study: Named) -> None:
+    """Check that a record names its study."""
+    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
+    checks.add("the run is the study's", body.get("run") == study.run)
+
+
 def check_study_and_signature(checks: Checks, record: dict[str, Any], study: Named, signer: str) -> None:
     """Check that a record names its study and is signed by the key in it; `signer` says whose that is."""
     body = record["body"]
-    checks.add("the study's hash is that of the study", body.get("study_hash") == study.digest)
-    checks.add("the run is the study's", body.get("run") == study.run)
+    check_study(checks, body, study)
     try:
         keys = msgspec.convert(body.get(signer), PublicKeys)
         signed = is_signed(canonical(body), keys.signer, record["signatures"].get("coordinator"))
@@ -81,15 +95,18 @@ class Recomputed(NamedTuple):
     results: tuple[QuantileResult, ...]
 
 
-def check_recomputed(checks: Checks, body: dict[str, Any], store: RunStore) -> Recomputed | None:
-    """Compare a record's results with those that the counts give; none where the counts do not replay."""
+def check_recomputed(checks: Checks, body: dict[str, Any], store: RunStore, *, dated: bool = True) -> Recomputed | None:
+    """Compare a record's results with those that the counts give; none where the counts do not replay.
+
+    A record that is not `dated` has no date: every signer's clock says another.
+    """
     try:
         coordinator = Coordinator(store)
         results = coordinator.results()
     except PrivatileError as error:
         checks.add("the counts replay", False, str(error))
         return None
-    _check_results(checks, body, results)
+    _check_results(checks, body, results if dated else tuple(replace(result, date=None) for result in results))
     return Recomputed(coordinator, results)
 
 

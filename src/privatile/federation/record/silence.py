@@ -9,7 +9,8 @@ A round is closed at the quorum or, with fewer answers, at its deadline: the cou
 only show how often there were fewer.
 """
 
-from collections.abc import Container, Mapping
+import itertools
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from privatile.federation.record.checks import Checks
@@ -61,6 +62,22 @@ def check_unspent(checks: Checks, exchanged: Exchanges, links: Mapping[tuple[int
         not wrong,
         ", ".join(wrong[:MOST_NAMED]) + more,
     )
+
+
+def check_ledgers(
+    checks: Checks, clients: Iterable[str], links: Mapping[tuple[int, str], Link], restored: Container[str]
+) -> None:
+    """Check that no client's ledger went back, but where its restore was declared. `links` are by round and client."""
+    broken, across = [], []
+    for client in clients:
+        sequences = [links[key].sequence for key in sorted(links) if key[1] == client]
+        if client in restored:
+            across.append(client)
+        elif any(later <= earlier for earlier, later in itertools.pairwise(sequences)):
+            broken.append(client)
+    checks.add("every client's ledger only went forward", not broken, ", ".join(broken))
+    if across:
+        checks.not_checked.append(f"the ledgers of {', '.join(sorted(across))} across their declared restore")
 
 
 def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, countersigned: Container[str]) -> None:

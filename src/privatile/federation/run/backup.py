@@ -24,8 +24,9 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.marks import MARK_COPY
 from privatile.core.words import printable
 from privatile.errors import InputError, StoreError
-from privatile.federation.setup.directory import Directory
+from privatile.federation.run.folders import open_folder
 from privatile.federation.setup.files import unwritable, write_json
+from privatile.federation.setup.peer_folder import PEER_FILE
 from privatile.server.run_file import RunStore, connect
 
 MANIFEST = "backup.json"
@@ -82,8 +83,9 @@ def _digest(path: Path) -> str:
 
 
 def _copy_organizer(folder: Path, to: Path, keys: bool) -> Iterator[str]:
-    directory = Directory(folder)
-    names = ["study.toml", "roster.json", "broker.json"]
+    directory = open_folder(folder)
+    names = ["study.toml", "roster.json", "broker.json", PEER_FILE]
+    names += [path.name for path in sorted(folder.glob("*.enrolment.json"))]
     names += [f"certificates/{path.name}" for path in directory.certificates]
     names += [f"invitations/{path.name}" for path in sorted((folder / "invitations").glob("*.json"))]
     names += [f"keys/{path.name}" for path in directory.secrets] if keys else []

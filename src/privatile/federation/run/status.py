@@ -9,6 +9,7 @@ from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
 from privatile.federation.run.lock import running_coordinator
 from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.result.result import QuantileResult
 from privatile.server.alarms import Alarm, read_alarms, run_state, silent_rounds
 from privatile.server.coordinator import Coordinator
@@ -38,21 +39,25 @@ class Status:
     """Of each level that has an interval so far: its sentence, and its main facts."""
     alarms: tuple[Alarm, ...] = ()
     """What is wrong now, the worst first."""
+    peer: str | None = None
+    """Whose folder it is, in a federation without a coordinator; its rounds are committed ones."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         answers = [{"sentence": sentence, **facts} for sentence, facts in self.answers]
         events, alarms = ([one._asdict() for one in some] for some in (self.events, self.alarms))
-        return asdict(self) | {"events": events, "alarms": alarms, "answers": answers}
+        plain = asdict(self) | {"events": events, "alarms": alarms, "answers": answers}
+        return plain if self.peer else {key: value for key, value in plain.items() if key != "peer"}
 
     def to_text(self) -> str:
         """A few lines for people."""
-        process = f", process {self.process}" if self.process else ", no coordinator running"
+        holder = "peer" if self.peer else "coordinator"
+        process = f", process {self.process}" if self.process else f", no {holder} running"
         lines = [
-            f"run          {self.run}",
+            f"run          {self.run}" + (f", as {self.peer} sees it" if self.peer else ""),
             f"state        {self.state}{process}",
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
-            f"rounds       {self.done:,} of {self.planned:,}",
+            f"rounds       {self.done:,} of {self.planned:,}" + (" committed" if self.peer else ""),
         ]
         lines += [f"ALARM        {alarm.title}: {alarm.text}" for alarm in self.alarms[:SHOWN_CLIENTS]]
         for sentence, facts in self.answers:
@@ -91,8 +96,10 @@ def read_status(directory: Directory) -> Status:
     study, roster = directory.study(), directory.roster()
     process = running_coordinator(directory.pid_file)
     absent = tuple(sorted(set(study.clients) - set(roster.clients)))
+    peer = directory.client if isinstance(directory, PeerFolder) else None
     if not directory.store_file.exists():
-        return Status(study.run, "not begun", study.levels, 0, study.rounds, process, {}, {}, absent, {}, ())
+        state = (study.run, "not begun", study.levels, 0, study.rounds, process)
+        return Status(*state, {}, {}, absent, {}, (), peer=peer)
     with RunStore.open(directory.store_file, read_only=True) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         events, heard = tuple(journal.events(10)), journal.heard()
@@ -112,6 +119,7 @@ def read_status(directory: Directory) -> Status:
             events,
             _answers(coordinator),
             alarms,
+            peer,
         )
 
 

@@ -1,0 +1,180 @@
+"""The record of a run without a coordinator: one body, signed by one organisation after the other.
+
+The first writes the body from its own file. Every other checks it against its own file and its own ledger and signs
+the same bytes: numbers need only agree within the tolerances of `comparison`, since two machines differ in their last
+bits. The record holds when as many have signed as the study needs (`FederationStudy.signing_quorum`). No time is in it:
+nobody signs a clock.
+
+    body        as with a coordinator, with the roster and the chain value after the last round in place of the
+                coordinator's key and the events
+    signatures  peers: name -> signer and signature of the body; clients: name -> what its own ledger says (Statement)
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from privatile.client.ledger.ledger import Ledger
+from privatile.errors import InputError, StoreError
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.record.checks import Checks
+from privatile.federation.record.common_checks import check_recomputed, named_keys, part
+from privatile.federation.record.comparison import recorded_facts
+from privatile.federation.record.countersignature import CountersignRefused, countersign
+from privatile.federation.record.document import (
+    FORMAT,
+    SOFTWARE,
+    canonical,
+    is_signed,
+    sign,
+    spent,
+    transcript_digest,
+)
+from privatile.federation.record.history import replay_history
+from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent
+from privatile.federation.record.transcript import exchanges
+from privatile.federation.setup.peer_folder import PeerFolder
+from privatile.federation.setup.peer_roster import PeerRoster
+from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.messages import Link
+from privatile.server.coordinator import Coordinator
+from privatile.server.program import program
+from privatile.server.run_file import RunStore
+
+
+def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
+    """The record of a peer's run, signed by this peer; the others add theirs (`sign_as_peer`)."""
+    if not folder.store_file.exists():
+        raise StoreError(f"{folder.store_file}: the run has not begun; there is nothing to release.")
+    study, roster = folder.study(), folder.peers()
+    with RunStore.frozen(folder.store_file) as store:
+        journal, coordinator = Journal(store), Coordinator(store)
+        if journal.study_digest != study.digest:
+            raise StoreError(f"{folder.store_file} holds a run of another version of the study.")
+        history = replay_history(study, roster.keys, roster.digest, store)
+        if store.finished is None:
+            raise InputError(
+                f"the run is not finished: {coordinator.done} of {coordinator.planned} rounds are committed. Without a "
+                "coordinator nobody may choose when to release: a record needs the end that "
+                f"{study.signing_quorum} organisations have signed."
+            )
+        body = {
+            "privatile_release": FORMAT,
+            "software": SOFTWARE,
+            "program": program(),
+            "study": study.to_dict(),
+            "study_hash": study.digest,
+            "run": store.run,
+            "finished": True,
+            "results": [recorded_facts(replace(result, date=None)) for result in coordinator.results()],
+            "spent": spent(study, store),
+            "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store), "chain": history.chain},
+            "roster": msgspec.to_builtins(roster),
+            "clients": msgspec.to_builtins(history.decided.client_keys(history.evidence)),
+            "decisions": history.decided.decisions,
+        }
+    return sign_as_peer({"body": body, "signatures": {"peers": {}, "clients": {}}}, folder)
+
+
+def sign_as_peer(record: dict[str, Any], folder: PeerFolder) -> dict[str, Any]:
+    """The record with this peer's signature of the body and its statement, after comparing both files.
+
+    Check the record against the peer's own file with `verify_record` first: here only the ledger is compared with it.
+    """
+    client, key, body = folder.client, folder.key(), record["body"]
+    if body.get("study_hash") != folder.study().digest or body.get("roster") != msgspec.to_builtins(folder.peers()):
+        raise CountersignRefused(f"the record is of another study, or of another roster, than {folder.path}.")
+    current = named_keys(body, client).current
+    if current is None or current.signer != key.public.signer:
+        raise InputError(f"the record names another key for {client} than this folder has; it is not signed.")
+    with Ledger.open(folder.ledger_file, create=False, read_only=True) as ledger:
+        stated = countersign(record, client, key, folder.store_file, ledger)
+    entry = {"signer": key.public.signer, "signature": sign(body, key)}
+    signatures = {**stated["signatures"], "peers": {**stated["signatures"]["peers"], client: entry}}
+    return {"body": body, "signatures": signatures}
+
+
+def read_roster_of(body: dict[str, Any], study: FederationStudy) -> PeerRoster | None:
+    """The roster that a record names; None where it is not one of all clients of its study, and of no others."""
+    try:
+        roster = msgspec.convert(body.get("roster"), PeerRoster)
+    except (InputError, msgspec.ValidationError):
+        return None
+    fits = roster.study == study.digest and roster.keys.keys() == study.clients.keys()
+    return roster if fits else None
+
+
+def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, *, complete: bool) -> None:
+    """Check who has signed a record's body; `complete` asks for as many as the study needs."""
+    body = record["body"]
+    roster = read_roster_of(body, study)
+    if checks.add("the roster has every client of the study, and nobody else", roster is not None) and roster:
+        checks.not_checked.append(
+            f"that roster {roster.fingerprint} is the one that all organisations compared: ask them"
+        )
+        changed = [name for name in study.clients if named_keys(body, name).current != roster.keys[name]]
+        if changed:
+            checks.flagged.append(
+                f"keys that were changed during the run: {', '.join(changed)}. The run's file has the votes for it"
+            )
+    entries = part(record["signatures"], "peers")
+    strangers = sorted(set(entries) - set(study.clients))
+    checks.add("it is signed by clients of the study only", not strangers, ", ".join(strangers))
+    signed = []
+    for client in study.clients:
+        if client not in entries:
+            continue
+        entry, current = part(entries, client), named_keys(body, client).current
+        holds = current is not None and entry.get("signer") == current.signer
+        holds = holds and is_signed(canonical(body), entry.get("signer"), entry.get("signature"))
+        if checks.add(f"{client} has signed it" + (f" (key {current.fingerprint})" if current else ""), holds):
+            signed.append(client)
+    if complete:
+        text = f"at least {study.signing_quorum:,} of {len(study.clients):,} organisations have signed the same record"
+        checks.add(text, len(signed) >= study.signing_quorum, f"{len(signed):,} have")
+    unsigned = [client for client in study.clients if client not in signed]
+    if unsigned:
+        checks.not_checked.append(f"the record by {', '.join(unsigned)}: they have not signed it")
+
+
+def check_peer_run(
+    checks: Checks, body: dict[str, Any], study: FederationStudy, store: RunStore, stated: Collection[str]
+) -> None:
+    """Check a record of peers against a peer's file: signatures, chain, quorums, the end, and every number."""
+    roster = read_roster_of(body, study)
+    if roster is None:
+        return
+    exchanged = exchanges(store)
+    history = replay_history(study, roster.keys, roster.digest, store)
+    evidence, counted = history.evidence, {key for key, one in exchanged.items() if not one.is_silent}
+    missing, over = counted - evidence.keys(), evidence.keys() - counted
+    checks.add("every count has its client's signature", not missing, f"{len(missing)} have none")
+    checks.add("no signature is left over", not over)
+    text = f"all {len(counted):,} signatures of clients hold, each for its question, its counts and all that was before"
+    checks.add(text, not history.unsigned, f"{history.unsigned} do not")
+    quorum = study.signing_quorum
+    checks.add(f"every round has at least {quorum} answers", not history.short, f"{len(history.short):,} have fewer")
+    checks.add(
+        "votes and restored ledgers are signed by their senders", not history.foreign, f"{history.foreign} are not"
+    )
+    told = part(body, "transcript")
+    checks.add("the chain value is that of the run's file", told.get("chain") == history.chain)
+    keys = msgspec.to_builtins(history.decided.client_keys(evidence))
+    checks.add("the keys are those of the roster and of the votes", keys == body.get("clients"))
+    checks.add("the decisions are those of the run's file", history.decided.decisions == body.get("decisions"))
+    ended = f"at least {quorum} organisations have signed that the run is over after this history"
+    checks.add(ended, len(history.finals) >= quorum, f"{len(history.finals)} have")
+    links = {key: Link(*row[:2]) for key, row in evidence.items()}
+    check_silence(checks, study, exchanged, stated)
+    check_unspent(checks, exchanged, links)
+    check_ledgers(checks, study.clients, links, history.decided.restored)
+    found = check_recomputed(checks, body, store, dated=False)
+    if found is None:
+        return
+    checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
+    end = (store.finished is not None, found.coordinator.done, history.decided.aborted)
+    checks.add(
+        "it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds"), False)
+    )
