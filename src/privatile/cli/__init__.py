@@ -30,6 +30,7 @@ COMMANDS = {
     "enroll": "Make a client's key on its own machine.",
     "serve": "Run a federation's coordinator.",
     "join": "Run a federation's client next to its data.",
+    "peer": "A federation without a coordinator: one organization's part.",
     "release": "The signed record of a federation's run.",
     "audit": "Measure a client's privacy from outside.",
     "verify": "Check a release record, from the counts alone.",

@@ -123,6 +123,10 @@ def federation() -> None:
 @click.option("--listen", default="127.0.0.1", show_default=True, help="Address the embedded broker listens on.")
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of the embedded broker.")
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own, for the invitations.")
+@click.option(
+    "--leaderless", is_flag=True, help="No coordinator: the clients run `privatile peer`, and agree by a log."
+)
+@click.option("--tolerate", type=int, help="With --leaderless: how many clients may lie; 0 unless given.")
 def init(
     directory: "Directory",
     clients: tuple[str, ...],
@@ -134,9 +138,14 @@ def init(
     listen: str,
     port: int,
     brokers: tuple[str, ...],
+    leaderless: bool,
+    tolerate: int | None,
     **study: Any,
 ) -> None:
-    """Write a new federation into DIR: study, authority, keys, one invitation per client."""
+    """Write a new federation into DIR: study, authority, keys, one invitation per client.
+
+    With --leaderless: the study and one invitation for all, which holds no keys.
+    """
     from privatile.federation.setup.broker_configuration import BrokerSettings
     from privatile.federation.setup.directory import initialize, new_identity
     from privatile.federation.study.study import FederationStudy
@@ -151,6 +160,12 @@ def init(
     columns["weight"] = columns["weight"] or by_size(columns["records"])
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
+    if leaderless or tolerate is not None:
+        from privatile.cli.peer import write_study
+
+        given = {"--host": bool(hosts), "--broker": bool(brokers), "--leaderless": leaderless}
+        write_study(directory.path, FederationStudy.from_dict(plain | {"tolerate": tolerate or 0}), given)
+        return
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
     made = initialize(directory.path, FederationStudy.from_dict(plain), settings, brokers)
     click.echo(f"study        {made.study_file}  (hash {made.study().digest[:16]})")

@@ -21,8 +21,8 @@ from privatile.errors import LedgerError, SiteRefusal
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import Site
-from privatile.federation.site.limits import read_limits
-from privatile.federation.site.responder import open_responder
+from privatile.federation.site.limits import Invited, SiteLimits, read_limits
+from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import HEARTBEAT, ClientService
 
 log = logging.getLogger("privatile.federation.client")
@@ -79,6 +79,16 @@ def prepare_client(
 
     `coins` are for simulation and tests; no option, file or environment variable leads to them.
     """
+    limits, responder = prepare_responder(invitation, site, source, options, coins=coins)
+    return ClientService(
+        invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat
+    )
+
+
+def prepare_responder(
+    invitation: Invited, site: Site, source: Source, options: JoinOptions, *, coins: Coins | None = None
+) -> tuple[SiteLimits, SiteResponder]:
+    """What answers for the site's records, and its limits, with or without a coordinator."""
     site.check_one_client(invitation)
     limits = read_limits(options.limits or site.limits_file)
     reasons = limits.refusals(invitation, options.value)
@@ -99,9 +109,7 @@ def prepare_client(
     responder = open_responder(
         invitation.study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins
     )
-    return ClientService(
-        invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat
-    )
+    return limits, responder
 
 
 def _open_or_make(path: Path, open_file: Callable[[Path], T], make: Callable[[T], None]) -> T:

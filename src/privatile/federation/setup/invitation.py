@@ -82,26 +82,16 @@ class Invitation:
             check_url(url)
         parse_certificate(self.authority.encode())
 
+    @property
+    def asked_by(self) -> tuple[str, str]:
+        """Who asks, in a word and by its fingerprint."""
+        return "coordinator", self.coordinator.fingerprint
+
     def rows(self) -> list[tuple[str, str]]:
         """What a site must know before it agrees, line by line: every field of the study."""
-        study, agreement = self.study, self.study.clients[self.client]
-        others = [name for name in study.clients if name != self.client]
-        (low, high), count = study.range, len(study.clients)
-        weak = "; an epsilon above 10, which protects next to nothing, is allowed" if study.allow_weak else ""
+        study, count = self.study, len(self.study.clients)
         return [
-            ("study", f"{study.title} (federation {study.identity})"),
-            ("asked by", study.asked_by),
-            ("value", study.value),
-            ("question", f"are you above q? q within {low:,.10g} to {high:,.10g}, {study.scale} scale"),
-            _levels_row(study.levels if agreement.level is None else (agreement.level,)),
-            ("values declared", f"{study.values}: {values_words(study.values)}"),
-            ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
-            ("this client", f"{self.client}, weight {agreement.weight:g} of 1"),
-            *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
-            ("other clients", listed(others) if others else "none"),
-            ("epsilon", f"{agreement.epsilon:g} for each record, which answers once{weak}"),
-            ("records", f"{agreement.records:,} at most, in {study.rounds:,} rounds"),
-            ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
+            *study_rows(study, self.client),
             (
                 "silence",
                 f"a round waits {study.deadline:g} seconds, or for {study.quorum} of {count} answers; after "
@@ -120,6 +110,29 @@ class Invitation:
         study = self.study
         fields = (self.client, study.to_dict(), study.digest, self.brokers, self.authority, self.coordinator)
         write_json(path, _InvitationFile(INVITATION, *fields))
+
+
+def study_rows(study: FederationStudy, client: str) -> list[tuple[str, str]]:
+    """What a study asks of one of its clients, whoever asks it."""
+    agreement = study.clients[client]
+    others = [name for name in study.clients if name != client]
+    low, high = study.range
+    weak = "; an epsilon above 10, which protects next to nothing, is allowed" if study.allow_weak else ""
+    return [
+        ("study", f"{study.title} (federation {study.identity})"),
+        ("asked by", study.asked_by),
+        ("value", study.value),
+        ("question", f"are you above q? q within {low:,.10g} to {high:,.10g}, {study.scale} scale"),
+        _levels_row(study.levels if agreement.level is None else (agreement.level,)),
+        ("values declared", f"{study.values}: {values_words(study.values)}"),
+        ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
+        ("this client", f"{client}, weight {agreement.weight:g} of 1"),
+        *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
+        ("other clients", listed(others) if others else "none"),
+        ("epsilon", f"{agreement.epsilon:g} for each record, which answers once{weak}"),
+        ("records", f"{agreement.records:,} at most, in {study.rounds:,} rounds"),
+        ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
+    ]
 
 
 MISSING_WORDS: dict[Missing, str] = {

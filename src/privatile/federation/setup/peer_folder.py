@@ -2,7 +2,7 @@
 
 DIR/study.toml              what is asked
 DIR/peer.json               who this organization is, where its site's folder lies, where its server listens
-DIR/NAME.enrolment.json     to be sent to all others
+DIR/NAME.peer.json          to be sent to all others
 DIR/roster.json             everybody's keys and servers, the same at everybody
 DIR/keys/                   the private keys of its server and of that server's authority, mode 0600
 DIR/certificates/           their certificates, and those of all authorities in the roster
@@ -12,6 +12,7 @@ SITE/                       key, limits and ledger, as those of every site (`fed
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,6 +46,16 @@ class PeerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The address on which its server listens, for peers and for other servers."""
 
 
+class ServerPlace(NamedTuple):
+    """Where an organization's server is reached; without a host it runs none."""
+
+    host: str = ""
+    port: int = 4222
+    cluster_port: int = 6222
+    listen: str = ""
+    """The address to listen on: that of the host where it is this machine's own, else all."""
+
+
 class PeerFolder(Directory):
     """The folder of one peer."""
 
@@ -57,7 +68,7 @@ class PeerFolder(Directory):
         self.ledger_file = self.site / "ledger.db"
         self.key_file = self.site / f"{own.client}.key"
         self.pid_file = path / "peer.pid"
-        self.enrolment_file = path / f"{own.client}.enrolment.json"
+        self.enrolment_file = path / f"{own.client}.peer.json"
         self.authorities_file = path.absolute() / "certificates" / "authorities.pem"
 
     def key(self) -> KeyPair:
@@ -69,7 +80,7 @@ class PeerFolder(Directory):
         if not self.roster_file.exists():
             raise InputError(
                 f"{self.roster_file}: there is no roster yet. When everybody's enrolment is here: privatile peer admit "
-                f"{self.path} *.enrolment.json"
+                f"{self.path} *.peer.json"
             )
         roster = read_json(self.roster_file, PeerRoster, "a roster (`privatile peer admit` writes one)")
         if roster.study != self.study().digest:
@@ -122,35 +133,37 @@ class PeerFolder(Directory):
         return roster
 
 
-def make_peer_folder(
-    path: Path,
-    study: FederationStudy,
-    client: str,
-    site: Path,
-    key: KeyPair,
-    *,
-    host: str = "",
-    port: int = 4222,
-    cluster_port: int = 6222,
-    listen: str = "",
-) -> PeerFolder:
-    """Begin a peer's folder, with the enrolment to send to all others; without a `host` it runs no server."""
+def check_new_folder(path: Path, study: FederationStudy, client: str) -> None:
+    """Refuse a study with a coordinator, a client it has not, a folder in use; before any key is made."""
     if study.tolerate is None:
         raise InputError("this study has a coordinator: its sites run `privatile enroll` and `privatile join`.")
     if client not in study.clients:
         raise InputError(f"the study has no client {client!r}. Its clients: {', '.join(study.clients)}.")
     if path.exists() and any(path.iterdir()):
         raise InputError(f"{path} is not empty. Choose a new folder: keys are never overwritten.")
+
+
+def make_peer_folder(
+    path: Path,
+    study: FederationStudy,
+    client: str,
+    site: Path,
+    key: KeyPair,
+    at: ServerPlace | None = None,
+) -> PeerFolder:
+    """Begin a peer's folder, with the enrolment to send to all others."""
+    at = at or ServerPlace()
+    check_new_folder(path, study, client)
     (path / "certificates").mkdir(parents=True, mode=0o700)
     replace_file(path / "study.toml", study_toml(study))
-    listen = listen or ("127.0.0.1" if host in ("localhost", "127.0.0.1") else "0.0.0.0")
+    listen = at.listen or (at.host if at.host in ("localhost", "127.0.0.1", "::1") else "0.0.0.0")
     write_json(path / PEER_FILE, PeerSettings(client, str(site.absolute()), listen))
     folder = PeerFolder(path)
     server = None
-    if host:
+    if at.host:
         make_authority(folder.authority, folder.authority_key, f"{study.title} {client}")
         files = folder.broker_files
-        issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, (host,), cluster=True)
-        server = PeerServer(host, port, cluster_port, folder.authority.read_text(encoding="ascii"))
+        issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, (at.host,), cluster=True)
+        server = PeerServer(at.host, at.port, at.cluster_port, folder.authority.read_text(encoding="ascii"))
     write_json(folder.enrolment_file, PeerEnrolment.make(client, study.digest, key, server))
     return folder

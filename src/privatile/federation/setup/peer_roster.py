@@ -6,6 +6,7 @@ different rosters never sign each other's history, and the fingerprint is all th
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from privatile.core.canonical import canonical_json
 from privatile.errors import InputError
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.files import read_json, write_json
+from privatile.federation.setup.invitation import study_rows
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, fingerprint, verify
 from privatile.federation.wire.subjects import NAME
@@ -186,6 +188,42 @@ class _InvitationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def write_peer_invitation(path: Path, study: FederationStudy) -> None:
     """Write the one invitation for all: the study and its hash, nothing else."""
     write_json(path, _InvitationFile(FORMAT, study.to_dict(), study.digest))
+
+
+@dataclass(frozen=True)
+class PeerInvitation:
+    """A study without a coordinator, as one of its clients sees it."""
+
+    client: str
+    study: FederationStudy
+    roster: PeerRoster | None = None
+    """None before anybody is admitted."""
+
+    @property
+    def asked_by(self) -> tuple[str, str]:
+        """Who asks, in a word and by its fingerprint."""
+        return "roster", "" if self.roster is None else self.roster.fingerprint
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What an organization must know before it agrees, line by line."""
+        study = self.study
+        away = len(study.clients) - study.signing_quorum
+        return [
+            *study_rows(study, self.client),
+            (
+                "silence",
+                f"a round waits {study.deadline:g} seconds for all answers; after {study.patience} silent rounds of "
+                "one client the run pauses",
+            ),
+            (
+                "no coordinator",
+                f"{study.signing_quorum} of {len(study.clients)} organizations sign every round: {away} may be away, "
+                f"{study.tolerate} may lie",
+            ),
+            ("published", "the estimate, its intervals, and every count; every organization sees all noisy counts"),
+            ("study hash", study.digest),
+            *([] if self.roster is None else [("roster", self.roster.fingerprint)]),
+        ]
 
 
 def read_peer_invitation(path: Path) -> FederationStudy:

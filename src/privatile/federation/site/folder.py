@@ -14,7 +14,7 @@ from pathlib import Path
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.setup.files import replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_enrolment
-from privatile.federation.site.limits import SiteLimits, limits_toml, no_limits, read_limits
+from privatile.federation.site.limits import Invited, SiteLimits, limits_toml, no_limits, read_limits
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
@@ -33,7 +33,7 @@ class Site:
         """The client's key."""
         return read_key(self.key_file)
 
-    def check_one_client(self, invitation: Invitation) -> None:
+    def check_one_client(self, invitation: Invited) -> None:
         """Refuse a second client of one federation: its answers would be those of the first, counted twice."""
         for path in sorted(self.path.glob("*.enrolment.json")):
             known = read_enrolment(path)
@@ -45,7 +45,7 @@ class Site:
                 )
 
 
-def _may_both(invitation: Invitation, other: str) -> bool:
+def _may_both(invitation: Invited, other: str) -> bool:
     """Whether a site may be both this client and another one: they are weight classes of its records, or the same."""
     clients, own = invitation.study.clients, invitation.study.clients[invitation.client]
     if other == invitation.client:
@@ -53,7 +53,7 @@ def _may_both(invitation: Invitation, other: str) -> bool:
     return own.site is not None and other in clients and clients[other].site == own.site
 
 
-def enroll(invitation: Invitation, folder: Path, *, max_epsilon: float | None = None, new_key: bool = False) -> Site:
+def enroll(invitation: Invited, folder: Path, *, max_epsilon: float | None = None, new_key: bool = False) -> Site:
     """Make a key on this machine and the enrolment to send back.
 
     `max_epsilon` is the site's own limit, said once, when the site has no limits yet: an invitation never sets it.

@@ -5,26 +5,42 @@ The file `policy.toml` in the site's folder, one for all studies; nothing in it 
     max_epsilon    the most that one record (or person) may spend for life, all studies together
     values         columns that may be asked about; empty: the one that the operator names when joining
     min_cohort     the fewest records that a question may ask; under local privacy one is fine
-    coordinators   fingerprints of the coordinators that this site answers; empty: the one of the invitation
+    coordinators   fingerprints of the coordinators, or rosters of peers, that this site answers; empty: the one of the
+                   invitation
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Meta
 
 from privatile.core.decoding import read_toml
 from privatile.core.messages import Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.setup.invitation import Invitation
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import same_fingerprint
 
 ROUNDING = 1e-9
 """Relative difference allowed between a step and the study's own: processors round the last digits differently."""
+
+
+class Invited(Protocol):
+    """What a site is asked to take part in: an invitation by a coordinator, or by a roster of peers."""
+
+    @property
+    def client(self) -> str:
+        """The site's name in the study."""
+
+    @property
+    def study(self) -> FederationStudy:
+        """What is asked."""
+
+    @property
+    def asked_by(self) -> tuple[str, str]:
+        """Who asks, in a word and by its fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class SiteLimits:
         if self.min_cohort < 1:
             raise InputError(f"min_cohort must be at least 1; got {self.min_cohort!r}.")
 
-    def refusals(self, invitation: Invitation, value: str) -> list[str]:
+    def refusals(self, invitation: Invited, value: str) -> list[str]:
         """Every reason not to take part in this study with this column; empty when there is none."""
         epsilon = invitation.study.clients[invitation.client].epsilon
         reasons = []
@@ -55,9 +71,9 @@ class SiteLimits:
             reasons.append(f"the study asks epsilon {epsilon:g}; {allowed}.")
         if self.values and value not in self.values:
             reasons.append(f"column {value!r} is not among those this site's limits allow.")
-        fingerprint = invitation.coordinator.fingerprint
+        who, fingerprint = invitation.asked_by
         if self.coordinators and not any(same_fingerprint(known, fingerprint) for known in self.coordinators):
-            reasons.append(f"the coordinator {fingerprint} is not among those this site's limits allow.")
+            reasons.append(f"the {who} {fingerprint} is not among those this site's limits allow.")
         return reasons
 
     def check_length(self, question: Question) -> None:
