@@ -317,6 +317,11 @@ class AnswerIntake:
         seen = self._links.get(client) if accepted is None else accepted.ledger
         return _further(None if late is None else late.link, seen)
 
+    def relink(self, client: str, link: Link, number: int) -> None:
+        """Go on from this link: the client has declared in this round that its ledger was restored."""
+        self._links[client] = link
+        self._late_links[client] = LateLink(None, number)
+
     # -- quarantine and keys -------------------------------------------------------------------------------------
 
     def quarantine(self, client: str, reason: str) -> bool:
@@ -373,8 +378,7 @@ class AnswerIntake:
             message.nonce,
         )
         if restored is not None:  # only now: an error above must leave the links as the journal has them
-            self._links[client] = restored
-            self._late_links[client] = LateLink(None, rounds_done + 1)
+            self.relink(client, restored, rounds_done + 1)
         if fresh and message.echo is not None:
             nonces.remove(message.echo)
         nonces.append(nonce)

@@ -2,8 +2,15 @@
 
 No input, no output, no clock but in `peer_log`, which keeps a peer's own file.
 
-entries    what organizations write into the log, signed
-chain      one hash for everything that was asked, answered and decided; why no two histories can both be committed
+entries     what organizations write into the log, signed
+chain       one hash for everything that was asked, answered and decided; why no two histories can both be committed
+slots       what a peer has signed: one chain value per slot, for ever
+decisions   votes, and what a quorum has decided
+history     closed rounds and the state that follows from them
+recovery    a new log after a lost one
+standing    where a replica stands: what there is to read and to sign
+replica     the state machine: entries in, rounds out
+happenings  what an entry has changed
 """
 
-__all__ = ["chain", "entries"]
+__all__ = ["chain", "decisions", "entries", "happenings", "history", "recovery", "replica", "slots", "standing"]

@@ -169,11 +169,15 @@ class Final(Entry, frozen=True, tag="final"):
 
 
 class Checkpoint(Entry, frozen=True, tag="checkpoint"):
-    """In a new log: the sender stands after this round. `asks` is the next question, where it has answered that."""
+    """In a new log: the sender stands after this round, with this chain value; `ended`: and after the end.
+
+    `asks` is the next question, where it has answered that.
+    """
 
     epoch: Positive
     round: Count
     chain: Digest
+    ended: bool
     asks: Asks
 
 
@@ -182,6 +186,11 @@ class Note(Fields, frozen=True):
 
     sender: ClientName
     payload: str
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether it is of that kind, by its text: keys stand sorted, and no other kind has one before `link`."""
+        return '"kind":"restored","link":' in self.payload
 
 
 class ClosedRound(Fields, frozen=True):

@@ -1,0 +1,86 @@
+"""What organizations decide together: votes are counted, and a quorum for the same decision makes it hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from privatile.federation.replica.entries import Decision
+from privatile.federation.wire.keys import PublicKeys
+
+
+@dataclass
+class Tally:
+    """Votes so far, and what was decided. It follows from the votes in their order and from nothing else."""
+
+    quorum: int
+    keys: dict[str, PublicKeys]
+    """The keys that the peers have now."""
+    readmitted: set[tuple[str, int]] = field(default_factory=set)
+    """Peers and the rounds of offences that were decided upon."""
+    aborted: bool = False
+    _used: set[str] = field(default_factory=set)
+    """Signers that some peer has or had: votes from before a later change cannot bring one back."""
+    _votes: dict[str, set[str]] = field(default_factory=dict)
+    _decided: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, quorum: int, keys: Mapping[str, PublicKeys]) -> Self:
+        """No votes yet."""
+        return cls(quorum, dict(keys), _used={one.signer for one in keys.values()})
+
+    def copy(self) -> "Tally":
+        """As it is now."""
+        votes = {digest: set(voters) for digest, voters in self._votes.items()}
+        return Tally(
+            self.quorum,
+            dict(self.keys),
+            set(self.readmitted),
+            self.aborted,
+            set(self._used),
+            votes,
+            set(self._decided),
+        )
+
+    def broken(self, decision: Decision) -> str:
+        """Why nobody can vote for this; empty where they can."""
+        named = (decision.client, decision.round, decision.before, decision.keys)
+        form = tuple(value is not None for value in named)
+        expected = {
+            "readmit": (True, True, False, False),
+            "key": (True, False, True, True),
+            "abort": (False, False, False, False),
+        }[decision.action]
+        if form != expected:
+            return f"a decision to {decision.action} names other things than this one."
+        if decision.client is not None and decision.client not in self.keys:
+            return "the decision is about a peer that the study does not have."
+        return ""
+
+    def add(self, sender: str, decision: Decision) -> bool:
+        """Count a vote; False where this peer has voted for it before, or it is decided."""
+        digest = decision.digest
+        voters = self._votes.setdefault(digest, set())
+        if digest in self._decided or sender in voters:
+            return False
+        voters.add(sender)
+        return True
+
+    def settle(self, decision: Decision) -> bool:
+        """Let a decision hold that has its quorum now; whether it changes anything."""
+        digest = decision.digest
+        if digest in self._decided or len(self._votes.get(digest, ())) < self.quorum:
+            return False
+        self._decided.add(digest)
+        del self._votes[digest]
+        if decision.action == "abort":
+            self.aborted = True
+        elif decision.client is None:
+            return False
+        elif decision.round is not None:
+            self.readmitted.add((decision.client, decision.round))
+        elif decision.keys is not None:
+            if self.keys[decision.client].signer != decision.before or decision.keys.signer in self._used:
+                return False
+            self.keys[decision.client] = decision.keys
+            self._used.add(decision.keys.signer)
+        return True

@@ -1,0 +1,94 @@
+"""A new log after a lost one: where peers stand, and the rounds that some of them lack.
+
+Every peer writes a checkpoint of its last closed round, and relays the rounds that others lack. The log begins where q
+peers have signed the same checkpoint. Rounds beyond it are dropped: they are not committed, and what was answered there
+stays spent. Nobody has to be believed: q peers have signed the hash that every relayed round must lead to.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from privatile.federation.replica.chain import closed_chain
+from privatile.federation.replica.entries import Checkpoint, ClosedRound, LevelAsk
+
+MOST_RELAYS = 100_000
+"""Relayed rounds that are kept in memory."""
+
+
+class Place(NamedTuple):
+    """A place in a history."""
+
+    round: int
+    chain: str
+    ended: bool
+
+
+class Target(NamedTuple):
+    """Where a new log begins."""
+
+    round: int
+    chain: str
+    ended: bool
+    signed: Mapping[str, bytes]
+    """The checkpoints of the quorum."""
+    asks: tuple[tuple[LevelAsk, ...], ...]
+    """Questions of the next round that these peers have answered, that of most of them first."""
+
+
+@dataclass
+class Recovery:
+    """Checkpoints and relayed rounds of a log that has not begun, or not here."""
+
+    epoch: int
+    quorum: int
+    tolerate: int
+    target: Target | None = None
+    waiting: list[tuple[int, str, bytes]] = field(default_factory=list)
+    """Entries that come while the target is not reached: place, sender, payload."""
+    _checkpoints: dict[Place, dict[str, tuple[Checkpoint, bytes]]] = field(default_factory=dict)
+    _relays: dict[str, ClosedRound] = field(default_factory=dict)
+    _senders: dict[str, set[str]] = field(default_factory=dict)
+
+    def checkpoint(self, entry: Checkpoint, payload: bytes) -> Target | None:
+        """Count where a peer stands; at the quorum, that is the target."""
+        found = self._checkpoints.setdefault(Place(entry.round, entry.chain, entry.ended), {})
+        found.setdefault(entry.sender, (entry, payload))
+        if self.target is None and len(found) >= self.quorum:
+            named = Counter(one.asks for one, _ in found.values() if one.asks)
+            signed = {sender: payload for sender, (_, payload) in found.items()}
+            asks = tuple(asks for asks, _ in named.most_common())
+            self.target = Target(entry.round, entry.chain, entry.ended, signed, asks)
+        return self.target
+
+    def relay(self, sender: str, closed: ClosedRound, clients: Sequence[str]) -> None:
+        """Keep a round that somebody has relayed."""
+        if len(closed.answers) == len(clients) and len(self._relays) < MOST_RELAYS:
+            value = closed_chain(closed, clients)
+            self._relays[value] = closed
+            self._senders.setdefault(value, set()).add(sender)
+
+    def following(self, chain: str) -> Iterator[ClosedRound]:
+        """Rounds that may follow this chain value before the log has begun.
+
+        One that lacks answers is believed if more than f peers relay it: a liar alone could leave out an answer.
+        """
+        for value, closed in list(self._relays.items()):
+            complete = None not in closed.answers
+            if closed.before == chain and (complete or len(self._senders[value]) > self.tolerate):
+                yield closed
+
+    def path(self, known: Mapping[str, int]) -> list[ClosedRound] | None:
+        """The relayed rounds from one that is `known` to the target, in order; None while one is missing."""
+        if self.target is None:
+            return None
+        found: list[ClosedRound] = []
+        value = self.target.chain
+        while value not in known:
+            closed = self._relays.get(value)
+            if closed is None:
+                return None
+            found.append(closed)
+            value = closed.before
+        return found[::-1]

@@ -1,0 +1,210 @@
+"""Where a replica stands: what there is to read, and what there is to sign."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from privatile.federation.coordinator.answer_intake import AnswerIntake
+from privatile.federation.coordinator.round_rules import may_close
+from privatile.federation.replica import chain as chains
+from privatile.federation.replica.entries import (
+    Checkpoint,
+    ClosedRound,
+    CloseVote,
+    Decision,
+    Final,
+    LevelAsk,
+    PeerAnswer,
+    Proposal,
+    Relay,
+    Restored,
+    Vote,
+)
+from privatile.federation.replica.history import History, Quarantine, RoundRecord
+from privatile.federation.replica.recovery import Recovery
+from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.keys import PublicKeys
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
+
+
+@dataclass
+class Gathered:
+    """What has come since the last round was closed."""
+
+    asks: tuple[LevelAsk, ...] = ()
+    intake: AnswerIntake | None = None
+    asked: AskMessage | None = None
+    question: str = ""
+    votes: set[str] = field(default_factory=set)
+    """Who has voted to close the round."""
+    answers: dict[str, bytes] = field(default_factory=dict)
+    """The first answer of each peer to the round, whatever its chain."""
+    early: list[tuple[PeerAnswer, bytes]] = field(default_factory=list)
+    """Answers that came before their question."""
+    proof: dict[str, bytes] = field(default_factory=dict)
+    """Who has signed the chain value here, and how."""
+
+
+class Standing:
+    """One peer's view of the run, without what changes it."""
+
+    def __init__(
+        self, study: FederationStudy, keys: Mapping[str, PublicKeys], roster_digest: str, epoch: int = 0
+    ) -> None:
+        """`keys` are those of the roster; `epoch` is the number of the log that is read."""
+        self.study = study
+        self.epoch = epoch
+        self.quorum = study.signing_quorum
+        self._tolerate = study.tolerate or 0
+        self._history = History(study, keys, chains.first_chain(study.digest, study.run, roster_digest))
+        self._now = Gathered()
+        self._recovery: Recovery | None = None
+        self.committed = 0
+        """Rounds that a quorum has signed."""
+        self.proof: dict[str, bytes] = {}
+        """The signed entries, by peer, that commit the last of them."""
+        self.ended = False
+        """Whether the run is over in this log; it is `finished` when a quorum has signed that."""
+        self.finished = False
+        self.applied = 0
+        """Entries so far."""
+        self._place = 0
+        self.settled_at = {0: 0}
+        """Entries after which a round was closed: the state follows from the rounds up to it and the entries since."""
+
+    # -- to read -------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> int:
+        """Rounds that are closed."""
+        return self._history.closed
+
+    @property
+    def chain(self) -> str:
+        """The chain value after the closed rounds: what an answer to the next one signs."""
+        return self._history.chain
+
+    @property
+    def head(self) -> str:
+        """The chain value after all that has happened: after the end, that of the end."""
+        return chains.end_chain(self.chain, self.closed) if self.ended else self.chain
+
+    @property
+    def slot(self) -> int:
+        """Where a signature over `head` belongs."""
+        return self.closed + 1 + self.ended
+
+    @property
+    def round(self) -> int | None:
+        """The round that is asked, or to be asked next; None when the run is over, or not going on."""
+        return None if self.ended or self.aborted or self.recovering else self.closed + 1
+
+    @property
+    def asks(self) -> tuple[LevelAsk, ...]:
+        """The accepted question; empty while there is none."""
+        return self._now.asks
+
+    @property
+    def asked(self) -> AskMessage | None:
+        """The accepted question as a site answers it."""
+        return self._now.asked
+
+    @property
+    def missing(self) -> list[str]:
+        """Peers that have not answered the open round."""
+        return [] if self._now.intake is None else self._now.intake.missing
+
+    @property
+    def close_votes(self) -> frozenset[str]:
+        """Peers that have voted to close the open round."""
+        return frozenset(self._now.votes)
+
+    @property
+    def keys(self) -> Mapping[str, PublicKeys]:
+        """The keys that the peers have now."""
+        return self._history.tally.keys
+
+    @property
+    def quarantined(self) -> Mapping[str, Quarantine]:
+        """Peers about which a quorum has to decide."""
+        return self._history.quarantined
+
+    @property
+    def aborted(self) -> bool:
+        """Whether a quorum has ended the run for good."""
+        return self._history.tally.aborted
+
+    @property
+    def recovering(self) -> bool:
+        """Whether a new log has not begun yet, or begins after rounds that are not known here: nothing is signed."""
+        return self._recovery is not None
+
+    @property
+    def behind(self) -> int | None:
+        """The round after which the new log begins, where that is not known here."""
+        return None if self._recovery is None or self._recovery.target is None else self._recovery.target.round
+
+    def link(self, client: str) -> Link | None:
+        """The last link of a peer's ledger, by its counted answers."""
+        return self._history.links.get(client)
+
+    @property
+    def paused(self) -> str:
+        """Why the open round cannot be closed though its time is over; empty while it only waits."""
+        if self.quarantined:
+            names = ", ".join(sorted(self.quarantined))
+            return f"quarantined: {names}. A quorum decides with `privatile peer readmit` or `abort`"
+        if len(self._now.votes) <= self._tolerate or self._now.intake is None:
+            return ""
+        answers = len(self._now.intake.answers)
+        if answers < self.quorum:
+            return f"{answers} of {self.quorum} answers are there: {', '.join(self.missing)} have not answered"
+        return may_close(self._now.intake, self.study, self._history.coordinator.tracks, late=True).pause
+
+    def committed_rounds(self, after: int = 0) -> list[RoundRecord]:
+        """Committed rounds from `after` + 1 on, as a run's file keeps them."""
+        return self._history.records[after : self.committed]
+
+    def closed_rounds(self, after: int = 0) -> list[ClosedRound]:
+        """Closed rounds from `after` + 1 on."""
+        return [record.closed for record in self._history.records[after:]]
+
+    # -- to sign -------------------------------------------------------------------------------------------------
+
+    def proposal(self, sender: str) -> Proposal:
+        """The next question as this peer computes it, or that the run is over."""
+        return Proposal(
+            self.study.digest, self.study.run, sender, self.closed + 1, self.chain, self._history.own_asks()
+        )
+
+    def answer(self, message: AnswerMessage) -> PeerAnswer:
+        """An answer to the open round."""
+        return PeerAnswer.after(self.chain, message)
+
+    def close_vote(self, sender: str) -> CloseVote:
+        """A vote to close the open round."""
+        return CloseVote(
+            self.study.digest, self.study.run, sender, self.epoch, self.closed + 1, self.chain, self._now.question
+        )
+
+    def final(self, sender: str) -> Final:
+        """A signature over the end."""
+        return Final(self.study.digest, self.study.run, sender, self.closed, self.head)
+
+    def vote(self, sender: str, decision: Decision) -> Vote:
+        """A vote for a decision."""
+        return Vote(self.study.digest, self.study.run, sender, decision)
+
+    def restored(self, sender: str, lost: Link, link: Link) -> Restored:
+        """That a ledger was put back from a backup."""
+        return Restored(self.study.digest, self.study.run, sender, lost, link)
+
+    def checkpoint(self, sender: str, asks: Sequence[LevelAsk] = ()) -> Checkpoint:
+        """Where this peer stands; `asks` is the next question, where it has answered that."""
+        return Checkpoint(
+            self.study.digest, self.study.run, sender, self.epoch, self.closed, self.chain, self.ended, tuple(asks)
+        )
+
+    def relays(self, sender: str, after: int) -> Iterator[Relay]:
+        """The closed rounds from `after` + 1 on, for a peer that is behind."""
+        for closed in self.closed_rounds(after):
+            yield Relay(self.study.digest, self.study.run, sender, self.epoch, closed)

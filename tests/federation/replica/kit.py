@@ -1,0 +1,184 @@
+"""Peers without a network: a log is a list of entries, every peer reads what it is shown of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import nkeys
+import numpy as np
+
+from privatile.core.canonical import canonical_json
+from privatile.core.messages import Answer, Question
+from privatile.federation.replica.entries import AnyEntry, LevelAsk, plain_ask
+from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.replica import Replica
+from privatile.federation.replica.slots import Slots
+from privatile.federation.study.study import ClientAgreement, FederationStudy
+from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
+
+ROSTER = "a" * 64
+Logged = tuple[str, bytes]
+
+
+@lru_cache
+def key_of(name: str) -> KeyPair:
+    raw = hashlib.sha256(name.encode()).digest()
+    return KeyPair(bytes(nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)))
+
+
+def make_study(clients: int = 5, rounds: int = 4, tolerate: int | None = 1, **settings: Any) -> FederationStudy:
+    names = [f"peer{k}" for k in range(clients)]
+    length = settings.pop("length", 4)
+    defaults: dict[str, Any] = {
+        "identity": "0123456789ab",
+        "title": "A test",
+        "asked_by": "the tests",
+        "value": "x",
+        "levels": (0.5,),
+        "range": (0.0, 100.0),
+        "rounds": rounds,
+        "patience": 20,
+        "design": "rounds",
+        "tolerate": tolerate,
+        "clients": {name: ClientAgreement(1.0, 1.0 / clients, rounds * length) for name in names},
+    }
+    return FederationStudy(**{**defaults, **settings})
+
+
+def drawn(client: str, question: Question) -> int:
+    """A count that depends on client and question only: the same however often and wherever it is asked."""
+    seed = f"{client} {question.round} {question.level!r} {question.query!r}".encode()
+    draws = np.random.default_rng(list(hashlib.sha256(seed).digest()[:8]))
+    return int(draws.binomial(question.length, 0.2 + 0.6 * min(1.0, max(0.0, question.query / 100.0))))
+
+
+def asks_text(asks: Sequence[LevelAsk]) -> str:
+    return canonical_json([plain_ask(one) for one in asks])
+
+
+@dataclass
+class Ledger:
+    """Counts that were drawn, for ever: a question of a round is answered once."""
+
+    client: str
+    given: dict[int, tuple[tuple[Question, ...], tuple[int, ...], Link]] = field(default_factory=dict)
+    sequence: int = 0
+
+    def answer(self, questions: tuple[Question, ...]) -> tuple[tuple[int, ...], Link] | None:
+        number = questions[0].round
+        if number not in self.given:
+            if any(later > number for later in self.given):
+                return None
+            self.sequence += len(questions)
+            link = Link(self.sequence, hashlib.sha256(f"{self.client}{self.sequence}".encode()).hexdigest()[:32])
+            self.given[number] = (questions, tuple(drawn(self.client, one) for one in questions), link)
+        asked, counts, link = self.given[number]
+        return (counts, link) if asked == questions else None
+
+
+class Peer:
+    """An honest peer: what it publishes, given what it has read."""
+
+    def __init__(self, study: FederationStudy, name: str) -> None:
+        self.study, self.name, self.key = study, name, key_of(name)
+        self.slots, self.ledger = Slots({}), Ledger(name)
+        self.replica = new_replica(study)
+        self.read = 0
+        self.happenings: list[Happening] = []
+        self.is_late = False
+        self.answered: dict[int, tuple[LevelAsk, ...]] = {}
+        self.votes: list[AnyEntry] = []
+
+    def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
+        found = self.replica.apply(sender, payload)
+        self.happenings += found
+        return found
+
+    def follow(self, log: Sequence[Logged]) -> None:
+        while self.read < len(log):
+            self.see(*log[self.read])
+            self.read += 1
+
+    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+        return self.slots.claim(slot, chain, asks)
+
+    def wants(self, *, proposes: bool = True) -> list[bytes]:
+        """What it would write now: the next thing that is due."""
+        replica, found = self.replica, []
+        found += [vote.pack(self.key) for vote in self.votes]
+        if replica.recovering:
+            if self.claim(replica.slot, replica.head):
+                asks = self.answered.get(replica.slot, ()) if not replica.ended else ()
+                found.append(replica.checkpoint(self.name, asks).pack(self.key))
+        elif replica.ended:
+            if not replica.finished and self.claim(replica.slot, replica.head):
+                found.append(replica.final(self.name).pack(self.key))
+        elif replica.round is not None and replica.asked is None:
+            if proposes:
+                found.append(replica.proposal(self.name).pack(self.key))
+        elif replica.round is not None and self.name in replica.missing:
+            answer = self.answer()
+            found += [answer] if answer is not None else []
+        if self.is_late and replica.asked is not None and self.name not in replica.close_votes:
+            found.append(replica.close_vote(self.name).pack(self.key))
+        return found
+
+    def answer(self) -> bytes | None:
+        replica = self.replica
+        assert replica.asked is not None
+        questions = replica.asked.questions(self.name)
+        if not self.claim(replica.slot, replica.chain, asks_text(replica.asks)):
+            return None
+        given = self.ledger.answer(questions)
+        if given is None:
+            return None
+        self.answered[replica.slot] = replica.asks
+        counts, link = given
+        return self.signed(questions, counts, link)
+
+    def signed(self, questions: tuple[Question, ...], counts: Sequence[int], link: Link) -> bytes:
+        first = questions[0]
+        answers = [Answer(first.run, first.round, self.name, one.level, n) for one, n in zip(questions, counts)]
+        digest = question_digest(self.study.digest, questions)
+        return self.replica.answer(AnswerMessage.of(self.study.digest, digest, answers, link)).pack(self.key)
+
+
+def new_replica(study: FederationStudy, epoch: int = 0) -> Replica:
+    return Replica(study, {name: key_of(name).public for name in study.clients}, ROSTER, epoch)
+
+
+def run(
+    peers: Sequence[Peer], log: list[Logged], until: Callable[[], bool] | None = None, *, steps: int = 500
+) -> list[Logged]:
+    """Let peers read the log and write to it, one after another, until nobody has anything new to say."""
+    written = set(log)
+    for _ in range(steps):
+        news = False
+        for peer in peers:
+            peer.follow(log)
+            if until is not None and until():
+                return log
+            for payload in peer.wants():
+                if (peer.name, payload) not in written:
+                    written.add((peer.name, payload))
+                    log.append((peer.name, payload))
+                    news = True
+        if not news:
+            break
+    for peer in peers:
+        peer.follow(log)
+    return log
+
+
+def make(clients: int = 5, rounds: int = 4, tolerate: int = 1, **settings: Any) -> list[Peer]:
+    study = make_study(clients, rounds, tolerate, **settings)
+    return [Peer(study, name) for name in study.clients]
+
+
+def kinds(peer: Peer) -> list[str]:
+    return [one.kind for one in peer.happenings]
