@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from privatile.report.survey_pages import SurveyPages
+from privatile.report.survey_words import LANGUAGES, words_of
 from tests.survey.fake_server import FakeSurvey
 
 HOSTILE = "</title><script>alert(1)</script>"
@@ -43,6 +44,9 @@ def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
 def test_before_there_is_an_interval_none_is_shown() -> None:
     text = words(SurveyPages().live(facts(estimate=None, interval=None, answers=0)))
     assert "No interval yet" in text
+    few = facts(estimate=None, interval=None, answers=0, first_interval_after=740)
+    assert "it takes at least about 740 answers" in words(SurveyPages().live(few))
+    assert "at least about" not in words(SurveyPages().live({**few, "answers": 740}))
     assert "2,860" not in text
     assert "new ones show once their round is full" in text
     closed = words(SurveyPages().live(facts(estimate=None, interval=None, answers=29, state="closed")))
@@ -67,7 +71,33 @@ def test_weeks_a_move_and_the_end_are_told() -> None:
     assert "It has moved." in text
     assert "2,790 … 2,950 € at the end that was fixed beforehand" in text
     assert 'data-state="closed"' in page
-    assert "ended by date" in text
+    assert "ended at the date that was fixed" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_public_page_speaks_the_languages_of_the_survey(language: str) -> None:
+    """Every text of the page comes from the language's own file, with the same places for numbers."""
+    english, own = words_of("en")._words, words_of(language)._words
+    assert list(own) == list(english)
+    for key, text in own.items():
+        assert set(re.findall(r"{\w+}", text)) == set(re.findall(r"{\w+}", english[key])), key
+    weeks = [{"week": f"2026-W{k}", "answers": 1_300, "estimate": 2.5, "interval": None} for k in (46, 47)]
+    shown = facts(answers=1_234, series=weeks, condition="whatever the distribution", opened="2026-11-16T14:05:00Z")
+    page = SurveyPages().live({**shown, "liars": [{"people": 10, "rank": 0.029}], "ends": "2027-01-31"}, language)
+    text = words(page)
+    assert f'<html lang="{language}">' in page
+    expected = {"en": "1,234 answers", "de": "1.234 Antworten", "fr": "1 234 réponses"}[language]
+    assert expected in text
+    day = {"en": "16 November 2026, 14:05 UTC", "de": "16. November 2026, 14:05 UTC"}
+    assert day.get(language, "16 novembre 2026, 14:05 UTC") in text
+    assert "2026-11-16T" not in text
+    others = [name for name in LANGUAGES if name != language]
+    for other in others:
+        strange = words_of(other)
+        for key in ("how1", "how3", "answers", "liars1", "weeks1", "check1", "valid", "any_shape"):
+            assert strange(key, **dict.fromkeys(("lies", "truth"), 27))[:40] not in text, key
+        assert f'href="live.{other}"' in page
+    assert f'href="live.{language}" lang="{language}" hreflang="{language}" aria-current="page"' in page
 
 
 def test_the_organiser_sees_groups_and_alarms() -> None:

@@ -12,7 +12,7 @@ import httpx
 
 from privatile.survey.codes import read_codes
 from privatile.survey.folder import SurveyFolder, initialize, new_survey
-from privatile.survey.gateway import Gateway
+from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import page_files, page_sha256
 from privatile.survey.service import SurveyService
 from privatile.survey.study import SurveyStudy
@@ -70,13 +70,13 @@ class Visitors:
 
 @contextlib.asynccontextmanager
 async def visitors(
-    folder: SurveyFolder, *, follow: bool = False, restored: bool = False, **options: Any
+    folder: SurveyFolder, *, follow: bool = False, restored: bool = False, pages: Pages | None = None, **options: Any
 ) -> AsyncIterator[Visitors]:
     """A survey open for answers; without `follow` rounds go on only when a test says `service.look()`."""
     service = SurveyService.of(folder, **options)
     await service.start(follow=follow, restored=restored)
     try:
-        app = Gateway(service, host="127.0.0.1", names=frozenset({"survey.example"}), files=page_files())
+        app = Gateway(service, host="127.0.0.1", names=frozenset({"survey.example"}), files=page_files(), pages=pages)
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="https://survey.example") as client:
             yield Visitors(service, client)

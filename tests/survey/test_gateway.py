@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from privatile.errors import StoreError
+from privatile.report.survey_pages import SurveyPages
 from privatile.server.run_file import RunStore
 from privatile.survey import intake as intake_module
 from privatile.survey.codes import new_code
@@ -258,6 +259,26 @@ def test_every_response_is_strict_about_scripts_and_sets_no_cookie(made: Made) -
         assert "set-cookie" not in reply.headers
         assert reply.headers["referrer-policy"] == "no-referrer"
         assert not reply.is_redirect
+
+
+def test_the_public_page_is_in_the_visitors_language(tmp_path: Path) -> None:
+    made = make_survey(tmp_path / "survey", languages=["de", "en"])
+
+    async def scene() -> None:
+        async with visitors(made.folder, pages=SurveyPages()) as people:
+
+            async def shown(path: str, **headers: str) -> str:
+                page = (await people.client.get(path, headers={"Accept-Language": "", **headers})).text
+                return page.split('<html lang="')[1][:2] if "<html" in page else page
+
+            assert await shown("/live") == "de", "the survey's first language"
+            assert await shown("/live", **{"Accept-Language": "fr, en;q=0.5, de;q=0.4"}) == "en"
+            assert await shown("/live.en") == "en"
+            for path in ("/live.fr", "/live.xx", "/live."):
+                assert "unknown" in await shown(path)
+            assert (await people.client.get("/live.json")).json()["first_interval_after"] > 100
+
+    asyncio.run(scene())
 
 
 def test_the_organisers_facts_need_the_token(made: Made) -> None:

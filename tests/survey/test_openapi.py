@@ -20,7 +20,7 @@ from tests.survey.kit import make_survey, visitors
 
 API: dict[str, Any] = json.loads(page_files()["openapi.json"].body)
 
-FOR_PEOPLE = {"/live", "/organiser.html", "/static/theme.css", "/{path:path}"}
+FOR_PEOPLE = {"/live", "/live.{language}", "/organiser.html", "/static/theme.css", "/{path:path}"}
 """Pages and files."""
 
 

@@ -131,6 +131,7 @@ def init(
         click.echo(f"sheet      {folder.sheet_file}  (QR codes: print it with a browser, cut out the cards)")
     click.echo(f"organiser  {survey_address(made.address)}organiser#t={token}")
     click.echo("           ^ your own page: keep this address for yourself; it is shown only now")
+    click.echo(f"needs      at least about {made.first_interval_after:,} answers, often more, until there is a result")
     if min(made.codes, made.end_answers or made.codes) < made.first_interval_after:
         click.echo(_too_few(made), err=True)
     click.echo(f"Next: privatile survey serve {shlex.quote(str(folder.path))}")

@@ -8,16 +8,31 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privatile.report.method_words import short_title
 from privatile.report.pages import render, static
+from privatile.report.survey_words import LANGUAGES, Words, words_of
 from privatile.result.number_words import nearest_inside, outward
+from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
 """What visitors are told: that a round is about to close is nothing to them."""
 
+LEVELS = {0.25: "lower", 0.5: "median", 0.75: "upper"}
+"""Quantiles that have a name."""
+
 UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(
-        ("sentence", "condition", "drift", "opened", "ends", "ended", "open_round", "asked_by", "restored")
+        (
+            "sentence",
+            "condition",
+            "first_interval_after",
+            "drift",
+            "opened",
+            "ends",
+            "ended",
+            "open_round",
+            "asked_by",
+            "restored",
+        )
     ),
     **dict.fromkeys(("caveats", "liars", "alarms"), ()),
 }
@@ -27,35 +42,58 @@ UNKNOWN: dict[str, Any] = {
 class SurveyPages:
     """Both pages and their style, as the gateway takes them."""
 
-    def live(self, facts: dict[str, Any]) -> str:
+    def live(self, facts: dict[str, Any], language: str = "en") -> str:
         """The public page: how many answered, the quantile with its anytime interval, how it works."""
-        return render("survey_live.html.j2", **_common(facts))
+        words = words_of(language)
+        offered = {name: LANGUAGES[name] for name in facts["languages"] if name in LANGUAGES}
+        return render("survey_live.html.j2", **_common(facts, words), about=_about(facts, words), languages=offered)
 
     def organiser(self, facts: dict[str, Any]) -> str:
         """The organiser's page: the same result, the strata with their codes, and what is wrong."""
         strata = [
             {**stratum, "share": _share(stratum.get("spent"), stratum["codes"])} for stratum in facts.get("strata", ())
         ]
-        return render("survey_organiser.html.j2", **{**_common(facts), "strata": strata})
+        return render("survey_organiser.html.j2", **{**_common(facts, words_of("en")), "strata": strata})
 
     def style(self) -> bytes:
         """The style sheet of both pages."""
         return (static("theme.css") + static("survey.css")).encode()
 
 
-def _common(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _about(facts: Mapping[str, Any], words: Words) -> list[str]:
+    """Which survey this is, since when it is open, how it ends or ended, and who asks."""
+    said = [words("survey", name=facts["survey"])]
+    if facts.get("opened"):
+        said.append(words("opened", day=words.day(facts["opened"])))
+    if facts.get("ended"):
+        said.append(words(f"ended_{facts['ended']}"))
+    elif facts.get("ends"):
+        said.append(words("ends", day=words.day(facts["ends"])))
+    if facts.get("asked_by") not in (None, "not stated"):
+        said.append(words("asked_by", asker=facts["asked_by"]))
+    return said
+
+
+def _common(facts: Mapping[str, Any], words: Words) -> dict[str, Any]:
     """What both pages say about the result."""
     interval, final = facts.get("interval"), facts.get("final")
     limits = (facts["range"][0], facts["range"][1])
-    series = [{**week, "interval": shown_interval(week.get("interval"), limits)} for week in facts.get("series") or ()]
+    estimate, level = shown_estimate(facts.get("estimate"), interval, limits), facts["level"]
+    series = [
+        {**week, "interval": _in_words(shown_interval(week.get("interval"), limits), words)}
+        for week in facts.get("series") or ()
+    ]
+    condition = {ANY_SHAPE: "any_shape", SMOOTH: "smooth"}.get(facts.get("condition") or "")
     return {
+        "t": words,
         "title": facts["title"],
         "facts": {**UNKNOWN, **facts},
         "state": STATES.get(facts["state"], facts["state"]),
-        "estimand": short_title(facts["level"], facts["value"]),
-        "estimate": shown_estimate(facts.get("estimate"), interval, limits),
-        "interval": shown_interval(interval, limits),
-        "final": shown_interval(final, limits),
+        "estimand": words(LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
+        "estimate": None if estimate is None else words.number(estimate),
+        "interval": _in_words(shown_interval(interval, limits), words),
+        "condition": words(condition) if condition else facts.get("condition"),
+        "final": _in_words(shown_interval(final, limits), words),
         "percent": f"{100 * facts['confidence']:.4g}%",
         "answered": _share(facts.get("answers"), facts.get("codes")),
         "odds": f"{math.exp(facts['epsilon']):.3g}",
@@ -85,6 +123,10 @@ def shown_estimate(estimate: float | None, interval: Any, limits: tuple[float, f
     if estimate is None or ends is None:
         return None
     return nearest_inside(estimate, ends, interval[1] - interval[0], limits)
+
+
+def _in_words(ends: tuple[str, str] | None, words: Words) -> tuple[str, str] | None:
+    return None if ends is None else (words.number(ends[0]), words.number(ends[1]))
 
 
 def _share(part: int | None, whole: int | None) -> str:

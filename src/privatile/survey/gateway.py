@@ -7,7 +7,7 @@ Nothing here writes a log line, sets a cookie or looks at a visitor's address.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Protocol
 
@@ -51,8 +51,8 @@ HEADERS = {
 class Pages(Protocol):
     """Pages that need the look of reports; they are made outside this package (`report.survey_pages`)."""
 
-    def live(self, facts: dict[str, Any]) -> str:
-        """The public page."""
+    def live(self, facts: dict[str, Any], language: str) -> str:
+        """The public page in a language."""
 
     def organiser(self, facts: dict[str, Any]) -> str:
         """The organiser's page."""
@@ -81,6 +81,9 @@ _question_body = msgspec.json.Decoder(QuestionBody)
 _answer_body = msgspec.json.Decoder(AnswerBody)
 _encode = msgspec.json.Encoder().encode
 
+LONGEST_ACCEPTED = 200
+"""Characters of an Accept-Language header that are looked at."""
+
 REFUSALS = {"unknown": 404, "spent": 409, "closed": 410, "wait": 503}
 REASONS = {400: "malformed", 405: "method", 408: "slow", 413: "size", 421: "host", 503: "unavailable"}
 
@@ -100,7 +103,8 @@ class Gateway:
         self._service = service
         self._files = files or {}
         self._pages = pages
-        self._live_drawn, self._live_until = "", 0.0
+        self._live_drawn: dict[str, tuple[str, float]] = {}
+        """The public page in each language, and until when it is shown as it is."""
         self._starlette = Starlette(routes=self._routes())
         self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
         common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -204,6 +208,7 @@ class Gateway:
             "/survey.json": self._survey,
             "/live.json": self._live,
             "/live": self._live_page,
+            "/live.{language}": self._live_page,
             "/organiser.json": self._organiser,
             "/organiser.html": self._organiser_page,
             "/health": self._health,
@@ -219,13 +224,17 @@ class Gateway:
         return _json(self._service.live())
 
     async def _live_page(self, request: Request) -> Response:
-        if self._pages is None:
+        offered = self._service.study.languages
+        language = request.path_params.get("language") or preferred(request.headers.get("accept-language", ""), offered)
+        if self._pages is None or language not in offered:
             return _json({"error": "unknown"}, 404)
         now = time.monotonic()
-        if now >= self._live_until:
+        drawn, until = self._live_drawn.get(language, ("", 0.0))
+        if now >= until:
             # Drawn at most once a second, however many look.
-            self._live_drawn, self._live_until = self._pages.live(self._service.live()), now + 1.0
-        return _html(self._live_drawn)
+            drawn = self._pages.live(self._service.live(), language)
+            self._live_drawn[language] = drawn, now + 1.0
+        return _html(drawn)
 
     async def _organiser(self, request: Request) -> Response:
         facts = await self._organiser_facts(request)
@@ -263,6 +272,22 @@ class Gateway:
         if packed:
             headers["Content-Encoding"] = "gzip"
         return Response(file.gzipped if packed else file.body, media_type=file.media_type, headers=headers)
+
+
+def preferred(accepted: str, offered: Sequence[str]) -> str:
+    """The language that a browser's header Accept-Language likes best; the first one offered where it likes none.
+
+    >>> preferred("fr-CH, fr;q=0.9, en;q=0.8", ["en", "de", "fr"]), preferred("it;q=0.5, de;q=0.4", ["en", "de"])
+    ('fr', 'de')
+    >>> preferred("", ["de", "en"]), preferred("en;q=x, *", ["de", "en"])
+    ('de', 'de')
+    """
+    liked: dict[str, float] = {}
+    for part in accepted[:LONGEST_ACCEPTED].lower().split(","):
+        name, _, quality = part.partition(";q=")
+        with contextlib.suppress(ValueError):
+            liked.setdefault(name.strip()[:2], float(quality or 1.0))
+    return max(offered, key=lambda name: liked.get(name[:2].lower(), 0.0))
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:

@@ -23,7 +23,7 @@ async function refresh() {
     document.title = shown.title;
     trouble("");
   } catch {
-    trouble("The survey cannot be reached at the moment. This page tries again by itself.");
+    trouble(document.querySelector("meta[name=trouble]").content);
   }
   setTimeout(refresh, 1000 * SECONDS);
 }
