@@ -54,8 +54,23 @@ FEDERATION = (
 )
 """What a federation keeps beside the counts (`federation.coordinator.journal`)."""
 
+PEER = (
+    "CREATE TABLE IF NOT EXISTS peer (roster TEXT NOT NULL, epoch INTEGER NOT NULL, base INTEGER NOT NULL,"
+    " position INTEGER NOT NULL, last TEXT NOT NULL, restored INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_entries (place INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sender TEXT NOT NULL,"
+    " payload BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_slots (slot INTEGER PRIMARY KEY, chain TEXT NOT NULL, asks TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_chain (round INTEGER PRIMARY KEY, chain TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_notes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
+    " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_proof (client TEXT PRIMARY KEY, payload TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_evidence (round INTEGER NOT NULL, client TEXT NOT NULL, kind TEXT NOT NULL,"
+    " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",
+)
+"""What a peer of a federation without a coordinator keeps besides (`federation.replica.peer_log`)."""
+
 REQUIRED = "".join(f"{statement};\n" for statement in OWN)
-OPTIONAL = "".join(f"{statement};\n" for statement in (WRITER, LEDGER, ENDING, *FEDERATION))
+OPTIONAL = "".join(f"{statement};\n" for statement in (WRITER, LEDGER, ENDING, *FEDERATION, *PEER))
 
 
 def check_file(look: sqlite3.Connection, path: str | Path) -> None:

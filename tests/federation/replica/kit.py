@@ -15,11 +15,13 @@ from privatile.core.canonical import canonical_json
 from privatile.core.messages import Answer, Question
 from privatile.federation.replica.entries import AnyEntry, LevelAsk, plain_ask
 from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import Replica
 from privatile.federation.replica.slots import Slots
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
+from privatile.server.run_file import RunStore
 
 ROSTER = "a" * 64
 Logged = tuple[str, bytes]
@@ -113,7 +115,7 @@ class Peer:
         found += [vote.pack(self.key) for vote in self.votes]
         if replica.recovering:
             if self.claim(replica.slot, replica.head):
-                asks = self.answered.get(replica.slot, ()) if not replica.ended else ()
+                asks = self.asked_in(replica.slot)
                 found.append(replica.checkpoint(self.name, asks).pack(self.key))
         elif replica.ended:
             if not replica.finished and self.claim(replica.slot, replica.head):
@@ -127,6 +129,9 @@ class Peer:
         if self.is_late and replica.asked is not None and self.name not in replica.close_votes:
             found.append(replica.close_vote(self.name).pack(self.key))
         return found
+
+    def asked_in(self, slot: int) -> tuple[LevelAsk, ...]:
+        return self.answered.get(slot, ())
 
     def answer(self) -> bytes | None:
         replica = self.replica
@@ -143,9 +148,47 @@ class Peer:
 
     def signed(self, questions: tuple[Question, ...], counts: Sequence[int], link: Link) -> bytes:
         first = questions[0]
-        answers = [Answer(first.run, first.round, self.name, one.level, n) for one, n in zip(questions, counts)]
+        answers = [
+            Answer(first.run, first.round, self.name, one.level, n) for one, n in zip(questions, counts, strict=True)
+        ]
         digest = question_digest(self.study.digest, questions)
         return self.replica.answer(AnswerMessage.of(self.study.digest, digest, answers, link)).pack(self.key)
+
+
+class StoredPeer(Peer):
+    """A peer whose state lies in a file: it may be killed at any time and comes back with what was written."""
+
+    def __init__(self, study: FederationStudy, name: str) -> None:
+        super().__init__(study, name)
+        self.store = RunStore.create(":memory:", study.run, study.spec)
+        self.restart()
+
+    def restart(self) -> None:
+        """Kill and start again."""
+        self.log = PeerLog(self.store, self.study, ROSTER)
+        self.replica = self.log.replica({name: key_of(name).public for name in self.study.clients})
+        self.slots, self.unwritten = self.log.slots, []
+        self.read = 0 if self.log.last is None else self.log.last[0]
+        self.news: list[Happening] = []
+
+    def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
+        found = super().see(sender, payload)
+        self.news += found
+        self.unwritten.append(LogEntry(self.read + 1, sender, payload))
+        return found
+
+    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+        question = self.replica.asks if asks else ()
+        found = self.log.claim(slot, chain, question, self.unwritten, self.replica, self.news)
+        self.unwritten, self.news = [], []
+        return found
+
+    def save(self) -> None:
+        self.log.save(self.unwritten, self.replica, self.news)
+        self.unwritten, self.news = [], []
+
+    def asked_in(self, slot: int) -> tuple[LevelAsk, ...]:
+        return self.log.answered(slot)
 
 
 def new_replica(study: FederationStudy, epoch: int = 0) -> Replica:

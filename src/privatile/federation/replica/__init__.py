@@ -11,6 +11,20 @@ recovery    a new log after a lost one
 standing    where a replica stands: what there is to read and to sign
 replica     the state machine: entries in, rounds out
 happenings  what an entry has changed
+stored      closed rounds out of a run's file
+peer_log    a peer's own file
 """
 
-__all__ = ["chain", "decisions", "entries", "happenings", "history", "recovery", "replica", "slots", "standing"]
+__all__ = [
+    "chain",
+    "decisions",
+    "entries",
+    "happenings",
+    "history",
+    "peer_log",
+    "recovery",
+    "replica",
+    "slots",
+    "standing",
+    "stored",
+]

@@ -27,7 +27,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from privatile.core.canonical import canonical_json, text_digest
-from privatile.federation.replica.entries import ClosedRound, LevelAsk, plain_ask
+from privatile.federation.replica.entries import (
+    AnyEntry,
+    Checkpoint,
+    ClosedRound,
+    Final,
+    LevelAsk,
+    PeerAnswer,
+    plain_ask,
+)
 
 
 def first_chain(study: str, run: str, roster: str) -> str:
@@ -83,3 +91,17 @@ def closed_chain(closed: ClosedRound, clients: Sequence[str]) -> str:
     }
     notes = [(note.sender, payload_digest(note.payload.encode())) for note in closed.notes]
     return next_chain(closed.before, closed.round, closed.asks, answers, closed.unspent, notes)
+
+
+def signed_value(entry: AnyEntry) -> tuple[int, str] | None:
+    """The slot of an entry and the chain value that it signs there; None for entries that sign none."""
+    match entry:
+        case PeerAnswer():
+            return entry.round, entry.chain
+        case Final():
+            return entry.rounds + 2, entry.chain
+        case Checkpoint(ended=True):
+            return entry.round + 2, end_chain(entry.chain, entry.round)
+        case Checkpoint():
+            return entry.round + 1, entry.chain
+    return None

@@ -10,7 +10,7 @@ answered, or where f + 1 have voted to close it and q have answered, whichever c
 quarantine forbids it, the run pauses. It is *committed* when q peers have signed a chain value that contains it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.coordinator.round_rules import may_close
@@ -264,17 +264,43 @@ class Replica(Standing):
         self._stand_after(self.closed, ended=self.ended)
         self._recovery = Recovery(epoch, self.quorum, self._tolerate)
 
-    def catch_up(self, rounds: Sequence[ClosedRound]) -> int:
+    def catch_up(self, rounds: Sequence[ClosedRound], proof: Mapping[str, bytes] | None = None) -> int:
         """Follow rounds of another peer's file as far as they go on from here; gives how many were new.
 
-        Rounds that are closed here and not committed give way to others. A ProtocolError where they belong to another
-        history than the committed one, or are not what honest peers close.
+        `proof` has signed entries, by peer, over the value after the last of them. Rounds that are closed here and not
+        committed give way to others. A ProtocolError where they belong to another history than the committed one, or
+        are not what honest peers close.
         """
         clients, known = tuple(self.study.clients), set(self._history.chains)
         path = [one for one in rounds if chains.closed_chain(one, clients) not in known]
         if path:
             self._follow(path)
+        last = rounds[-1].round if rounds else 0
+        if last == self.closed and not self.finished:
+            signed = {sender: self._signed(sender, payload) for sender, payload in (proof or {}).items()}
+            for ended in (False, True):
+                value = (last + 1 + ended, chains.end_chain(self.chain, last) if ended else self.chain)
+                found = {sender: payload for sender, payload in (proof or {}).items() if signed[sender] == value}
+                if len(found) >= self.quorum:
+                    self._prove(found, ended=ended)
         return len(path)
+
+    def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
+        """The slot and the chain value that a peer has signed with its present key."""
+        try:
+            entry = read_entry(payload, self.keys[sender].signer)
+        except (ProtocolError, KeyError):
+            return None
+        ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
+        return chains.signed_value(entry) if ours else None
+
+    def _prove(self, proof: dict[str, bytes], *, ended: bool) -> None:
+        """A quorum has signed where this replica stands, or that it is the end."""
+        self.committed, self.proof = self.closed, proof
+        if ended:
+            self._stand_after(self.closed, ended=True)
+            self.finished = True
+            self._history.coordinator.finish()
 
     def _stand_after(self, number: int, *, ended: bool) -> None:
         """Stand right after this round or, where it is the last one and nothing follows, after the end."""

@@ -24,6 +24,7 @@ from privatile.federation.replica.recovery import Recovery
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
+from privatile.server.coordinator import Track
 
 
 @dataclass
@@ -142,6 +143,15 @@ class Standing:
     def behind(self) -> int | None:
         """The round after which the new log begins, where that is not known here."""
         return None if self._recovery is None or self._recovery.target is None else self._recovery.target.round
+
+    @property
+    def tracks(self) -> Sequence[Track]:
+        """The levels of the run, after the closed rounds."""
+        return self._history.coordinator.tracks
+
+    def records_asked(self, client: str) -> int:
+        """Records that closed rounds have asked of a peer, less those that are known not to have answered."""
+        return self._history.coordinator.asked[client]
 
     def link(self, client: str) -> Link | None:
         """The last link of a peer's ledger, by its counted answers."""

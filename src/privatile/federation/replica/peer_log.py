@@ -1,0 +1,305 @@
+"""A peer's own file: the committed rounds, which everybody reads, and what it takes to go on after a restart.
+
+The rounds, their evidence and their events lie in the tables of every federation; so status, report, release and
+`verify` read a peer's file as they read a coordinator's. Besides:
+
+peer           the roster's digest, the number of the log (epoch), the last entry read of it; whether the file was put
+               back from a backup
+peer_entries   entries since the last committed round was closed: the replica is rebuilt by applying them again
+peer_slots     what this peer has signed, written before it is signed (`slots`)
+peer_chain     the chain value after every round
+peer_notes     votes and restored ledgers that took effect, by round
+peer_proof     the signed entries that commit the last round, or the end
+peer_evidence  signed entries that were refused, belong to another history or prove a lie
+
+All that belongs together becomes durable together: entries, the rounds they commit, and the slot that is signed next.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+from privatile.core.canonical import canonical_json
+from privatile.errors import ProtocolError, StoreError
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.replica.chain import payload_digest, signed_value
+from privatile.federation.replica.entries import AnyEntry, LevelAsk
+from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.history import RoundRecord
+from privatile.federation.replica.replica import Replica
+from privatile.federation.replica.slots import Signed, Slots
+from privatile.federation.replica.stored import closed_rounds
+from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.keys import PublicKeys
+from privatile.server.run_file import RunStore, Statement
+from privatile.server.run_tables import PEER
+
+JOURNALED = (
+    "refused",
+    "other history",
+    "two answers",
+    "quarantined",
+    "readmitted",
+    "key",
+    "restored",
+    "aborted",
+    "begun",
+    "behind",
+    "finished",
+)
+"""Happenings that are written to the run's events, with the entry that brought them about."""
+
+MOST_EVIDENCE = 10
+"""Payloads kept of one peer, round and kind."""
+
+_ASKS: msgspec.json.Decoder[tuple[LevelAsk, ...]] = msgspec.json.Decoder(tuple[LevelAsk, ...])
+
+
+class LogEntry(NamedTuple):
+    """An entry as it lies in the log."""
+
+    position: int
+    sender: str
+    payload: bytes
+
+
+class PeerLog:
+    """The file of one peer; used from one thread."""
+
+    def __init__(self, store: RunStore, study: FederationStudy, roster: str) -> None:
+        self.store = store
+        self.study = study
+        self.journal = Journal.open(store, study.canonical, study.digest)
+        store.execute([(statement, ()) for statement in PEER])
+        if not store.query("SELECT 1 FROM peer"):
+            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, '', 0)", (roster,))])
+        rows = store.query("SELECT roster, epoch, position, last, restored FROM peer")
+        self._roster, self.epoch, self._position, self._last, restored = rows[0]
+        if self._roster != roster:
+            raise StoreError(f"{store.path} was begun with another roster. Every organization must have the same one.")
+        self.restored = bool(restored)
+        """Whether this is an older copy of the file: what was signed since is not known (`forfeit`)."""
+        signed = store.query("SELECT slot, chain, asks FROM peer_slots")
+        self.slots = Slots({slot: Signed(chain, asks) for slot, chain, asks in signed})
+        self._places: list[int] = []
+        """Where the entries that were applied lie in the table."""
+        self._epochs: list[int] = []
+        self._written = 0
+        """Committed rounds in the file."""
+
+    @classmethod
+    def open(cls, path: Path, study: FederationStudy, roster: str, *, durable: bool = True) -> Self:
+        """Open a peer's file, or begin one; `roster` is the digest of the roster."""
+        if path.exists() and not RunStore.is_blank(path):
+            store = RunStore.open(path, durable=durable)
+        else:
+            path.unlink(missing_ok=True)
+            store = RunStore.create(path, study.run, study.spec, durable=durable)
+        return cls(store, study, roster)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.store.close()
+
+    @property
+    def last(self) -> tuple[int, str] | None:
+        """Position and digest (`payload_digest`) of the last entry that was read of the present log."""
+        return (self._position, self._last) if self._position else None
+
+    # -- the replica ---------------------------------------------------------------------------------------------
+
+    def replica(self, keys: Mapping[str, PublicKeys]) -> Replica:
+        """The replica as it was: the committed rounds, and the entries since. `keys` are those of the roster."""
+        ((base,),) = self.store.query("SELECT base FROM peer")
+        replica = Replica(self.study, keys, self._roster, base)
+        proof = _proof(self.store)
+        try:
+            rounds = list(closed_rounds(self.store, self.study, self._roster))
+            replica.catch_up(rounds, proof)
+        except ProtocolError as error:
+            raise self.store.unreadable(str(error)) from None
+        replica.committed, replica.proof = len(rounds), proof  # the file has no others
+        self._written = len(rounds)
+        self._places, self._epochs = [], []
+        rows = self.store.query("SELECT place, epoch, sender, payload FROM peer_entries ORDER BY place")
+        for place, epoch, sender, payload in rows:
+            if epoch > replica.epoch:
+                replica.new_epoch(epoch)
+            replica.apply(sender, payload)
+            self._places.append(place)
+            self._epochs.append(epoch)
+        if self.epoch > replica.epoch:
+            replica.new_epoch(self.epoch)
+        return replica
+
+    def catch_up(self, replica: Replica, path: Path) -> int:
+        """Follow the committed rounds of another peer's file and write them here; gives how many were new."""
+        with RunStore.frozen(path) as other:
+            if Journal(other).study_digest != self.study.digest:
+                raise StoreError(f"{path} holds a run of another version of the study.")
+            try:
+                rounds = list(closed_rounds(other, self.study, self._roster))
+                new = replica.catch_up(rounds, _proof(other))
+            except ProtocolError as error:
+                raise StoreError(f"{path} is not the file of an honest peer of this run: {error}") from None
+        self.save((), replica)
+        return new
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def save(self, entries: Sequence[LogEntry], replica: Replica, happenings: Iterable[Happening] = ()) -> None:
+        """Write entries that `replica` has applied, in their order, and the rounds that are committed now."""
+        self._write(entries, replica, happenings, [])
+
+    def claim(
+        self,
+        slot: int,
+        chain: str,
+        asks: tuple[LevelAsk, ...] = (),
+        entries: Sequence[LogEntry] = (),
+        replica: Replica | None = None,
+        happenings: Iterable[Happening] = (),
+    ) -> bool:
+        """Whether this peer may sign this chain value in this slot; it is on the disk when this returns.
+
+        `asks` is the question, where an answer to it is signed. With `replica`, entries are written as `save` does, in
+        the same transaction.
+        """
+        text = canonical_json(msgspec.to_builtins(asks)) if asks else ""
+        allowed = self.slots.allows(slot, chain, text)
+        before = self.slots[slot]
+        known = before is not None and before.chain == chain and (not text or before.asks == text)
+        row: list[Statement] = []
+        if allowed and not known:
+            row = [("INSERT OR REPLACE INTO peer_slots VALUES (?, ?, ?)", (slot, chain, text))]
+        if replica is not None:
+            self._write(entries, replica, happenings, row)
+        elif row:
+            self.store.execute(row)
+        return allowed and self.slots.claim(slot, chain, text)
+
+    def answered(self, slot: int) -> tuple[LevelAsk, ...]:
+        """The question that this peer has answered in a slot; empty where it has answered none."""
+        signed = self.slots[slot]
+        return () if signed is None or not signed.asks else _ASKS.decode(signed.asks)
+
+    def knows(self, entry: AnyEntry) -> bool:
+        """Whether an entry with this peer's signature is one that it remembers.
+
+        Where it does not, the file is an older copy: what else was signed is not known, and `forfeit` is due.
+        """
+        value = signed_value(entry)
+        if value is None:
+            return True
+        signed = self.slots[value[0]]
+        return signed is not None and signed.chain == value[1]
+
+    def forfeit(self, slot: int) -> None:
+        """Sign nothing in this slot and below: the file was put back from a backup, and the log is open there."""
+        self.store.execute(
+            [
+                ("INSERT OR REPLACE INTO peer_slots VALUES (?, '', '')", (slot,)),
+                ("UPDATE peer SET restored = 0", ()),
+            ]
+        )
+        self.slots.forfeit(slot)
+        self.restored = False
+
+    def begin_epoch(self, epoch: int) -> None:
+        """The log is lost: read another, from its first entry on."""
+        if epoch <= self.epoch:
+            raise StoreError(f"{self.store.path} reads log {self.epoch}; a new one has a higher number.")
+        self.store.execute([("UPDATE peer SET epoch = ?, position = 0, last = ''", (epoch,))])
+        self.epoch, self._position, self._last = epoch, 0, ""
+
+    def _write(
+        self,
+        entries: Sequence[LogEntry],
+        replica: Replica,
+        happenings: Iterable[Happening],
+        also: Sequence[Statement],
+    ) -> None:
+        statements = list(also)
+        first = (self._places[-1] if self._places else self._highest_place()) + 1
+        for place, entry in enumerate(entries, first):
+            row = (place, self.epoch, entry.sender, entry.payload)
+            statements.append(("INSERT INTO peer_entries VALUES (?, ?, ?, ?)", row))
+        for happening in happenings:
+            statements += _happened(happening)
+        if entries:
+            last = (entries[-1].position, payload_digest(entries[-1].payload))
+            statements.append(("UPDATE peer SET position = ?, last = ?", last))
+        records = replica.committed_rounds(self._written)
+        if records or (replica.finished and self.store.finished is None):
+            statements += self._committed(records, replica)
+            statements += self._settled(replica, first)
+        if entries:
+            statements += _quarantined(replica)
+        if statements:
+            self.store.append([stored for record in records for stored in record.stored], statements)
+        self._places += range(first, first + len(entries))
+        self._epochs += [self.epoch] * len(entries)
+        self._written += len(records)
+        if entries:
+            self._position, self._last = last
+        if replica.finished and self.store.finished is None:
+            self.store.finish()
+
+    def _highest_place(self) -> int:
+        ((place,),) = self.store.query("SELECT coalesce(max(place), 0) FROM peer_entries")
+        return int(place)
+
+    def _settled(self, replica: Replica, first: int) -> list[Statement]:
+        """Forget entries that the committed rounds stand for; `first` is the place of the first one that is new."""
+        last = replica.settled_at.get(replica.committed, 0) - 1
+        if last < 0:
+            return []
+        known = len(self._places)
+        place, epoch = (self._places[last], self._epochs[last]) if last < known else (first + last - known, self.epoch)
+        return [("DELETE FROM peer_entries WHERE place <= ?", (place,)), ("UPDATE peer SET base = ?", (epoch,))]
+
+    def _committed(self, records: Sequence[RoundRecord], replica: Replica) -> list[Statement]:
+        found: list[Statement] = []
+        for record in records:
+            number = record.closed.round
+            found += self.journal.evidence_rows(number, record.accepted)
+            found.append(("INSERT INTO peer_chain VALUES (?, ?)", (number, record.chain)))
+            for place, note in enumerate(record.closed.notes):
+                found.append(("INSERT INTO peer_notes VALUES (?, ?, ?, ?)", (number, place, note.sender, note.payload)))
+        found.append(("DELETE FROM peer_proof", ()))
+        for client, payload in replica.proof.items():
+            found.append(("INSERT INTO peer_proof VALUES (?, ?)", (client, payload.decode("ascii"))))
+        return found
+
+
+def _proof(store: RunStore) -> dict[str, bytes]:
+    return {client: payload.encode() for client, payload in store.query("SELECT client, payload FROM peer_proof")}
+
+
+def _happened(happening: Happening) -> list[Statement]:
+    """What an event and its evidence become in the file."""
+    kind, number, client, text, payloads = happening
+    if kind not in JOURNALED:
+        return []
+    found: list[Statement] = [("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (time.time(), kind, client, number, text))]
+    for payload in payloads:
+        row = (number, client or "", kind, payload)
+        found.append(
+            (
+                "INSERT OR IGNORE INTO peer_evidence SELECT ?, ?, ?, ? WHERE"
+                " (SELECT count(*) FROM peer_evidence WHERE round = ? AND client = ? AND kind = ?) < ?",
+                (*row, *row[:3], MOST_EVIDENCE),
+            )
+        )
+    return found
+
+
+def _quarantined(replica: Replica) -> list[Statement]:
+    rows = [(client, one.reason) for client, one in replica.quarantined.items()]
+    return [
+        ("DELETE FROM quarantined", ()),
+        *(("INSERT INTO quarantined VALUES (?, ?)", row) for row in rows),
+    ]
