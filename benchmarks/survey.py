@@ -21,229 +21,32 @@ import os
 import random
 import resource
 import shlex
-import signal
-import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.survey.codes import code_hash, new_code
-from privatile.survey.folder import SurveyFolder, new_survey
-from privatile.survey.store import SurveyStore
-from privatile.survey.study import Stratum, SurveyStudy, study_toml
+from privatile.survey.codes import new_code
 
-HOST = "127.0.0.1"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
+from benchmarks.survey_load import Line, Load, answer_survey, ask_echo, p99, take_part
+from benchmarks.survey_servers import (
+    Server,
+    certificate_in,
+    echo_server,
+    free_port,
+    make_survey,
+    serve,
+    trust_all,
+    use_core,
+)
+
 ROUND = 2_000
 """Answers per round while rates are measured: what the default rule gives once 100,000 have answered."""
-
-
-def trust_all() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-def make_survey(path: Path, codes: int, **changes: Any) -> tuple[SurveyFolder, list[str]]:
-    """A survey without sheet and links: a million of them would take minutes."""
-    path.mkdir(parents=True)
-    folder = SurveyFolder(path)
-    study = SurveyStudy(
-        new_survey(), "Benchmark", "value", "", 1.0, (0.0, 100.0), strata={"all": Stratum(codes)}, **changes
-    )
-    issued = [new_code() for _ in range(codes)]
-    folder.study_file.write_text(study_toml(study), encoding="utf-8")
-    SurveyStore.create(folder.store_file, study.digest, 1, ((code_hash(code), 0) for code in issued))
-    return folder, issued
-
-
-# The echo that everything is compared with.
-
-
-def echo_server(port: int, certificate: str, key: str) -> None:
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
-
-    async def echo(request: Request) -> Response:
-        return Response(await request.body(), media_type="application/json")
-
-    app = Starlette(routes=[Route("/echo", echo, methods=["POST"])])
-    uvicorn.run(
-        app, host=HOST, port=port, log_level="error", access_log=False, ssl_certfile=certificate, ssl_keyfile=key
-    )
-
-
-class Server:
-    """A server process on the first core."""
-
-    def __init__(self, command: list[str], port: int, log: Path) -> None:
-        self.port = port
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, preexec_fn=lambda: use_core(0))
-        give_up = time.monotonic() + 120.0
-        while True:
-            try:
-                asyncio.run(one_connection(port))
-                return
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > give_up:
-                    raise RuntimeError(log.read_text()) from None
-                time.sleep(0.05)
-
-    def memory(self) -> float:
-        """Resident megabytes."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-        return math.nan
-
-    def processor(self) -> float:
-        """Seconds of processor time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
-
-
-async def one_connection(port: int) -> None:
-    _, writer = await asyncio.open_connection(HOST, port, ssl=trust_all())
-    writer.close()
-
-
-def use_core(number: int) -> None:
-    if hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1:
-        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[number]})
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
-
-
-# The load generator: HTTP/1.1 by hand, since a client library would take more of the core than the server.
-
-
-class Line:
-    """One keep-alive connection."""
-
-    def __init__(self, port: int, context: ssl.SSLContext) -> None:
-        self._port, self._context = port, context
-
-    async def open(self) -> None:
-        self._reader, self._writer = await asyncio.open_connection(HOST, self._port, ssl=self._context)
-
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
-        self._writer.write(
-            b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
-        )
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        at = head.lower().index(b"content-length:") + 15
-        length = int(head[at : head.index(b"\r\n", at)])
-        return int(head[9:12]), await self._reader.readexactly(length)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class Load:
-    """What many connections did in some seconds."""
-
-    def __init__(self) -> None:
-        self.done, self.late, self.waits = 0, 0, 0
-        self.times: list[float] = []
-
-
-async def ask_echo(port: int, connections: int, seconds: float) -> Load:
-    load, context, stop = Load(), trust_all(), time.monotonic() + seconds
-
-    async def visitor() -> None:
-        line = Line(port, context)
-        await line.open()
-        body = b'{"code": "AAAAAAAAAAAAAAAAAAAAAA", "round": 12, "answer": true}'
-        while time.monotonic() < stop:
-            began = time.perf_counter()
-            await line.post("/echo", body)
-            load.times.append(time.perf_counter() - began)
-            load.done += 1
-        line.close()
-
-    await asyncio.gather(*(visitor() for _ in range(connections)))
-    return load
-
-
-async def take_part(
-    line: Line,
-    code: str,
-    value: float,
-    coins: RandomizedResponse,
-    rng: random.Random,
-    load: Load,
-    *,
-    wait: float = 0.02,
-    delay: float = 0.0,
-) -> None:
-    """One device: ask, compare, draw, send. It waits `wait` while a round drains, and `delay` before it sends."""
-    while True:
-        began = time.perf_counter()
-        status, body = await line.post("/question", b'{"code": "%s"}' % code.encode())
-        load.times.append(time.perf_counter() - began)
-        if status == 200:
-            break
-        if status != 503:
-            raise RuntimeError(f"{status} {body!r}")
-        load.waits += 1
-        await asyncio.sleep(wait)
-    asked = json.loads(body)
-    truth = value > float(asked["query"])
-    bit = truth if rng.getrandbits(64) < coins.threshold else not truth
-    if delay:
-        await asyncio.sleep(delay)
-    began = time.perf_counter()
-    text = b'{"code": "%s", "round": %d, "answer": %s}' % (code.encode(), asked["round"], b"true" if bit else b"false")
-    status, body = await line.post("/answer", text)
-    load.times.append(time.perf_counter() - began)
-    if status != 200:
-        raise RuntimeError(f"{status} {body!r}")
-    load.done += 1
-    load.late += b"false" in body
-
-
-async def answer_survey(
-    port: int, codes: Iterator[str], connections: int, seconds: float, *, new_connections: bool = False
-) -> Load:
-    load, context, stop = Load(), trust_all(), time.monotonic() + seconds
-    coins = RandomizedResponse.from_epsilon(1.0)
-
-    async def visitor(number: int) -> None:
-        rng = random.Random(number)
-        line = Line(port, context)
-        if not new_connections:
-            await line.open()
-        for code in codes:
-            if time.monotonic() >= stop:
-                break
-            if new_connections:
-                await line.open()
-            await take_part(line, code, rng.gauss(50.0, 15.0), coins, rng, load)
-            if new_connections:
-                line.close()
-        line.close()
-
-    await asyncio.gather(*(visitor(number) for number in range(connections)))
-    return load
 
 
 def disk_milliseconds(folder: Path) -> dict[str, float]:
@@ -257,23 +60,6 @@ def disk_milliseconds(folder: Path) -> dict[str, float]:
             os.fsync(file.fileno())
             taken.append(1000.0 * (time.perf_counter() - began))
     return {"median": round(statistics.median(taken), 2), "mean": round(statistics.fmean(taken), 2)}
-
-
-def p99(times: list[float]) -> float:
-    return sorted(times)[int(0.99 * (len(times) - 1))] * 1000.0
-
-
-def certificate_in(folder: Path) -> tuple[str, str]:
-    from privatile.survey.serving import trial_certificate
-
-    certificate, key = trial_certificate(folder)
-    return str(certificate), str(key)
-
-
-def serve(folder: SurveyFolder, tls: tuple[str, str], log: Path) -> Server:
-    port = free_port()
-    command = [sys.executable, "-m", "privatile", "survey", "serve", str(folder.path), "--port", str(port)]
-    return Server([*command, "--certificate", tls[0], "--key", tls[1]], port, log)
 
 
 def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[str, Any]:

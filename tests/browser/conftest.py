@@ -15,6 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.survey.fixtures import survey, url
+
+__all__ = ["survey", "url"]
+
 AXE = "axe-core@4.14.0"
 AXE_SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]

@@ -28,18 +28,6 @@ PLANTED = 31415.9265
 network = pytest.mark.network
 
 
-@pytest.fixture
-def survey() -> FakeSurvey:
-    # A second coin would soon show: at this budget either side is as likely.
-    return FakeSurvey(epsilon=0.1)
-
-
-@pytest.fixture
-def url(survey: FakeSurvey) -> Iterator[str]:
-    with survey.serve() as address:
-        yield address
-
-
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
