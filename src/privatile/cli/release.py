@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     "given",
     type=click.Path(path_type=Path),
     metavar="RECORD",
-    help="Without a coordinator: check another organisation's record against this one's file and ledger, and sign it.",
+    help="Without a coordinator: check another organization's record against this one's file and ledger, and sign it.",
 )
 def release(folder: Path, output: Path, unfinished: bool, given: Path | None) -> None:
     """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest.
 
-    Without a coordinator one organisation writes the record, and the others sign the same file in turn: --sign RECORD.
+    Without a coordinator one organization writes the record, and the others sign the same file in turn: --sign RECORD.
     """
     from privatile.federation.record.document import release as make
     from privatile.federation.record.document import write_record
@@ -41,7 +41,7 @@ def release(folder: Path, output: Path, unfinished: bool, given: Path | None) ->
         return
     if given is not None:
         raise InputError(
-            "--sign is for an organisation of a federation without a coordinator. A site countersigns with: privatile "
+            "--sign is for an organization of a federation without a coordinator. A site countersigns with: privatile "
             f"verify {shlex.quote(str(given))} --transcript RUN.DB --countersign --invitation INVITATION.json"
         )
     record = make(directory, unfinished=unfinished)
@@ -85,4 +85,4 @@ def _release_by_peer(directory: "PeerFolder", output: Path, given: Path | None) 
     for line in [] if statement is None else statement_lines(statement):
         click.echo(line)
     if len(signed) < len(study.clients):
-        click.echo(f"The next organisation signs it with: privatile release DIR --sign {shlex.quote(str(output))}")
+        click.echo(f"The next organization signs it with: privatile release DIR --sign {shlex.quote(str(output))}")

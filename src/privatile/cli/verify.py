@@ -45,7 +45,7 @@ def verify(
     else:
         if countersign and "peers" in content["signatures"]:
             raise InputError(
-                "this record has no coordinator: an organisation signs it with `privatile release DIR --sign "
+                "this record has no coordinator: an organization signs it with `privatile release DIR --sign "
                 f"{record}`, where DIR is its own folder."
             )
         checked = verify_record(content, transcript)

@@ -128,7 +128,7 @@ def nothing_yet(path: Path) -> dict[str, Any]:
     if path.is_file():
         waits_for = f"the first look at the run's file {path}"
     elif (folder / "study.toml").is_file():
-        who = "this organisation" if (folder / "peer.json").is_file() else "the coordinator"
+        who = "this organization" if (folder / "peer.json").is_file() else "the coordinator"
         waits_for = f"{who}: `{begins(folder)}` begins the run"
     else:
         waits_for = f"the run's file {path}: the command that makes it has not begun to ask"

@@ -1,4 +1,4 @@
-"""The record of a run without a coordinator: one body, signed by one organisation after the other.
+"""The record of a run without a coordinator: one body, signed by one organization after the other.
 
 The first writes the body from its own file. Every other checks it against its own file and its own ledger and signs
 the same bytes: numbers need only agree within the tolerances of `comparison`, since two machines differ in their last
@@ -32,7 +32,7 @@ from privatile.federation.record.document import (
     spent,
     transcript_digest,
 )
-from privatile.federation.record.history import replay_history
+from privatile.federation.record.history import follow_file
 from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent
 from privatile.federation.record.transcript import exchanges
 from privatile.federation.setup.peer_folder import PeerFolder
@@ -53,12 +53,16 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
         journal, coordinator = Journal(store), Coordinator(store)
         if journal.study_digest != study.digest:
             raise StoreError(f"{folder.store_file} holds a run of another version of the study.")
-        history = replay_history(study, roster.keys, roster.digest, store)
+        found = follow_file(study, roster.keys, roster.digest, store, exchanges(store))
+        if found.broken:
+            raise StoreError(
+                f"{folder.store_file} was altered, or is damaged: {found.broken}. Restore it, or catch up."
+            )
         if store.finished is None:
             raise InputError(
                 f"the run is not finished: {coordinator.done} of {coordinator.planned} rounds are committed. Without a "
                 "coordinator nobody may choose when to release: a record needs the end that "
-                f"{study.signing_quorum} organisations have signed."
+                f"{study.signing_quorum} organizations have signed."
             )
         body = {
             "privatile_release": FORMAT,
@@ -70,10 +74,14 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
             "finished": True,
             "results": [recorded_facts(replace(result, date=None)) for result in coordinator.results()],
             "spent": spent(study, store),
-            "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store), "chain": history.chain},
+            "transcript": {
+                "rounds": coordinator.done,
+                "digest": transcript_digest(store),
+                "chain": found.history.chain,
+            },
             "roster": msgspec.to_builtins(roster),
-            "clients": msgspec.to_builtins(history.decided.client_keys(history.evidence)),
-            "decisions": history.decided.decisions,
+            "clients": msgspec.to_builtins(found.client_keys),
+            "decisions": found.decisions,
         }
     return sign_as_peer({"body": body, "signatures": {"peers": {}, "clients": {}}}, folder)
 
@@ -112,7 +120,7 @@ def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, 
     roster = read_roster_of(body, study)
     if checks.add("the roster has every client of the study, and nobody else", roster is not None) and roster:
         checks.not_checked.append(
-            f"that roster {roster.fingerprint} is the one that all organisations compared: ask them"
+            f"that roster {roster.fingerprint} is the one that all organizations compared: ask them"
         )
         changed = [name for name in study.clients if named_keys(body, name).current != roster.keys[name]]
         if changed:
@@ -132,7 +140,7 @@ def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, 
         if checks.add(f"{client} has signed it" + (f" (key {current.fingerprint})" if current else ""), holds):
             signed.append(client)
     if complete:
-        text = f"at least {study.signing_quorum:,} of {len(study.clients):,} organisations have signed the same record"
+        text = f"at least {study.signing_quorum:,} of {len(study.clients):,} organizations have signed the same record"
         checks.add(text, len(signed) >= study.signing_quorum, f"{len(signed):,} have")
     unsigned = [client for client in study.clients if client not in signed]
     if unsigned:
@@ -147,34 +155,32 @@ def check_peer_run(
     if roster is None:
         return
     exchanged = exchanges(store)
-    history = replay_history(study, roster.keys, roster.digest, store)
-    evidence, counted = history.evidence, {key for key, one in exchanged.items() if not one.is_silent}
+    followed = follow_file(study, roster.keys, roster.digest, store, exchanged)
+    evidence, counted = followed.evidence, {key for key, one in exchanged.items() if not one.is_silent}
     missing, over = counted - evidence.keys(), evidence.keys() - counted
     checks.add("every count has its client's signature", not missing, f"{len(missing)} have none")
     checks.add("no signature is left over", not over)
-    text = f"all {len(counted):,} signatures of clients hold, each for its question, its counts and all that was before"
-    checks.add(text, not history.unsigned, f"{history.unsigned} do not")
     quorum = study.signing_quorum
-    checks.add(f"every round has at least {quorum} answers", not history.short, f"{len(history.short):,} have fewer")
-    checks.add(
-        "votes and restored ledgers are signed by their senders", not history.foreign, f"{history.foreign} are not"
+    text = (
+        f"all {len(counted):,} signatures of clients hold, each for its question, its counts and all that was before, "
+        f"and every round has at least {quorum:,} answers"
     )
+    checks.add(text, not followed.broken, followed.broken)
     told = part(body, "transcript")
-    checks.add("the chain value is that of the run's file", told.get("chain") == history.chain)
-    keys = msgspec.to_builtins(history.decided.client_keys(evidence))
+    checks.add("the chain value is that of the run's file", told.get("chain") == followed.history.chain)
+    keys = msgspec.to_builtins(followed.client_keys)
     checks.add("the keys are those of the roster and of the votes", keys == body.get("clients"))
-    checks.add("the decisions are those of the run's file", history.decided.decisions == body.get("decisions"))
-    ended = f"at least {quorum} organisations have signed that the run is over after this history"
-    checks.add(ended, len(history.finals) >= quorum, f"{len(history.finals)} have")
+    checks.add("the decisions are those of the run's file", followed.decisions == body.get("decisions"))
+    ended = f"at least {quorum:,} organizations have signed that the run is over after this history"
+    checks.add(ended, len(followed.finals) >= quorum, f"{len(followed.finals):,} have")
     links = {key: Link(*row[:2]) for key, row in evidence.items()}
     check_silence(checks, study, exchanged, stated)
     check_unspent(checks, exchanged, links)
-    check_ledgers(checks, study.clients, links, history.decided.restored)
+    check_ledgers(checks, study.clients, links, followed.history.restored)
     found = check_recomputed(checks, body, store, dated=False)
     if found is None:
         return
     checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
-    end = (store.finished is not None, found.coordinator.done, history.decided.aborted)
-    checks.add(
-        "it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds"), False)
-    )
+    end = (store.finished is not None, found.coordinator.done)
+    checks.add("it ended as the record says, after as many rounds", end == (True, told.get("rounds")))
+    checks.add("it was not aborted", not followed.history.tally.aborted)

@@ -85,7 +85,7 @@ def _digest(path: Path) -> str:
 def _copy_organizer(folder: Path, to: Path, keys: bool) -> Iterator[str]:
     directory = open_folder(folder)
     names = ["study.toml", "roster.json", "broker.json", PEER_FILE]
-    names += [path.name for path in sorted(folder.glob("*.enrolment.json"))]
+    names += [path.name for path in sorted(folder.glob("*.peer.json"))]
     names += [f"certificates/{path.name}" for path in directory.certificates]
     names += [f"invitations/{path.name}" for path in sorted((folder / "invitations").glob("*.json"))]
     names += [f"keys/{path.name}" for path in directory.secrets] if keys else []

@@ -1,4 +1,4 @@
-"""Which folder is whose: an organizer's, or that of one organisation in a federation without a coordinator."""
+"""Which folder is whose: an organizer's, or that of one organization in a federation without a coordinator."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def open_organizer(path: Path) -> Directory:
     """An organizer's folder; a peer's is refused."""
     if (path / PEER_FILE).is_file():
         raise InputError(
-            f"{path} is the folder of one organisation in a federation without a coordinator: nobody decides alone "
+            f"{path} is the folder of one organization in a federation without a coordinator: nobody decides alone "
             "there. See `privatile peer --help`."
         )
     return Directory(path)
