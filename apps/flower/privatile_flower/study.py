@@ -24,8 +24,11 @@ Settings = Mapping[str, Any]
 
 
 def read_study(settings: Settings) -> FederationStudy:
-    """The study whose file the configuration names."""
-    return load_study(Path(read_text(settings, "study")))
+    """The study whose file the configuration names; an open one is refused, since its sites read their files anew."""
+    study = load_study(Path(read_text(settings, "study")))
+    if study.is_open:
+        raise InputError("an open study, whose records arrive over weeks, does not run over Flower: use `serve`.")
+    return study
 
 
 def read_text(settings: Settings, key: str) -> str:

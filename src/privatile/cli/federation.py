@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import json_flag, numbers_by_client, one_for_all
+from privatile.cli.federation_options import by_client, by_size, open_settings, whole_numbers
+from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_facts
 from privatile.errors import InputError, require
 
@@ -30,41 +31,6 @@ def _any_folder(_context: click.Context, _parameter: click.Parameter, path: Path
 DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), callback=_directory)
 ANY_FOLDER = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), callback=_any_folder)
 PORT = click.IntRange(1, 65535)
-
-
-def by_client(option: str, given: tuple[str, ...], clients: tuple[str, ...]) -> dict[str, float]:
-    """`NUMBER` for all clients, `CLIENT=NUMBER` for one.
-
-    >>> by_client("epsilon", ("1", "north=0.5"), ("north", "south"))
-    {'north': 0.5, 'south': 1.0}
-    """
-    numbers, values = numbers_by_client(option, given)
-    for name in values:
-        if name not in clients:
-            raise InputError(f"--{option} names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
-    common = one_for_all(option, numbers)
-    if common is not None:
-        values = dict.fromkeys(clients, common) | values
-    return {client: values[client] for client in clients if client in values}
-
-
-def whole_numbers(values: dict[str, float]) -> dict[str, Any]:
-    """Whole numbers as integers; others stay as they are, for the study to refuse.
-
-    >>> whole_numbers({"north": 5000.0, "south": 99.5})
-    {'north': 5000, 'south': 99.5}
-    """
-    return {name: int(value) if value.is_integer() else value for name, value in values.items()}
-
-
-def by_size(records: dict[str, Any]) -> dict[str, float]:
-    """Weights in proportion to the records that each client agrees to answer with.
-
-    >>> by_size({"north": 3000, "south": 1000})
-    {'north': 0.75, 'south': 0.25}
-    """
-    total = sum(records.values())
-    return {name: count / total for name, count in records.items()} if total > 0 else {}
 
 
 @click.group()
@@ -98,7 +64,12 @@ def federation() -> None:
 @click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
 @click.option("--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where q can lie.")
 @click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
-@click.option("--rounds", type=int, default=200, show_default=True, help="Rounds; 100 to 500 suffice.")
+@click.option("--rounds", type=int, help="Rounds; 100 to 500 suffice, 200 unless given.")
+@click.option("--open", "is_open", is_flag=True, help="Records arrive over weeks: --records is the most of a client.")
+@click.option("--round-answers", type=int, help="With --open: answers that close a round; 25 and more unless given.")
+@click.option("--end-date", metavar="DATE", help="With --open: it ends then, as 2027-01-31 or 2027-01-31T18:00Z.")
+@click.option("--end-answers", type=int, help="With --open: it ends after so many answers.")
+@click.option("--end-width", type=float, help="With --open: it ends when the interval is so narrow, in units.")
 @click.option(
     "--design", default="auto", show_default=True, help="How rounds are cut; see `privatile estimate --help`."
 )
@@ -140,6 +111,7 @@ def init(
     brokers: tuple[str, ...],
     leaderless: bool,
     tolerate: int | None,
+    is_open: bool,
     **study: Any,
 ) -> None:
     """Write a new federation into DIR: study, authority, keys, one invitation per client.
@@ -157,6 +129,9 @@ def init(
         "weight": by_client("weight", weight, clients),
         "records": whole_numbers(by_client("records", records, clients)),
     }
+    study = open_settings(is_open, study)
+    if study["design"] == "open" and not columns["weight"] and len(clients) > 1:
+        raise InputError("in an open study nobody knows how many come: give --weight CLIENT=NUMBER for every client.")
     columns["weight"] = columns["weight"] or by_size(columns["records"])
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
@@ -303,6 +278,15 @@ def stop(directory: "Directory") -> None:
     from privatile.federation.run.requests import stop_coordinator
 
     click.echo(stop_coordinator(directory))
+
+
+@federation.command()
+@DIRECTORY
+def close(directory: "Directory") -> None:
+    """End an open run after the round in hand; what was answered counts."""
+    from privatile.federation.run.requests import close_run
+
+    click.echo(close_run(directory))
 
 
 @federation.command()

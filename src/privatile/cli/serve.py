@@ -49,7 +49,8 @@ def serve(
         if end == "finished":
             from privatile.federation.run.status import run_results
 
-            click.echo("\n\n".join(str(result) for result in run_results(directory)))
+            shown = "\n\n".join(str(result) for result in run_results(directory))
+            click.echo(shown or "The run is over and has no interval: too few have answered.")
         else:
             more = " `privatile serve` continues it." if end == "stopped" else ""
             click.echo(f"The run is {end}.{more}", err=True)

@@ -8,7 +8,7 @@ the step η = γ/E with which the client moves its own query after each report; 
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from privatile.core.canonical import canonical_json
@@ -102,6 +102,14 @@ class Question(_Message):
     query: float
     length: int
     step: float | None = None
+
+    def of(self, length: int) -> "Question":
+        """The same question to another number of records.
+
+        >>> Question("r1", 1, 0.5, 0.0, 1).of(25).length
+        25
+        """
+        return replace(self, length=length)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run
     paused        the run waits for people or for missing answers
     no broker     the coordinator has no connection with the broker
     stopped       no process continues the run
-    silent        a client has missed the last round, or has not answered for as long as the study's deadline
+    silent        a client has missed the last round, or has not answered for as long as the study's deadline; in an
+                  open study, where perhaps nobody came: it was not heard for so long
     waiting       a client was never heard of, and a round waits for it
 
 A run that is over has none of them.
@@ -87,9 +88,12 @@ class LevelState(Protocol):
 def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
     """Rounds in a row that a client has missed, where there are any.
 
-    A client answers about all levels or none; a level that is over no longer counts silence.
+    A client answers about all levels or none; a level that is over no longer counts silence. In an open-ended run no
+    round is missed: perhaps nobody came.
     """
     longest = max(levels, key=lambda level: level.state.round)
+    if longest.plan.open_ended:
+        return {}
     missed = zip(longest.plan.clients, longest.state.used, strict=True)
     return {client.name: used - 1 for client, used in missed if used > 1}
 
@@ -212,9 +216,10 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
         # A client of a run in one process is not heard by itself: only its answers are.
         last = f"; {_heard(client, heard, now)}" if client in heard else ""
         found[client] = Alarm("silent", client, since, f"{client} has missed {times}{last}")
+    open_ended = store.spec.design == "open"
     for number, since, deadline, clients in _awaited(store):
-        late = now - since >= deadline
         for client in clients:
+            late = now - (heard.get(client, since) if open_ended else since) >= deadline
             if client not in heard:
                 text = (
                     f"{client} has not been heard yet: start `privatile join` there, or ask the site why it is not up"
@@ -222,6 +227,8 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
                 found[client] = Alarm("waiting", client, since, text)
             elif late and client not in found:
                 waited = f"{client} has not answered round {number:,} for {duration(now - since)}"
+                if open_ended:
+                    waited = f"{client} is not there: start `privatile join` there again"
                 found[client] = Alarm("silent", client, since, f"{waited}; {_heard(client, heard, now)}")
     return list(found.values())
 

@@ -155,6 +155,11 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
         yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
+def has_interval(tracks: Sequence[Track]) -> bool:
+    """Whether every level has an interval so far; none has one while its quantile is still being searched for."""
+    return all(track.state.averages.give_interval for track in tracks)
+
+
 def new_run_name() -> str:
     """A name that no other run has."""
     return f"run-{secrets.token_hex(8)}"

@@ -110,7 +110,7 @@ class Account:
                 return
         admit(self.ledger, content, self.epsilon, self.rules)
         start, limit = self.window()
-        if start == limit and not self.rules.arriving:
+        if start == limit and (not self.rules.arriving or self.state().lost):
             raise self.refusal(asked=None, left=0)
 
     # -- state ---------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privatile.client.ledger.datasets import Content, SplitId
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.batches import regrouped
 from privatile.client.order.column import ShuffledColumn
 from privatile.client.order.keystream import KeyStream
 from privatile.client.order.spill import Columns, Shelf, Words
@@ -29,7 +30,7 @@ from privatile.client.order.weight_classes import (
     checked_weights,
     weight_classes,
 )
-from privatile.client.sources.source import Batch, Source
+from privatile.client.sources.source import ONLY_CLIENT, Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
 from privatile.errors import DataError, InputError
@@ -75,6 +76,22 @@ def shuffle(
     return columns
 
 
+def read_arrived(
+    source: Source, ledger: Ledger, *, missing: Missing = "noise", person_key: PersonKey | None = None
+) -> ShuffledColumn:
+    """The one column of a source whose people arrive over weeks: as many as have come by now, perhaps nobody.
+
+    Its order is that of keyed tags of the people: wherever they stand in the file, and however it is sorted.
+    """
+    made = _Shuffle(source, ledger, person_key, MEMORY_ROWS, None, missing, ClassRule(), False, arriving=True)
+    columns = made.columns()
+    if list(columns) != [ONLY_CLIENT]:
+        raise InputError("people arrive at one client: give one file, without columns of clients or weights.")
+    if missing == "fail" and columns[ONLY_CLIENT].missing:
+        check_column(columns[ONLY_CLIENT], missing)
+    return columns[ONLY_CLIENT]
+
+
 @dataclass
 class _ClientRows:
     """What is known of one client while its rows come in."""
@@ -105,6 +122,7 @@ class _Shuffle:
     missing: Missing
     classes: ClassRule | AgreedClass
     checked: bool
+    arriving: bool = False
 
     def __post_init__(self) -> None:
         self._shelf = self._new_shelf()
@@ -124,7 +142,7 @@ class _Shuffle:
         return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
     def columns(self) -> dict[str, ShuffledColumn]:
-        for batch in _regrouped(self._noted(self.source.batches()), BATCH_ROWS):
+        for batch in regrouped(self._noted(self.source.batches()), BATCH_ROWS):
             self._scatter(batch)
         self._add_new_clients()
         names = self.source.clients
@@ -270,6 +288,8 @@ class _Shuffle:
                 high, low, choice, *rest = buckets.load(bucket)
                 kept = one_each((high, low), choice)
                 high, low, tags, values, codes, *weights = (column[kept] for column in (high, low, *rest))
+                if self.arriving:
+                    tags = person_draws(self.ledger.key("order", "arriving", self.source.column), high, low)
                 for code, rows in _by_client(codes, len(self._clients)):
                     own = values[rows].view(np.float64)
                     self._clients[code].count(own)
@@ -352,33 +372,3 @@ def _by_client(codes: Words, clients: int) -> Iterator[tuple[int, slice | NDArra
         start = int(ends[code - 1]) if code else 0
         if ends[code] > start:
             yield code, order[start : ends[code]]
-
-
-def _regrouped(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
-    """The same rows in batches of about `size`."""
-    waiting: list[Batch] = []
-    rows = 0
-    for batch in batches:
-        for start in range(0, len(batch.values), size):
-            piece = batch.piece(start, start + size)
-            waiting.append(piece)
-            rows += len(piece.values)
-            if rows >= size:
-                yield _merged(waiting)
-                waiting, rows = [], 0
-    if waiting:
-        yield _merged(waiting)
-
-
-def _merged(batches: list[Batch]) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    codes = [batch.codes for batch in batches if batch.codes is not None]
-    people = [batch.people for batch in batches if batch.people is not None]
-    weights = [batch.weights for batch in batches if batch.weights is not None]
-    return Batch(
-        np.concatenate([batch.values for batch in batches]),
-        np.concatenate(codes) if codes else None,
-        [person for group in people for person in group] if people else None,
-        np.concatenate(weights) if weights else None,
-    )

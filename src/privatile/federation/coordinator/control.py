@@ -15,7 +15,7 @@ class Control:
     folder: Path
 
     def request(self, action: str, client: str = "") -> None:
-        """Ask for `abort`, or to `readmit` a client."""
+        """Ask for `abort`, for `close`, or to `readmit` a client."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / (f"{action}.{client}" if client else action)).touch()
 

@@ -7,7 +7,7 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics
 from privatile.federation.study.study import FederationStudy
 from privatile.server.alarms import KINDS, Alarm, silent_rounds
-from privatile.server.coordinator import Coordinator
+from privatile.server.coordinator import Coordinator, has_interval
 
 
 class Measures:
@@ -35,8 +35,8 @@ class Measures:
         kinds = Counter(alarm.kind for alarm in self.alarms())
         for kind in KINDS:
             self.metrics.set("alarms", kinds[kind], kind=kind)
-        done, tracks = self._coordinator.done, self._coordinator.tracks
-        if done == self._measured or not all(track.state.averages.give_interval for track in tracks):
+        done = self._coordinator.done
+        if done == self._measured or not has_interval(self._coordinator.tracks):
             return
         self._measured = done
         for result in self._coordinator.results():

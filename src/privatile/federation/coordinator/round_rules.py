@@ -21,9 +21,8 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
     The run goes on without silent clients as far as the study's patience allows.
     """
     missing = intake.missing
-    if intake.quarantined:
-        names = ", ".join(sorted(intake.quarantined))
-        return Closing(False, f"quarantined: {names}. Decide with `privatile federation resume` or `abort`")
+    if pause := quarantine_pause(intake):
+        return Closing(False, pause)
     if not missing:
         return Closing(True)
     if len(intake.answers) < study.quorum and not late:
@@ -34,6 +33,14 @@ def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Tra
     if not intake.answers:
         return Closing(False, "no client answered within the deadline")
     return Closing(True)
+
+
+def quarantine_pause(intake: AnswerIntake) -> str:
+    """Why the run pauses until the organizer has decided about a client; empty where there is none to decide about."""
+    if not intake.quarantined:
+        return ""
+    names = ", ".join(sorted(intake.quarantined))
+    return f"quarantined: {names}. Decide with `privatile federation resume` or `abort`"
 
 
 def must_wait_for(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:

@@ -25,7 +25,8 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.measures import Measures
 from privatile.federation.coordinator.pending_notes import PendingNotes
 from privatile.federation.coordinator.port import CoordinatorPort
-from privatile.federation.coordinator.round_rules import impossible_clients, may_close
+from privatile.federation.coordinator.round_rules import impossible_clients
+from privatile.federation.coordinator.rounds import rounds_of
 from privatile.federation.monitoring import facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study.study import FederationStudy
@@ -67,6 +68,7 @@ class CoordinatorService:
     def __post_init__(self) -> None:
         self._measures = Measures(self.study, self.coordinator, self.journal)
         self.metrics = self._measures.metrics
+        self._rounds = rounds_of(self.study, self.coordinator)
         self._intake = AnswerIntake(
             self.study.digest,
             self.signers(),
@@ -74,6 +76,7 @@ class CoordinatorService:
             self.journal.quarantined(),
             self.coordinator.asked,
             self.journal.late_links(),
+            open_ended=self.study.is_open,
         )
         self._notes = PendingNotes(self.journal)
         self._ask = b""
@@ -204,7 +207,7 @@ class CoordinatorService:
                 self._record_event("question", "the broker kept another message than the open question: restored")
 
     def _open_round(self) -> bool:
-        questions = self.coordinator.questions()
+        questions = self._rounds.questions()
         if questions:
             self._intake.open(questions)
             self._opened = time.time()
@@ -253,7 +256,7 @@ class CoordinatorService:
         self.metrics.set("round_seconds", loop.time() - began)
 
     def _may_close(self, *, late: bool) -> bool:
-        closing = may_close(self._intake, self.study, self.coordinator.tracks, late=late)
+        closing = self._rounds.closing(self._intake, late=late)
         if closing.pause and closing.pause != self._paused_for:
             self._pause(closing.pause)
         return closing.allowed
@@ -268,9 +271,10 @@ class CoordinatorService:
     def _close_round(self) -> None:
         number = self.coordinator.done + 1
         answers, silent = self._intake.answers, self._intake.missing
-        evidence, unspent = self.journal.evidence_rows(number, answers), self._intake.unspent
-        self.coordinator.accept(self._intake.counts(), evidence, unspent)
+        self._rounds.accept(self._intake, self.journal.evidence_rows(number, answers))
         self._intake.close(self.coordinator.asked)
+        if self.coordinator.done < number:  # an open run that ends while nobody has answered
+            return
         if self._paused_for:
             self._paused_for = ""
             self.metrics.set("paused", 0)
@@ -288,8 +292,7 @@ class CoordinatorService:
 
     async def _finish(self, port: CoordinatorPort) -> None:
         if not self.coordinator.store.finished:
-            self.coordinator.finish()
-            self._record_event("finished", f"all {self.coordinator.done} rounds are done")
+            self._record_event("finished", self._rounds.finish())
         await self._notify(port, "finished", "the study is complete; thank you")
         self._end = "finished"
 
@@ -368,6 +371,8 @@ class CoordinatorService:
             if action == "abort":
                 self._abort = True
                 self.stop()
+            elif action == "close":
+                self._rounds.end()
             elif action == "readmit" and self._intake.readmit(client):
                 self.journal.readmit(client)
                 self.metrics.set("quarantined", len(self._intake.quarantined))

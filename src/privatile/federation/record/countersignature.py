@@ -103,7 +103,7 @@ def compare_with_ledger(store: RunStore, client: str, ledger: Ledger, name: str 
                 found.lost.append(number)
             else:
                 found.differences.append(f"round {number}: the transcript has a count, this ledger gave none")
-        elif _questions_differ(exchange, answered):
+        elif _questions_differ(exchange, answered, open_ended=store.spec.design == "open"):
             found.differences.append(f"round {number}: this ledger answered another question than the one recorded")
         elif exchange.is_silent:
             found.not_counted.append(number)
@@ -114,8 +114,12 @@ def compare_with_ledger(store: RunStore, client: str, ledger: Ledger, name: str 
     return found
 
 
-def _questions_differ(exchange: Exchange, answered: tuple[GivenAnswer, ...]) -> bool:
-    return exchange.questions != tuple(one.question for one in answered)
+def _questions_differ(exchange: Exchange, answered: tuple[GivenAnswer, ...], *, open_ended: bool) -> bool:
+    given = tuple(one.question for one in answered)
+    if open_ended and exchange.is_silent and len(given) == len(exchange.questions):
+        # Nobody counted them, so the transcript does not say how many took part.
+        given = tuple(one.of(asked.length) for one, asked in zip(given, exchange.questions, strict=True))
+    return exchange.questions != given
 
 
 def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: Path, ledger: Ledger) -> dict[str, Any]:

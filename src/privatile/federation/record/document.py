@@ -18,7 +18,7 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
-from privatile.server.coordinator import Coordinator
+from privatile.server.coordinator import Coordinator, has_interval
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
@@ -77,10 +77,13 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
         if journal.study_digest != study.digest:
             raise StoreError(f"{directory.store_file} holds a run of another version of the study.")
         if store.finished is None and not unfinished:
+            rounds = f"{coordinator.done} of {coordinator.planned} rounds" if coordinator.planned else "it is open"
             raise InputError(
-                f"the run is not finished: {coordinator.done} of {coordinator.planned} rounds. To release it as it "
-                "is, with that said in the record, use --unfinished."
+                f"the run is not finished: {rounds}. To release it as it is, with that said in the record, use "
+                "--unfinished."
             )
+        if study.is_open and not has_interval(coordinator.tracks):
+            raise InputError("the run has no interval yet, and so nothing to release: too few have answered.")
         key = directory.key()
         body = {
             "privatile_release": FORMAT,
@@ -101,6 +104,8 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             "clients": _client_keys(study, store, directory),
             "events": events(journal),
         }
+        if study.is_open:
+            body["ended_by"] = store.why_ended
     return {"body": body, "signatures": {"coordinator": sign(body, key), "clients": {}}}
 
 

@@ -6,7 +6,7 @@ its ledger wrote nothing in between.
 A coordinator goes on without a silent client for at most `patience` rounds in a row; then it has to wait
 (`coordinator.round_rules`). Otherwise it could call a client silent whenever it dislikes the count, for the whole run.
 A round is closed at the quorum or, with fewer answers, at its deadline: the counts cannot show the deadline, so they
-only show how often there were fewer.
+only show how often there were fewer. A round of an open study closes by number and time, and waits for nobody.
 """
 
 import itertools
@@ -89,12 +89,13 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
     answered = {client: [None not in exchanged[number, client].ones for number in numbers] for client in study.clients}
     answers = [sum(here) for here in zip(*answered.values(), strict=True)]
     silent = [one for one in (silence_of(*each) for each in answered.items()) if one.rounds]
-    beyond = [f"{one.client} for {one.longest:,}" for one in silent if one.longest > study.patience]
-    checks.add(
-        f"no client was silent for more than {study.patience:,} rounds in a row, the study's patience",
-        not beyond,
-        ", ".join(beyond[:MOST_NAMED]),
-    )
+    if not study.is_open:  # there a client is silent while nobody comes
+        beyond = [f"{one.client} for {one.longest:,}" for one in silent if one.longest > study.patience]
+        checks.add(
+            f"no client was silent for more than {study.patience:,} rounds in a row, the study's patience",
+            not beyond,
+            ", ".join(beyond[:MOST_NAMED]),
+        )
     empty = answers.count(0)
     checks.add("every round has an answer", not empty, f"{empty:,} have none")
     untold = sorted((one for one in silent if one.client not in countersigned), key=lambda one: -one.rounds)
@@ -106,8 +107,12 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
     )
     more = f"; and {len(untold) - MOST_NAMED:,} more clients" if len(untold) > MOST_NAMED else ""
     few = sum(count < study.quorum for count in answers)
+    why = (
+        "In an open study a client is silent while nobody comes."
+        if study.is_open
+        else f"Rounds closed with fewer answers than the quorum of {study.quorum:,}: {few:,}."
+    )
     checks.flagged.append(
-        f"silent clients, by the coordinator's word alone: {named}{more}. Rounds closed with fewer answers than the "
-        f"quorum of {study.quorum:,}: {few:,}. Answers that were left out by somebody who had seen them would bias the "
-        "result; a countersignature of the client shows whether it had answered"
+        f"silent clients, by the coordinator's word alone: {named}{more}. {why} Answers that were left out by somebody "
+        "who had seen them would bias the result; a countersignature of the client shows whether it had answered"
     )

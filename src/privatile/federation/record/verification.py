@@ -179,8 +179,12 @@ def _check_run(
         if caveat.code == "unfinished"
     ]
     checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
-    end = (store.finished is not None, coordinator.done)
-    checks.add("it ended as the record says, after as many rounds", end == (body.get("finished"), told.get("rounds")))
+    end = (store.finished is not None, coordinator.done, store.why_ended)
+    said = (body.get("finished"), told.get("rounds"), body.get("ended_by"))
+    checks.add("it ended as the record says, after as many rounds", end == said)
+    if study.is_open:
+        beyond = [name for name, one in study.clients.items() if coordinator.asked[name] > one.records]
+        checks.add("no client was asked for more records than it agreed to", not beyond, ", ".join(beyond))
     why = _events_differ(body.get("events"), told.get("until"), coordinator.done, store)
     checks.add("the events are those of the run's file", not why, why)
     _flag_uncounted(checks, exchanged, statements, store)
@@ -245,9 +249,11 @@ def _check_evidence(
             if ones is not None
         ]
         asked = question_digest(study.digest, questions)
-        signed = AnswerMessage.of(study.digest, asked, answers, Link(sequence, head)).text()
+        lengths = [question.length for question in questions] if study.is_open else None
+        signed = AnswerMessage.of(study.digest, asked, answers, Link(sequence, head), lengths).text()
         bad += not (signer in signers[client] and is_signed(signed, signer, signature))
-    text = f"all {len(counts):,} signatures of clients hold, each for its question and its counts"
+    what = "its question, its counts and how many took part" if study.is_open else "its question and its counts"
+    text = f"all {len(counts):,} signatures of clients hold, each for {what}"
     checks.add(text, not bad, f"{bad} do not")
     links = {key: Link(row[0], row[1]) for key, row in evidence.items()}
     check_unspent(checks, exchanged, links)

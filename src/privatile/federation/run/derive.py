@@ -63,6 +63,11 @@ def derive(
 ) -> Derived:
     """Write a new folder for the clients of `old` but those in `without`; the old one is only read."""
     study = old.study()
+    if study.is_open:
+        raise InputError(
+            "an open study is not continued without a client: its people are known by name in the sites' ledgers, and "
+            "do not answer again. Begin a new study with `privatile federation init --open`."
+        )
     unknown = sorted(set(without) - set(study.clients))
     if unknown:
         raise InputError(f"the study has no client {', '.join(unknown)}. Its clients: {', '.join(study.clients)}.")

@@ -17,11 +17,12 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
 from privatile.client.sources.text_format import TextFormat
-from privatile.errors import LedgerError, SiteRefusal
+from privatile.errors import InputError, LedgerError, SiteRefusal
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import Invited, SiteLimits, read_limits
+from privatile.federation.site.open_responder import OpenSiteResponder
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import HEARTBEAT, ClientService
 
@@ -53,7 +54,8 @@ class JoinOptions:
 
 def join_run(invitation: Invitation, site: Site, source: object, options: JoinOptions, say: Say) -> str:
     """Run a client until the study ends or somebody stops it."""
-    rows = open_source(
+    read = partial(
+        open_source,
         source,
         value=options.value,
         person=options.person,
@@ -61,9 +63,10 @@ def join_run(invitation: Invitation, site: Site, source: object, options: JoinOp
         sql=options.sql,
         text_format=options.text_format,
     )
+    rows = read()
 
     async def serve() -> str:
-        service = prepare_client(invitation, site, rows, options)
+        service = prepare_client(invitation, site, rows, options, read=read)
         if rows.how_read:
             say(rows.how_read)
         async with hosted(service, options.ops_host, options.ops_port, options.ops_names, say):
@@ -73,22 +76,41 @@ def join_run(invitation: Invitation, site: Site, source: object, options: JoinOp
 
 
 def prepare_client(
-    invitation: Invitation, site: Site, source: Source, options: JoinOptions, *, coins: Coins | None = None
+    invitation: Invitation,
+    site: Site,
+    source: Source,
+    options: JoinOptions,
+    *,
+    coins: Coins | None = None,
+    read: Callable[[], Source] | None = None,
 ) -> ClientService:
     """Check limits, ledger and data, all before the client connects to anything.
 
-    `coins` are for simulation and tests; no option, file or environment variable leads to them.
+    `read` opens the source anew, for an open study, in every round. `coins` are for simulation and tests; no option,
+    file or environment variable leads to them.
     """
-    limits, responder = prepare_responder(invitation, site, source, options, coins=coins)
+    limits, responder = prepare_responder(invitation, site, source, options, coins=coins, read=read)
     return ClientService(
         invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat
     )
 
 
 def prepare_responder(
-    invitation: Invited, site: Site, source: Source, options: JoinOptions, *, coins: Coins | None = None
+    invitation: Invited,
+    site: Site,
+    source: Source,
+    options: JoinOptions,
+    *,
+    coins: Coins | None = None,
+    read: Callable[[], Source] | None = None,
 ) -> tuple[SiteLimits, SiteResponder]:
     """What answers for the site's records, and its limits, with or without a coordinator."""
+    study = invitation.study
+    if study.is_open and options.person is None:
+        raise InputError(
+            "records of an open study arrive while it runs, and only a person column shows who has answered: name it "
+            "with --person COLUMN."
+        )
     site.check_one_client(invitation)
     limits = read_limits(options.limits or site.limits_file)
     reasons = limits.refusals(invitation, options.value)
@@ -102,13 +124,20 @@ def prepare_responder(
         ledger.check_person_key(PersonKey.open(default_person_key()))
         person_key = _open_or_make(default_person_key(), PersonKey.open, PersonKey.save)
     if options.restored:
-        for line in mark_restored(ledger, invitation.study.run):
+        for line in mark_restored(ledger, study.run):
             if line.lost or line.kept:
                 log.warning("the ledger was restored: %s", line)
-    rules = SpendingRules(new_people=options.new_people, max_epsilon=limits.max_epsilon, in_federation=True)
-    responder = open_responder(
-        invitation.study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins
+    rules = SpendingRules(
+        new_people=options.new_people, max_epsilon=limits.max_epsilon, in_federation=True, arriving=study.is_open
     )
+    responder: SiteResponder
+    if study.is_open:
+        responder = OpenSiteResponder(
+            study, invitation.client, read or (lambda: source), ledger, rules, person_key,
+            fewest=limits.min_cohort, coins=coins,
+        )  # fmt: skip
+    else:
+        responder = open_responder(study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins)
     return limits, responder
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of a run from outside: stop, abort, readmit a client."""
+"""What can be asked of a run from outside: stop, abort, end an open one, readmit a client."""
 
 import os
 import signal
@@ -28,6 +28,16 @@ def abort_run(directory: Directory) -> str:
     with run.store:
         run.journal.note("aborted", "the run was aborted while no coordinator ran; what was answered stays spent")
     return "the run is marked as aborted. The clients hear of it from the next `privatile serve`."
+
+
+def close_run(directory: Directory) -> str:
+    """End an open run after the round in hand: the coordinator does it, the next one where none runs."""
+    if not directory.study().is_open:
+        raise InputError("only an open study is ended by command; this one ends after its rounds, or with `abort`.")
+    Control(directory.path / "control").request("close")
+    if running_coordinator(directory.pid_file) is not None:
+        return "the coordinator was asked to end the run; the clients will hear of it."
+    return "no coordinator runs: the next `privatile serve` counts what has come, ends the run and tells the clients."
 
 
 def readmit(directory: Directory, client: str) -> str:

@@ -89,8 +89,10 @@ def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
             say(f"broker      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
         else:
             say(f"broker      {', '.join(options.brokers)}")
-        say(f"study       {study.title}, {len(study.clients)} clients, {study.rounds} rounds, hash {study.digest[:16]}")
-        say(f"store       {directory.store_file} ({run.coordinator.done} of {run.coordinator.planned} rounds done)")
+        rounds = "open" if study.is_open else f"{study.rounds} rounds"
+        say(f"study       {study.title}, {len(study.clients)} clients, {rounds}, hash {study.digest[:16]}")
+        done = f"{run.coordinator.done} rounds" if study.is_open else f"{run.coordinator.done} of {study.rounds} rounds"
+        say(f"store       {directory.store_file} ({done} done)")
         service = CoordinatorService(
             study,
             key,

@@ -12,7 +12,7 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.result.result import QuantileResult
 from privatile.server.alarms import Alarm, read_alarms, run_state, silent_rounds
-from privatile.server.coordinator import Coordinator
+from privatile.server.coordinator import Coordinator, has_interval
 from privatile.server.run_file import RunStore
 
 SHOWN_CLIENTS = 20
@@ -57,7 +57,9 @@ class Status:
             f"run          {self.run}" + (f", as {self.peer} sees it" if self.peer else ""),
             f"state        {self.state}{process}",
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
-            f"rounds       {self.done:,} of {self.planned:,}" + (" committed" if self.peer else ""),
+            f"rounds       {self.done:,}"
+            + (f" of {self.planned:,}" if self.planned else ", as many as it takes")
+            + (" committed" if self.peer else ""),
         ]
         lines += [f"ALARM        {alarm.title}: {alarm.text}" for alarm in self.alarms[:SHOWN_CLIENTS]]
         for sentence, facts in self.answers:
@@ -129,7 +131,7 @@ FACTS = ("level", "estimate", "confidence_interval", "condition", "grid_values",
 
 def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]:
     """The results so far; none while a level is still being searched for."""
-    if not all(track.state.averages.give_interval for track in coordinator.tracks):
+    if not has_interval(coordinator.tracks):
         return ()
     found = []
     for result in coordinator.results():
@@ -149,8 +151,9 @@ def beside(result: QuantileResult) -> list[str]:
 
 
 def run_results(directory: Directory) -> tuple[QuantileResult, ...]:
-    """The results of a run so far, one per level."""
+    """The results of a run so far, one per level; none where an open run has no interval yet."""
     if not directory.store_file.exists():
         raise StoreError(f"{directory.store_file}: the run has not begun.")
     with RunStore.open(directory.store_file, read_only=True) as store:
-        return Coordinator(store).results()
+        coordinator = Coordinator(store)
+        return () if store.spec.design == "open" and not has_interval(coordinator.tracks) else coordinator.results()

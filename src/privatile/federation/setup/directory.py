@@ -178,7 +178,7 @@ def add_client(directory: Directory, client: str, epsilon: float, records: int, 
     for agreement in plain["clients"].values():
         agreement["weight"] *= 1.0 - weight
     plain["clients"][client] = {"epsilon": epsilon, "weight": weight, "records": records}
-    if plain["quorum"] == len(study.clients):
+    if plain.get("quorum") == len(study.clients):
         plain["quorum"] = 0  # all of them, as before
     replace_file(directory.study_file, study_toml(FederationStudy.from_dict(plain)))
     directory.invite()

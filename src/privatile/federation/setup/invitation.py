@@ -16,6 +16,7 @@ from privatile.core.messages import Missing
 from privatile.core.words import listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
+from privatile.estimator.ending import SHORTEST
 from privatile.estimator.schedule import Mode
 from privatile.estimator.values import parse_values
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
@@ -90,13 +91,14 @@ class Invitation:
     def rows(self) -> list[tuple[str, str]]:
         """What a site must know before it agrees, line by line: every field of the study."""
         study, count = self.study, len(self.study.clients)
+        silence = (
+            "silence",
+            f"a round waits {study.deadline:g} seconds, or for {study.quorum} of {count} answers; after "
+            f"{study.patience} silent rounds of one client the run pauses",
+        )
         return [
             *study_rows(study, self.client),
-            (
-                "silence",
-                f"a round waits {study.deadline:g} seconds, or for {study.quorum} of {count} answers; after "
-                f"{study.patience} silent rounds of one client the run pauses",
-            ),
+            *([] if study.is_open else [silence]),
             ("published", f"the estimate, its {100 * study.confidence_level:g}% intervals, and every count"),
             ("study hash", study.digest),
             ("coordinator", self.coordinator.fingerprint),
@@ -130,8 +132,7 @@ def study_rows(study: FederationStudy, client: str) -> list[tuple[str, str]]:
         *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
         ("other clients", listed(others) if others else "none"),
         ("epsilon", f"{agreement.epsilon:g} for each record, which answers once{weak}"),
-        ("records", f"{agreement.records:,} at most, in {study.rounds:,} rounds"),
-        ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
+        *_rounds_rows(study, agreement.records),
     ]
 
 
@@ -163,6 +164,27 @@ MODE_WORDS: dict[Mode, str] = {
     "cohort": "all records of a round answer about the same q",
     "local": "q moves after every record, here at the site; one count leaves it",
 }
+
+
+def _rounds_rows(study: FederationStudy, records: int) -> list[tuple[str, str]]:
+    arrivals = study.arrivals
+    if arrivals is None:
+        return [
+            ("records", f"{records:,} at most, in {study.rounds:,} rounds"),
+            ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
+        ]
+    until = arrivals.round_answers or f"{SHORTEST}, later a fiftieth of all so far"
+    ends = [
+        f"at {arrivals.end_date}" if arrivals.end_date else "",
+        f"after {arrivals.end_answers:,} answers" if arrivals.end_answers else "",
+        f"when the interval is {arrivals.end_width:g} wide" if arrivals.end_width else "",
+    ]
+    return [
+        ("records", f"{records:,} at most, as they arrive; each person answers once, by the column of the person"),
+        ("rounds", f"design {study.design}: {MODE_WORDS['cohort']}; how many have come to a round is told"),
+        ("a round closes", f"after {study.deadline:g} seconds, or after {until} answers"),
+        ("the run ends", ", or ".join(filter(None, [*ends, "by command"]))),
+    ]
 
 
 def _class_words(agreement: ClientAgreement) -> str:

@@ -94,7 +94,7 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
     for question in questions:
         if question.run != study.run:
             raise SiteRefusal("the question is of another run, or of another version of the study than this site's.")
-        if question.round > study.rounds:
+        if question.round > study.rounds and not study.is_open:
             raise SiteRefusal(f"round {question.round} is beyond the study's {study.rounds} rounds.")
         if not low <= question.query <= high:
             raise SiteRefusal("the question lies outside the study's range.")

@@ -20,7 +20,7 @@ from privatile.core.scale import make_scale
 from privatile.errors import AlreadyAnswered, InputError, LedgerError, SiteRefusal
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.study.weight_classes import agreed_class, name_in_ledger
-from privatile.federation.wire.messages import Link
+from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
 
 
 class SiteResponder:
@@ -46,7 +46,7 @@ class SiteResponder:
 
     def link(self) -> Link:
         """The last entry of this study in the ledger; what other studies were given does not show."""
-        return _link(self._responder.position)
+        return link_of(self._responder.position)
 
     def confirm(self, seen: Link) -> None:
         """Raise LedgerError where `seen` is not part of this ledger's past."""
@@ -69,7 +69,16 @@ class SiteResponder:
                 )
         self._answered, self._counted_through = self._answered + new, through
         last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
-        return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), _link(last)
+        return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), link_of(last)
+
+    def message(self, study: str, questions: Sequence[Question]) -> AnswerMessage | None:
+        """The answer to a round's questions, to be signed; `study` is the study's digest.
+
+        None where there is nothing to answer with yet, in an open study (`open_responder`).
+        """
+        answers, link = self.answer(questions)
+        # The signature holds for these counts as the answer to the question as it was received.
+        return AnswerMessage.of(study, question_digest(study, questions), answers, link)
 
     def _check_order(self, questions: Sequence[Question]) -> None:
         """Refuse a new question of a round before the last one answered: the coordinator may count on its absence.
@@ -147,7 +156,8 @@ def lost_through(ledger: Ledger, run: str, name: str = ONLY_CLIENT) -> int:
     return int(rows.fetchone()[0])
 
 
-def _link(position: Position) -> Link:
+def link_of(position: Position) -> Link:
+    """A position of the ledger, as it is sent."""
     return Link(position.sequence, position.head.hex())
 
 
@@ -167,6 +177,8 @@ def open_responder(
     `reserve` keeps the agreed records for this run, so that no other run asks them; a transport that does not tell its
     clients when a run is over cannot release them, and should not reserve.
     """
+    if study.is_open:
+        raise InputError("an open study reads its source anew in every round: this transport does not do that.")
     agreement = study.clients[client]
     agreed = agreed_class(study.clients, client)
     if (agreed is None) != (source.weight is None):

@@ -26,7 +26,7 @@ from privatile.federation.wire import messages as wire
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome
+from privatile.federation.wire.messages import AskMessage, Hello, Link, Notice, Welcome
 
 log = logging.getLogger("privatile.federation.client")
 
@@ -334,11 +334,12 @@ class ClientService:
             return
         if not questions:
             return
+        study = self.study.digest
         try:
-            if sum(question.length for question in questions) <= AT_ONCE:
-                answers, link = self.responder.answer(questions)
+            if sum(question.length for question in questions) <= AT_ONCE and not self.study.is_open:
+                answer = self.responder.message(study, questions)
             else:
-                answers, link = await self._in_worker(lambda: self.responder.answer(questions))
+                answer = await self._in_worker(lambda: self.responder.message(study, questions))
         except (Equivocation, SiteRefusal) as error:
             if isinstance(error, Equivocation):
                 self.metrics.add("equivocations")
@@ -348,9 +349,8 @@ class ClientService:
         except PrivatileError as error:
             self._fail(error)
             return
-        # The signature holds for these counts as the answer to the question as it was received.
-        asked = wire.question_digest(self.study.digest, questions)
-        answer = AnswerMessage.of(self.study.digest, asked, answers, link)
+        if answer is None:
+            return  # too few have come: the question is looked up again
         with contextlib.suppress(Exception):  # a lost connection: the question is looked up again after the next
             await connection.nc.publish(
                 subjects.answer_subject(self.study.identity, self.client), answer.pack(self.key)

@@ -16,7 +16,6 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -292,7 +291,7 @@ class AnswerMessage(Signed, frozen=True, tag="answer"):
         for question, length in zip(asked, lengths, strict=True):
             if length > question.length:
                 raise ProtocolError(f"at most {question.length} records may take part; got {length}.")
-        return tuple(replace(question, length=length) for question, length in zip(asked, lengths, strict=True))
+        return tuple(question.of(length) for question, length in zip(asked, lengths, strict=True))
 
 
 Message = AskMessage | Notice | Hello | Welcome | AnswerMessage

@@ -1,0 +1,158 @@
+"""An open federation without a broker: sites with files that grow, a run file, and a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from privatile.client.sources.opening import open_source
+from privatile.client.sources.source import Source
+from privatile.federation.coordinator.answer_intake import AnswerIntake
+from privatile.federation.coordinator.rounds import OpenRounds, rounds_of
+from privatile.federation.run.join import JoinOptions, prepare_client
+from privatile.federation.run.serve import OpenRun, roster_signers
+from privatile.federation.site.open_responder import OpenSiteResponder
+from privatile.federation.site.service import ClientService
+from privatile.federation.study.arrivals import Arrivals
+from privatile.federation.study.study import ClientAgreement, FederationStudy
+from privatile.federation.wire.messages import AskMessage
+from tests.federation.kit import Federation, make_study
+from tests.federation.played import Wire
+
+DAY = 86_400.0
+
+
+def make_open_study(
+    weights: Mapping[str, float] | None = None,
+    *,
+    epsilon: float = 1.0,
+    records: int = 10_000,
+    deadline: float = DAY,
+    **arrivals: Any,
+) -> FederationStudy:
+    shares = weights or {"north": 0.6, "south": 0.4}
+    clients = {name: ClientAgreement(epsilon, weight, records) for name, weight in shares.items()}
+    settings: dict[str, Any] = {
+        "rounds": 0,
+        "patience": 5,
+        "design": "open",
+        "deadline": deadline,
+        "arrivals": Arrivals(**arrivals),
+    }
+    return make_study(clients, **settings)
+
+
+class OneCoin:
+    """Coins that are the same for all records of a round: a count does not depend on the order of the records."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self.present = np.uint64(0)
+        self.drawn = 0
+
+    def next_round(self) -> np.uint64:
+        self.present = self._rng.integers(0, 1 << 64, dtype=np.uint64)
+        return self.present
+
+    def draw(self, count: int) -> NDArray[np.uint64]:
+        self.drawn += count
+        return np.full(count, self.present, dtype=np.uint64)
+
+
+class OpenFederation(Federation):
+    """Sites whose files have a column of people; the coordinator's part is played round by round.
+
+    Without `files` the sites read tables in memory, which is faster.
+    """
+
+    def __init__(self, folder: Path, study: FederationStudy, *, files: bool = False) -> None:
+        super().__init__(folder, study)
+        self.files = files
+        self.now = 1000.0
+        """The clock of the sites, in seconds."""
+        self.rows: dict[str, list[tuple[str, float]]] = {name: [] for name in study.clients}
+        self.services: dict[str, ClientService] = {}
+        self.run_: OpenRun = self.open_run()
+        self.rounds = rounds_of(study, self.run_.coordinator)
+        assert isinstance(self.rounds, OpenRounds)
+        signers = roster_signers(self.directory)()
+        self.intake = AnswerIntake(study.digest, signers, asked=dict.fromkeys(study.clients, 0), open_ended=True)
+        for name in study.clients:
+            self.write(name)
+
+    def file(self, name: str) -> Path:
+        return self.sites_folder / name / "data.csv"
+
+    def write(self, name: str) -> None:
+        """The site's file as `rows` say."""
+        if not self.files:
+            return
+        lines = [f"{person},{value:.6f}" for person, value in self.rows[name]]
+        self.file(name).write_text("\n".join(["id,x", *lines]) + "\n", encoding="utf-8")
+
+    def read(self, name: str) -> Source:
+        """What the site reads in a round."""
+        if self.files:
+            return open_source(self.file(name), value="x", person="id")
+        people, values = zip(*self.rows[name], strict=True) if self.rows[name] else ((), ())
+        table = pa.table({"id": pa.array(people, pa.string()), "x": pa.array(values, pa.float64())})
+        return open_source(table, value="x", person="id")
+
+    def arrive(self, name: str, values: Mapping[str, float]) -> None:
+        self.rows[name] += values.items()
+        self.write(name)
+
+    def start(self, name: str, coins: Any = None, **options: Any) -> ClientService:
+        """A new process of the site: nothing but the files is known to it."""
+        if name in self.services:
+            self.services.pop(name).responder.ledger.close()
+        read = partial(self.read, name)
+        settings = JoinOptions("x", person="id", heartbeat=0.05, **options)
+        service = prepare_client(self.invitation(name), self.sites[name], read(), settings, coins=coins, read=read)
+        assert isinstance(service.responder, OpenSiteResponder)
+        service.responder._clock = lambda: self.now
+        self.services[name] = service
+        return service
+
+    def open_round(self) -> bytes:
+        """Ask the next round; the question as it is sent, empty when the run is over."""
+        questions = self.rounds.questions()
+        if not questions:
+            return b""
+        self.intake.open(questions)
+        return AskMessage.of(self.study.digest, questions).pack(self.directory.key())
+
+    def answer(self, name: str, asked: bytes) -> bytes | None:
+        """What a site sends back to a question, or nothing."""
+        wire = Wire()
+        asyncio.run(self.services[name]._answer(wire, asked))  # type: ignore[arg-type]
+        return wire.published[-1] if wire.published else None
+
+    def close_round(self) -> None:
+        number = self.run_.coordinator.done + 1
+        self.rounds.accept(self.intake, self.run_.journal.evidence_rows(number, self.intake.answers))
+        self.intake.close(self.run_.coordinator.asked)
+
+    def play(self, rounds: int, before: Callable[[int], None] = lambda number: None) -> None:
+        """So many rounds, each open for a day; `before` lets people arrive."""
+        for _ in range(rounds):
+            number = self.run_.coordinator.done + 1
+            before(number)
+            asked = self.open_round()
+            if not asked:
+                return
+            for name in self.services:
+                self.answer(name, asked)  # sees the question; answers where as many have come as are asked for
+            self.now += self.study.deadline
+            for name in self.services:
+                payload = self.answer(name, asked)
+                if payload is not None:
+                    assert self.intake.offer(name, payload).outcome == "counted"
+            self.close_round()

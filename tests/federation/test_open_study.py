@@ -1,0 +1,453 @@
+"""Federations whose records arrive over weeks: everybody answers once, and the run is the one that the counts give."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privatile import estimate
+from privatile.client.ledger.accounts import Account
+from privatile.core.mechanism import RandomizedResponse
+from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
+from privatile.federation.record import CountersignRefused, countersign, release, verify_record
+from privatile.federation.record.document import sign, transcript_digest
+from privatile.federation.site.open_responder import OpenSiteResponder
+from privatile.federation.study.arrivals import Arrivals
+from privatile.federation.wire.messages import AnswerMessage, LevelCount, read_message
+from privatile.server.coordinator import Coordinator
+from privatile.server.run_file import RunStore
+from tests.federation.open_kit import DAY, OneCoin, OpenFederation, make_open_study
+
+pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
+
+RNG = np.random.default_rng(14)
+
+
+def people(prefix: str, count: int, centre: float = 50.0) -> dict[str, float]:
+    return {f"{prefix}-{k}": float(value) for k, value in enumerate(RNG.normal(centre, 10.0, count))}
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[OpenFederation]:
+    made = OpenFederation(tmp_path, make_open_study())
+    yield made
+    made.run_.store.close()
+
+
+def spent(federation: OpenFederation, name: str) -> tuple[int, float]:
+    """How many people of a site have answered, and the most that one of them has spent."""
+    return federation.services[name].responder.ledger.lifetime_budgets.totals()
+
+
+# -- everybody once --------------------------------------------------------------------------------------------------
+
+
+def troubles(federation: OpenFederation) -> set[str]:
+    """Weeks of a site's life; gives everybody who was ever in its file while a round was asked."""
+    here: set[str] = set()
+    rng = np.random.default_rng(1)
+
+    def before(number: int) -> None:
+        rows = federation.rows["north"]
+        if number == 3:
+            rng.shuffle(rows)  # another order
+        if number == 4:
+            del rows[::2]  # it shrinks
+        if number == 5:
+            rows[:] = [(person, value + 1.0) for person, value in rows]  # every value is edited
+        if number == 6:
+            rows += [(person, 0.0) for person, _ in rows[:10]]  # people with a second row
+        if number == 7:
+            rows[:] = [(f"north-1-{k}", 50.0) for k in range(9)]  # those who were deleted come back
+        federation.arrive("north", people(f"north-{number}", 9))
+        federation.arrive("south", people(f"south-{number}", 7))
+        here.update(person for person, _ in federation.rows["north"])
+        if number in (2, 5, 8):
+            federation.start("north")  # a restart, with a new process
+
+    for name in federation.study.clients:
+        federation.start(name)
+    federation.play(9, before)
+    return here
+
+
+def test_everybody_answers_once_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, make_open_study(), files=True)
+    here = troubles(federation)
+    asked = federation.run_.coordinator.asked["north"]
+    epsilon = federation.study.clients["north"].mechanism.epsilon
+    assert spent(federation, "north") == (asked, epsilon)
+    assert len(here) == asked  # each round had room for all who had come
+    with federation.ledger("north") as ledger:
+        assert ledger.verify() == 9
+
+
+def test_that_would_be_found(federation: OpenFederation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Account, "may_answer", lambda self, people: np.ones(len(people), dtype=bool))
+    troubles(federation)
+    assert spent(federation, "north")[1] > federation.study.clients["north"].mechanism.epsilon
+
+
+def test_an_answer_that_was_not_sent_is_sent_again_as_it_was(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, make_open_study(), files=True)
+    federation.arrive("north", people("north", 40))
+    federation.start("north")
+    asked = federation.open_round()
+    first = federation.answer("north", asked)
+    assert first is not None
+    # Killed after the commit; meanwhile more have come, and the file is gone for a while.
+    federation.arrive("north", people("more", 40))
+    federation.start("north")
+    federation.file("north").unlink()
+    assert federation.answer("north", asked) == first
+    message = read_message(first, federation.sites["north"].key().public.signer, 4096)
+    assert isinstance(message, AnswerMessage)
+    assert spent(federation, "north")[0] == message.counts[0].length == 15  # its share of 25
+
+
+def test_another_question_of_the_same_round_is_refused(federation: OpenFederation) -> None:
+    federation.arrive("north", people("north", 40))
+    service = federation.start("north")
+    federation.open_round()
+    (question,) = federation.intake.questions["north"]
+    study = federation.study.digest
+    assert service.responder.message(study, [question]) == service.responder.message(study, [question.of(99)])
+    with pytest.raises(Equivocation):
+        service.responder.message(study, [replace(question, query=question.query + 1.0)])
+    assert spent(federation, "north")[0] == 15
+
+
+def test_a_site_waits_for_its_people_and_answers_at_half_time(federation: OpenFederation) -> None:
+    federation.start("north")
+    asked = federation.open_round()
+    assert federation.answer("north", asked) is None  # nobody has come
+    federation.arrive("north", people("north", 3))
+    federation.now += DAY / 2 - 1
+    assert federation.answer("north", asked) is None  # three of fifteen
+    federation.now += DAY / 20
+    assert federation.answer("north", asked) is not None
+    assert spent(federation, "north")[0] == 3
+
+
+def test_never_fewer_than_the_site_allows(federation: OpenFederation) -> None:
+    limits = federation.sites["north"].limits_file
+    limits.write_text(limits.read_text().replace("min_cohort = 1", "min_cohort = 12"))
+    federation.arrive("north", people("north", 11))
+    federation.start("north")
+    asked = federation.open_round()
+    federation.answer("north", asked)
+    federation.now += DAY
+    assert federation.answer("north", asked) is None
+    federation.arrive("north", people("one more", 1))
+    federation.now += DAY
+    assert federation.answer("north", asked) is not None
+    assert spent(federation, "north")[0] == 12
+
+
+def test_whose_turn_it_is_does_not_depend_on_the_order_of_the_file(federation: OpenFederation) -> None:
+    """Of many who wait, the ledger's key chooses: sorted by value or not, the same people come first."""
+    federation.arrive("north", people("north", 200))
+    responder = federation.start("north").responder
+    assert isinstance(responder, OpenSiteResponder)
+
+    def first() -> list[float]:
+        (block,) = responder._read_source()._column.blocks(0, 15)
+        return [*block.values]
+
+    before = first()
+    federation.rows["north"].sort(key=lambda row: row[1])
+    assert first() == before
+    assert before != sorted(before)
+
+
+def test_a_source_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, make_open_study(), files=True)
+    federation.arrive("north", people("north", 40))
+    service = federation.start("north")
+    asked = federation.open_round()
+    federation.file("north").unlink()
+    assert federation.answer("north", asked) is None
+    assert service._failure is None
+    federation.write("north")
+    federation.now += DAY / 2
+    assert federation.answer("north", asked) is not None
+
+
+def test_no_more_than_agreed_take_part(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, make_open_study({"north": 1.0}, records=40))
+    federation.arrive("north", people("north", 100))
+    federation.start("north")
+    federation.play(5)
+    assert federation.run_.coordinator.asked == {"north": 40}
+    assert spent(federation, "north")[0] == 40
+    assert federation.rounds.questions() == {}
+    assert federation.rounds.finish() == "north has given all records that it agreed to, and nothing counts without it"
+
+
+def test_the_person_column_stays(federation: OpenFederation) -> None:
+    federation.arrive("north", people("north", 40))
+    federation.start("north")
+    federation.play(1)
+    content = federation.services["north"].responder._responder._column.content
+    rules, ledger = federation.services["north"].responder._rules, federation.ledger("north")  # type: ignore[attr-defined]
+    mechanism = federation.study.clients["north"].mechanism
+    with pytest.raises(OtherContent):
+        Account(ledger, federation.study.run, replace(content, person_column="mail"), mechanism, rules)
+    other = replace(rules, new_people=True)
+    with pytest.raises(OtherContent):  # not even where the site says that these are other people
+        Account(ledger, federation.study.run, replace(content, person_column="mail"), mechanism, other)
+    nameless = replace(content, by_person=False, person_column=None, person_key=None)
+    with pytest.raises(InputError, match="no person column"):
+        Account(ledger, "another run", nameless, mechanism, rules)
+
+
+def test_records_that_answered_without_a_name_are_recognised_later(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, make_open_study(), files=True)
+    federation.arrive("north", people("north", 15))
+    federation.start("north")
+    federation.play(1)
+    federation.arrive("north", people("later", 15))
+    federation.play(1)
+    with pytest.raises(AlreadyAnswered):
+        estimate(
+            federation.file("north"), value="x", q=0.5, epsilon=1.0, range=(0, 100),
+            ledger=federation.sites["north"].ledger_file,
+        )  # fmt: skip
+
+
+def test_a_restored_ledger_answers_nobody(federation: OpenFederation, tmp_path: Path) -> None:
+    federation.arrive("north", people("north", 40))
+    federation.start("north")
+    federation.play(1)
+    federation.services["north"].responder.ledger.close()
+    copy = tmp_path / "copy.db"
+    shutil.copy(federation.sites["north"].ledger_file, copy)
+    federation.start("north")
+    federation.play(1)
+    federation.services["north"].responder.ledger.close()
+    shutil.copy(copy, federation.sites["north"].ledger_file)
+    with pytest.raises(LedgerError):
+        federation.start("north")
+    with pytest.raises(AlreadyAnswered, match="restored from a backup"):
+        federation.start("north", restored=True)
+
+
+# -- the run is the one that the counts give -------------------------------------------------------------------------
+
+
+def test_it_is_the_open_run_of_one_process_with_the_same_draws(tmp_path: Path) -> None:
+    """The same arrivals, counted here by hand: lengths are what came, counts what the coins say."""
+    federation = OpenFederation(tmp_path, make_open_study(epsilon=3.0, round_answers=50))
+    study = federation.study
+    coins = {name: OneCoin(np.random.default_rng(k)) for k, name in enumerate(study.clients)}
+    mechanism = RandomizedResponse.from_epsilon(3.0)
+    for name in study.clients:
+        federation.start(name, coins[name])
+    with RunStore.create(":memory:", study.run, study.spec) as store:
+        alone = Coordinator(store)
+
+        def before(number: int) -> None:
+            rounds = alone.rounds()
+            assert rounds is not None
+            ones: list[int | None] = []
+            lengths = []
+            for k, name in enumerate(study.clients):
+                come = people(f"{name}-{number}", 0 if number % 7 == k else 14 + number % 6, 55.0)
+                federation.arrive(name, come)
+                present = coins[name].next_round()
+                above = np.array(list(come.values())) > rounds[0].questions[k].query
+                count = int(mechanism.respond(above, np.full(len(come), present)).sum())
+                ones.append(count if come else None)
+                lengths.append(len(come))
+            alone.accept([ones], lengths=[lengths])
+
+        federation.play(30, before)
+        mine, other = federation.run_.coordinator.results()[0].facts(), alone.results()[0].facts()
+        assert {**mine, "date": None} == {**other, "date": None}
+        assert mine["anytime_interval"] == mine["confidence_interval"]
+        assert coins["north"].drawn == federation.run_.coordinator.asked["north"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> OpenFederation:
+    """A run to the end that was fixed beforehand, with a late answer and rounds to which nobody of a site came."""
+    made = OpenFederation(
+        tmp_path_factory.mktemp("open"), make_open_study(epsilon=3.0, round_answers=50, end_answers=900)
+    )
+    for name in made.study.clients:
+        made.start(name)
+
+    def before(number: int) -> None:
+        for name in made.study.clients:
+            if (number + len(name)) % 5 or number < 3:
+                made.arrive(name, people(f"{name}-{number}", 40))
+
+    made.play(5, before)
+    # South answers, and its answer comes after the round: spent, not counted.
+    before(7)
+    asked = made.open_round()
+    made.answer("north", asked)
+    made.now += DAY
+    payload = made.answer("north", asked)
+    assert payload is not None
+    assert made.intake.offer("north", payload).outcome == "counted"
+    late = made.answer("south", asked)
+    made.close_round()
+    assert late is not None
+    made.play(200, before)
+    assert "ended by answers" in made.rounds.finish()
+    return made
+
+
+def test_it_verifies_and_sites_countersign(finished: OpenFederation) -> None:
+    record = release(finished.directory)
+    assert record["body"]["ended_by"] == "answers"
+    result = record["body"]["results"][0]
+    assert result["records"] >= 900
+    for name in finished.study.clients:
+        record = finished.countersigned(record, name)
+    checked = verify_record(record, finished.directory.store_file)
+    assert not checked.failed, checked.failed
+    assert any("south says: 1 answers it gave were not counted (round 6)" in text for text in checked.flagged)
+    assert any("its counts and how many took part" in text for text in checked.passed)
+
+
+@pytest.mark.parametrize("also_counts", [False, True])
+def test_forged_lengths_are_refused(finished: OpenFederation, tmp_path: Path, also_counts: bool) -> None:
+    record, altered = release(finished.directory), tmp_path / "run.db"
+    with sqlite3.connect(finished.directory.store_file) as source, sqlite3.connect(altered) as copy:
+        source.backup(copy)
+        number, lengths, ones = copy.execute(
+            "SELECT round, lengths, ones FROM rounds ORDER BY round LIMIT 1"
+        ).fetchone()
+        more = [json.loads(lengths)[0] + 3, *json.loads(lengths)[1:]]
+        raised = [json.loads(ones)[0] + 3, *json.loads(ones)[1:]] if also_counts else json.loads(ones)
+        changed = (json.dumps(more), json.dumps(raised), number)
+        copy.execute("UPDATE rounds SET lengths = ?, ones = ? WHERE round = ?", changed)
+    body: dict[str, Any] = record["body"]
+    with RunStore.frozen(altered) as store:
+        body["transcript"]["digest"] = transcript_digest(store)
+    record["signatures"]["coordinator"] = sign(body, finished.directory.key())
+    failed = verify_record(record, altered).failed
+    assert any("signatures of clients hold" in text for text in failed)
+    with finished.ledger("north") as ledger, pytest.raises(CountersignRefused, match="another question"):
+        countersign(record, "north", finished.sites["north"].key(), altered, ledger)
+
+
+def test_lengths_are_signed_and_bounded(federation: OpenFederation) -> None:
+    federation.arrive("north", people("north", 40))
+    federation.start("north")
+    payload = federation.answer("north", federation.open_round())
+    key = federation.sites["north"].key()
+    assert payload is not None
+    message = read_message(payload, key.public.signer, 4096)
+    assert isinstance(message, AnswerMessage)
+    (count,) = message.counts
+
+    def offered(*counts: LevelCount) -> str:
+        forged = AnswerMessage(*(getattr(message, name) for name in message.__struct_fields__))
+        forged = AnswerMessage(
+            forged.study, forged.run, forged.round, forged.client, forged.question, counts, forged.ledger
+        )
+        return federation.intake.offer("north", forged.pack(key)).reason
+
+    assert federation.intake.offer("north", payload.replace(b'"length":15', b'"length":14')).outcome == "unsigned"
+    assert "another question" in offered(LevelCount(count.level, count.ones, 14))
+    assert "at most 15 records may take part" in offered(LevelCount(count.level, count.ones, 16))
+    assert "says how many records took part" in offered(LevelCount(count.level, count.ones))
+    federation.intake.readmit("north")
+    assert federation.intake.offer("north", payload).outcome == "counted"
+
+
+# -- when rounds close and the run ends ------------------------------------------------------------------------------
+
+
+def test_rounds_close_by_number_and_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = OpenFederation(tmp_path, make_open_study(deadline=100.0, end_date="2100-01-01"))
+    now = time.time()
+    monkeypatch.setattr("privatile.federation.coordinator.rounds.time.time", lambda: now)
+    for name in federation.study.clients:
+        federation.start(name)
+    asked = federation.open_round()
+    rounds, intake = federation.rounds, federation.intake
+    assert not rounds.closing(intake, late=False).allowed
+    now += 1000.0
+    assert not rounds.closing(intake, late=True).allowed  # nobody has come: it waits for the first
+    federation.arrive("north", people("north", 40))
+    federation.now += 1000.0
+    payload = federation.answer("north", asked)
+    assert payload is not None
+    intake.offer("north", payload)
+    assert rounds.closing(intake, late=False).allowed  # its time is over
+    now -= 1000.0
+    assert not rounds.closing(intake, late=False).allowed  # 15 of 25 have come, and there is time
+    federation.arrive("south", people("south", 40))
+    federation.now += 1000.0
+    payload = federation.answer("south", asked)
+    assert payload is not None
+    intake.offer("south", payload)
+    assert rounds.closing(intake, late=False).allowed  # 25
+    federation.close_round()
+    assert federation.open_round()
+    now = Arrivals(end_date="2100-01-01").ends_at
+    assert rounds.closing(intake, late=False).allowed
+    federation.close_round()
+    assert rounds.questions() == {}
+
+
+def test_by_command(federation: OpenFederation) -> None:
+    federation.open_round()
+    federation.rounds.end()
+    assert federation.rounds.closing(federation.intake, late=False).allowed
+    federation.close_round()
+    assert federation.open_round() == b""
+    assert federation.rounds.finish() == "the run ended by command after 0 rounds"
+
+
+def test_over_a_broker(tmp_path: Path) -> None:
+    """The whole thing with its services: files that grow, one site that starts late, an end by number of answers."""
+    study = make_open_study(epsilon=5.0, deadline=0.2, round_answers=60, end_answers=400)
+    federation = OpenFederation(tmp_path, study, files=True)
+    for name in study.clients:
+        federation.arrive(name, people(name, 20))
+
+    async def run() -> list[Any]:
+        clients = [federation.start(name) for name in study.clients]
+        for client in clients:
+            client.responder._clock = time.monotonic  # type: ignore[attr-defined]
+        service = federation.coordinator(federation.run_)
+        ended = asyncio.gather(service.run(), *(client.run() for client in clients))
+
+        async def grow() -> None:
+            for number in range(200):
+                await asyncio.sleep(0.1)
+                for name in study.clients:
+                    federation.arrive(name, people(f"{name}-{number}", 40))
+
+        growing = asyncio.create_task(grow())
+        try:
+            return await asyncio.wait_for(ended, 60.0)
+        finally:
+            growing.cancel()
+
+    async def whole() -> list[Any]:
+        async with federation.running_broker():
+            return await run()
+
+    assert asyncio.run(whole()) == ["finished"] * 3
+    assert federation.run_.store.why_ended == "answers"
+    for name in study.clients:
+        assert spent(federation, name)[1] == study.clients[name].mechanism.epsilon
+    federation.run_.store.close()
+    record = release(federation.directory)
+    assert not verify_record(record, federation.directory.store_file).failed
