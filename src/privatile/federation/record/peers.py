@@ -53,7 +53,7 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
         journal, coordinator = Journal(store), Coordinator(store)
         if journal.study_digest != study.digest:
             raise StoreError(f"{folder.store_file} holds a run of another version of the study.")
-        found = follow_file(study, roster.keys, roster.digest, store, exchanges(store))
+        found = follow_file(study, roster.keys, roster.digest, store)
         if found.broken:
             raise StoreError(
                 f"{folder.store_file} was altered, or is damaged: {found.broken}. Restore it, or catch up."
@@ -155,7 +155,7 @@ def check_peer_run(
     if roster is None:
         return
     exchanged = exchanges(store)
-    followed = follow_file(study, roster.keys, roster.digest, store, exchanged)
+    followed = follow_file(study, roster.keys, roster.digest, store)
     evidence, counted = followed.evidence, {key for key, one in exchanged.items() if not one.is_silent}
     missing, over = counted - evidence.keys(), evidence.keys() - counted
     checks.add("every count has its client's signature", not missing, f"{len(missing)} have none")

@@ -93,7 +93,9 @@ def _copy_organizer(folder: Path, to: Path, keys: bool) -> Iterator[str]:
         if (folder / name).is_file():
             yield _copy(folder / name, to, name)
     if directory.store_file.is_file():
-        yield copy_database(directory.store_file, to / "run.db")
+        # A peer's copy forgets what is signed after it: it says that it is one.
+        peer = (folder / PEER_FILE).is_file()
+        yield copy_database(directory.store_file, to / "run.db", change="UPDATE peer SET restored = 1" if peer else "")
 
 
 def _copy_site(folder: Path, to: Path, keys: bool) -> Iterator[str]:
