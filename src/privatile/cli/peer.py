@@ -1,24 +1,28 @@
 """`privatile peer`: one organization's part in a federation without a coordinator."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from privatile.cli.options import file, number, text
+from privatile.cli.reading_options import ReadingOptions, reading_options
+from privatile.cli.service_options import operations_arguments, service_options, write_unit
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
+    from privatile.federation.run.join import JoinOptions
     from privatile.federation.setup.peer_folder import PeerFolder
     from privatile.federation.study.study import FederationStudy
 
 
 def _folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "PeerFolder":
     # Imported when a command is called: --help works without the extra, and at once.
-    from privatile.federation.setup.peer_folder import PeerFolder
+    from privatile.federation.run.folders import open_peer
 
-    return PeerFolder(path)
+    return open_peer(path)
 
 
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path), callback=_folder)
@@ -117,3 +121,129 @@ def admit(folder: "PeerFolder", enrolments: tuple[Path, ...], fingerprint: str |
         click.echo(f"{label:>18}  {words}")
     if fingerprint is None:
         click.echo("\nCompare the roster's fingerprint with all others, by telephone. It covers every line above.")
+
+
+@peer.command()
+@FOLDER
+@text("--source", "FILE", "CSV, Parquet or JSON (also .gz) with this site's records; SQLite or DuckDB with --sql.")
+@click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
+@text("--person", "COLUMN", "Column with the person of each record: the budget is then per person.")
+@text("--weight", "COLUMN", "Column with the survey weights, where the study asks for a weight class.")
+@reading_options
+@file("--policy", "FILE", "File of this site's limits instead of policy.toml in its folder.")
+@click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
+@click.option(
+    "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
+)
+@click.option("--broker", "brokers", multiple=True, metavar="URL", help="Servers of others, instead of the own one.")
+@click.option(
+    "--linger", type=float, default=60.0, show_default=True, help="Seconds its server stays for those who are late."
+)
+@click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask.")
+@service_options
+@click.option("--verbose", is_flag=True, help="Log every round.")
+def run(
+    folder: "PeerFolder",
+    source: str | None,
+    brokers: tuple[str, ...],
+    linger: float,
+    yes: bool,
+    install_unit: Path | None,
+    json_logs: bool,
+    verbose: bool,
+    policy: Path | None,
+    reading: ReadingOptions,
+    **values: Any,
+) -> None:
+    """Answer the study from this organization's own file, and follow the log, until the study ends.
+
+    Starts the organization's own server, unless it runs none or --broker names others. Stop and start it at any time.
+    """
+    from privatile.client.sources.text_format import TextFormat
+    from privatile.federation.monitoring import start_logging
+    from privatile.federation.peer.running import PeerOptions, run_peer
+    from privatile.federation.run.join import JoinOptions
+    from privatile.federation.run.status import run_results
+    from privatile.federation.setup.peer_roster import PeerInvitation
+
+    options = JoinOptions(limits=policy, sql=reading.sql, text_format=TextFormat(**reading.text_format), **values)
+    if install_unit is not None:
+        _write_unit(install_unit, folder, source, reading, brokers, options)
+        return
+    rows = reading.data(source, "--source")
+    for label, words in PeerInvitation(folder.client, folder.study(), folder.peers()).rows():
+        click.echo(f"{label:>18}  {words}", err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError(
+                "there is no terminal to ask whether you agree to the study. Read it, then agree with --yes."
+            )
+        click.confirm("Take part in this study?", abort=True, err=True)
+    start_logging(as_json=json_logs, verbose=verbose)
+    end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: click.echo(line, err=True))
+    if end == "finished":
+        click.echo("\n\n".join(str(result) for result in run_results(folder)))
+    else:
+        click.echo(f"The run is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
+
+
+def _write_unit(
+    to: Path,
+    folder: "PeerFolder",
+    source: str | None,
+    reading: ReadingOptions,
+    brokers: tuple[str, ...],
+    options: "JoinOptions",
+) -> None:
+    from privatile.api.folders import state_folder
+    from privatile.client.ledger.key_files import config_folder
+    from privatile.federation.run.units import systemd_unit
+
+    words = ["peer", "run", str(folder.path.absolute()), "--value", options.value, *reading.arguments()]
+    words += ["--source", str(Path(source).absolute())] if source else []
+    words += ["--yes", "--json-logs", *(word for url in brokers for word in ("--broker", url))]
+    for option, value in (("--person", options.person), ("--weight", options.weight)):
+        words += [option, value] if value else []
+    words += ["--policy", str(options.limits.absolute())] if options.limits else []
+    words += operations_arguments(options.ops_port, options.ops_host, options.ops_names)
+    writes = (folder.path, folder.site, state_folder(), config_folder())
+    write_unit(to, f"peer-{folder.client}", systemd_unit(f"peer {folder.client}", words, writes))
+
+
+@peer.command()
+@FOLDER
+@click.option("--readmit", metavar="NAME", help="Count the answers of a peer in quarantine again.")
+@file("--key", "FILE", "Take the new key in a peer's new enrolment.")
+@click.option("--fingerprint", help="With --key: the new key's, as its owner read it out.")
+@click.option("--abort", is_flag=True, help="End the run for good. What was answered stays spent.")
+def vote(folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprint: str | None, abort: bool) -> None:
+    """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone."""
+    from privatile.federation.peer.running import vote as cast
+
+    if sum((readmit is not None, key is not None, abort)) != 1:
+        raise InputError("vote for one thing: --readmit NAME, --key FILE or --abort.")
+    click.echo(cast(folder, readmit=readmit, key=key, fingerprint=fingerprint))
+
+
+@peer.command()
+@FOLDER
+@click.option("--epoch", type=click.IntRange(1), help="The new log's number, where peers have come to different ones.")
+@click.confirmation_option(prompt="Is the log lost for good, and do all organizations begin a new one?")
+def recover(folder: "PeerFolder", epoch: int | None) -> None:
+    """After the loss of the log: begin a new one. Every organization does this, with its peer stopped.
+
+    The new log begins after the last round for which enough peers vouch. What was answered beyond it stays spent.
+    """
+    from privatile.federation.peer.running import recover as begin
+
+    click.echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
+
+
+@peer.command("catch-up")
+@FOLDER
+@click.option("--from", "other", required=True, type=click.Path(path_type=Path), help="Another peer's run.db.")
+def catch_up(folder: "PeerFolder", other: Path) -> None:
+    """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
+    from privatile.federation.peer.running import catch_up as follow
+
+    click.echo(f"{follow(folder, other):,} rounds are new here.")

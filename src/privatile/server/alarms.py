@@ -6,7 +6,8 @@ One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run
     quarantined   a client's answers do not count until the organizer decides
     two holders   two processes used one client's key at the same time; both have stopped
     paused        the run waits for people or for missing answers
-    no broker     the coordinator has no connection with the broker
+    log lost      without a coordinator: the log does not hold what this peer has applied; it signs nothing
+    no broker     the coordinator, or a peer, has no connection with the broker
     stopped       no process continues the run
     silent        a client has missed the last round, or has not answered for as long as the study's deadline; in an
                   open study, where perhaps nobody came: it was not heard for so long
@@ -25,7 +26,7 @@ from privatile.errors import StoreError
 from privatile.estimator.plan import Plan, RoundState
 from privatile.server.run_file import RunStore, Statement
 
-KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
+KINDS = ("quarantined", "two holders", "paused", "log lost", "no broker", "stopped", "silent", "waiting")
 """The worst first."""
 
 CLIENT_KINDS = ("quarantined", "two holders", "silent", "waiting")
@@ -42,6 +43,7 @@ SETTLING = 2.0
 
 _OPPOSITES = {
     "paused": ("paused", "resumed"),
+    "log lost": ("log lost", "log back"),
     "no broker": ("no broker", "broker back"),
     "stopped": ("stopped", "started"),
 }
@@ -237,6 +239,8 @@ def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
     """The open round, since when it is asked, the study's deadline, and the clients that have not answered."""
     rows = store.query(
         "SELECT round, since, study, clients FROM awaited, federation WHERE round = (SELECT max(round) FROM open_round)"
+        # A peer's file has no open round, only those that a quorum has signed.
+        " OR NOT EXISTS (SELECT 1 FROM open_round) AND round > (SELECT coalesce(max(round), 0) FROM rounds)"
     )
     for number, since, study, clients in rows:
         try:

@@ -10,12 +10,14 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import nats.errors
 
 from privatile.errors import BrokerError
 from privatile.federation.monitoring import facts
+from privatile.federation.replica.chain import payload_digest
+from privatile.federation.replica.peer_log import LogEntry
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg
@@ -50,16 +52,6 @@ class LogLost(BrokerError):
     """The stream is gone, shorter than what was applied, or another one: people decide (`privatile peer recover`)."""
 
 
-class LogEntry(NamedTuple):
-    """One message of the log, as the broker gives it; nothing about it is checked here."""
-
-    position: int
-    """Its number in the stream of this epoch, from 1."""
-    sender: str
-    """The peer whose subject it came on."""
-    payload: bytes
-
-
 @dataclass
 class _Unseen:
     since: float
@@ -85,10 +77,12 @@ class LogPort:
         self._consumer = ""
         self._next, self._delivered = 1, 0
         """The next position, and the number of the last delivery of this consumer."""
-        self._expected: bytes | None = None
-        """What must stand at the next position: the last entry that was applied."""
+        self._expected: str | None = None
+        """The digest of what must stand at the next position: the last entry that was applied."""
         self._last: LogEntry | None = None
         """The last entry that this connection has read."""
+        self.behind = 0
+        """Entries in the log after the last one that has arrived: what is decided before they are read may be late."""
         self._requested = 0
         self._heard = 0.0
         self._broken = ""
@@ -98,8 +92,8 @@ class LogPort:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    async def open(self, position: int = 0, last: bytes = b"") -> None:
-        """Read on after `position`, where this peer has applied the entry `last`; makes a log where there is none.
+    async def open(self, position: int = 0, last: str = "") -> None:
+        """Read on after `position`, where this peer has applied an entry with the digest `last`; make a log if need be.
 
         Raises `LogLost` where the log does not hold that entry there: it is shorter, gone or another one.
         """
@@ -169,6 +163,7 @@ class LogPort:
         if "error" in reply:
             raise BrokerError(f"the servers do not let the log be read: {reply['error'].get('description')}.")
         self._consumer, self._delivered, self._broken = str(reply["name"]), 0, ""
+        self.behind = int(reply["num_pending"])
         await self._request_entries()
 
     async def _request_entries(self) -> None:
@@ -204,7 +199,7 @@ class LogPort:
         if not message.reply.startswith("$JS.ACK."):
             self._on_status(message)
             return
-        *_, stream, consumer, _times, position, delivered, _at, _pending = message.reply.split(".")[:9]
+        *_, stream, consumer, _times, position, delivered, _at, behind = message.reply.split(".")[:9]
         if consumer != self._consumer or stream != self._stream or self._broken:
             return
         self._heard = asyncio.get_running_loop().time()
@@ -215,9 +210,10 @@ class LogPort:
             return
         self._delivered += 1
         self._next += 1
+        self.behind = int(behind)
         if self._expected is not None:
             expected, self._expected = self._expected, None
-            if expected != message.data:
+            if expected != payload_digest(message.data):
                 self._break("another log")
             return
         self._last = LogEntry(int(position), message.subject.rpartition(".")[2], message.data)
@@ -281,7 +277,7 @@ class LogPort:
     async def _read_again(self) -> None:
         """A new consumer, from the last entry on that was read: it must still be the same one."""
         if self._last is not None:
-            self._next, self._expected = self._last.position, self._last.payload
+            self._next, self._expected = self._last.position, payload_digest(self._last.payload)
         await self._consume()
 
     # -- publishing ------------------------------------------------------------------------------------------------

@@ -1,21 +1,34 @@
-"""What a coordinator and a client need around them: signals that stop them, and the page for operators."""
+"""What a coordinator, a client and a peer need around them: signals that stop them, and the page for operators."""
 
 import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any, Protocol
 
-from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.monitoring import operations_page
-from privatile.federation.site.service import ClientService
+from privatile.federation.monitoring import Metrics, operations_page
 
 Say = Callable[[str], None]
 """Shows a line to the operator."""
 
 
+class Hosted(Protocol):
+    """A coordinator, a client or a peer."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it measures."""
+
+    def stop(self) -> None:
+        """Keep what is done and return."""
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether all is well, and how far it is."""
+
+
 @contextlib.asynccontextmanager
 async def hosted(
-    service: CoordinatorService | ClientService,
+    service: Hosted,
     ops_host: str,
     ops_port: int | None,
     ops_names: Collection[str],

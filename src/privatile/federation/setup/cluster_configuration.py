@@ -7,11 +7,13 @@ accounts, built from the roster. None of this is trusted: what an entry says is 
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from privatile.federation.setup.broker_configuration import CLIENT_LIMITS, BrokerFiles, BrokerSettings
 from privatile.federation.setup.peer_roster import PeerRoster
 from privatile.federation.wire import subjects
+from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import LARGEST_ASK
 
 LOG_ACCOUNT = "log"
@@ -53,22 +55,22 @@ def peer_permissions(identity: str, peer: str) -> tuple[list[str], list[str]]:
     return publish, [f"{subjects.inbox_prefix(peer)}.>"]
 
 
-def cluster_accounts(identity: str, roster: PeerRoster) -> dict[str, Any]:
+def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys]) -> dict[str, Any]:
     """The log's account, and one account for every organization; the same on every server."""
-    accounts = [_account(peer) for peer in roster.peers]
+    accounts = [_account(peer) for peer in keys]
     exports = [
         # One request for the next entries has many replies.
         {"service": f"$JS.API.{verb}", "accounts": accounts, "response_type": "stream" if "NEXT" in verb else "single"}
         for verb in READING
     ]
     found: dict[str, Any] = {}
-    for peer, entry in roster.peers.items():
+    for peer, own_keys in keys.items():
         own = log_subject(identity, "*", peer)
         publish, subscribe = peer_permissions(identity, peer)
         exports.append({"service": own, "accounts": [_account(peer)]})
         found[_account(peer)] = {
             "limits": CLIENT_LIMITS,
-            "users": [{"nkey": entry.keys.login, "permissions": {"publish": publish, "subscribe": subscribe}}],
+            "users": [{"nkey": own_keys.login, "permissions": {"publish": publish, "subscribe": subscribe}}],
             "imports": [
                 {"service": {"account": LOG_ACCOUNT, "subject": own}},
                 *(
@@ -85,9 +87,18 @@ def _account(peer: str) -> str:
 
 
 def cluster_text(
-    identity: str, roster: PeerRoster, peer: str, settings: BrokerSettings, files: BrokerFiles, authorities: str
+    identity: str,
+    roster: PeerRoster,
+    peer: str,
+    settings: BrokerSettings,
+    files: BrokerFiles,
+    authorities: str,
+    keys: Mapping[str, PublicKeys] | None = None,
 ) -> str:
-    """The configuration file of one peer's server; `authorities` is the file with those of all servers."""
+    """The configuration file of one peer's server; `authorities` is the file with those of all servers.
+
+    `keys` are those that the peers have now, where a quorum has replaced some of the roster's.
+    """
     server = roster.servers[peer]
     tls = {"cert_file": str(files.certificate), "key_file": str(files.key), "min_version": "1.3", "timeout": 5}
     configuration: dict[str, Any] = {
@@ -108,7 +119,7 @@ def cluster_text(
             "max_file_store": 16 << 30,
         },
         "authorization": {"timeout": 5},
-        "accounts": cluster_accounts(identity, roster),
+        "accounts": cluster_accounts(identity, keys or roster.keys),
     }
     others = [one.url(cluster=True) for name, one in roster.servers.items() if name != peer]
     if others:

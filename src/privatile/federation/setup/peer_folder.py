@@ -105,13 +105,21 @@ class PeerFolder(Directory):
         return BrokerSettings(self.listen, server.port, (server.host,))
 
     def write_configuration(self, roster: Roster | None = None) -> None:
-        """Write its server's configuration from study and roster."""
+        """Write its server's configuration from study and roster; `roster` has the keys, where some were replaced."""
         peers, files = self.peers(), self.broker_files
         files.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(self.authorities_file, peers.authorities)
         replace_file(
             files.configuration,
-            cluster_text(self.study().identity, peers, self.client, self.settings(), files, str(self.authorities_file)),
+            cluster_text(
+                self.study().identity,
+                peers,
+                self.client,
+                self.settings(),
+                files,
+                str(self.authorities_file),
+                None if roster is None else roster.clients,
+            ),
         )
 
     def admit(self, enrolments: list[Path], confirmed: str | None = None) -> PeerRoster:

@@ -1,0 +1,181 @@
+"""What a peer tells its operator: events in the journal and the log, metrics, the round that waits."""
+
+import logging
+import time
+from collections import Counter as Tally
+from typing import Any
+
+from prometheus_client import Counter, Gauge
+
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.coordinator.pending_notes import PendingNotes
+from privatile.federation.monitoring import Metric, Metrics, facts
+from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.replica import Replica
+from privatile.federation.study.study import FederationStudy
+from privatile.server.alarms import KINDS, Alarm, silent_rounds
+
+log = logging.getLogger("privatile.federation.peer")
+
+PEER_METRICS = (
+    Metric(Gauge, "connected", "Whether a server of the cluster is connected."),
+    Metric(Counter, "reconnects", "Attempts to connect again."),
+    Metric(Gauge, "epoch", "The number of the log: 0, and one more after every loss of it."),
+    Metric(Gauge, "position", "The last entry of the log that was applied."),
+    Metric(Gauge, "round", "The last round that is closed."),
+    Metric(Gauge, "committed", "The last round that a quorum has signed."),
+    Metric(Counter, "rounds", "Rounds closed since the start of this process."),
+    Metric(Gauge, "round_seconds", "How long the last round took."),
+    Metric(Gauge, "paused", "Whether the run is paused."),
+    Metric(Gauge, "alarms", "What is wrong now, by kind; 0 where nothing is.", "kind"),
+    Metric(Gauge, "deadline_seconds", "How long the study lets a round wait for its answers."),
+    Metric(Gauge, "rounds_planned", "The largest number of rounds that the run may have."),
+    Metric(Counter, "silent", "Answers that were missing when a round was closed."),
+    Metric(Gauge, "quarantined", "Peers in quarantine."),
+    Metric(Gauge, "heard", "When a peer was last heard, in seconds since 1970; 0 for never.", "client"),
+    Metric(Counter, "counted", "Answers that were counted.", "client"),
+    Metric(Counter, "unsigned", "Entries without a valid signature of the peer they name: skipped.", "client"),
+    Metric(Counter, "refused", "Signed entries that were malformed, or proposed a question that is off.", "client"),
+    Metric(Counter, "other_history", "Signed entries that belong to another history than this peer's.", "client"),
+    Metric(Counter, "two_answers", "Different answers of one peer to one round.", "client"),
+    Metric(Counter, "entries", "Entries of the log that were applied."),
+    Metric(Counter, "published", "Entries that this peer has published, again where they were not seen."),
+)
+
+BY_CLIENT = frozenset({"counted", "unsigned", "refused", "other_history", "two_answers"})
+"""What is counted by client."""
+
+QUIET = frozenset({"proposed", "counted", "close vote", "closed", "committed", "final", "checkpoint", "relayed"})
+"""What is no event in the journal: it happens in every round."""
+
+GOOD_NEWS = frozenset(
+    {
+        "ended",
+        "finished",
+        "resumed",
+        "broker back",
+        "log back",
+        "started",
+        "stopped",
+        "readmitted",
+        "begun",
+        "vote",
+        "key",
+    }
+)
+"""Events that nobody has to act on."""
+
+
+WORDS = {
+    "ended": "the last round is closed; now all sign the end",
+    "finished": "a quorum has signed the end",
+    "begun": "the new log begins after this round",
+    "behind": "the new log begins after this round, which this peer does not have: wait for the others to relay it, or "
+    "take it over with `privatile peer catch-up`",
+}
+
+
+class PeerNotes:
+    """The journal, the metrics and the log lines of one peer."""
+
+    def __init__(self, study: FederationStudy, replica: Replica, journal: Journal) -> None:
+        self._journal = journal
+        self._replica = replica
+        self._study = study
+        self._pending = PendingNotes(journal)
+        self._paused = ""
+        self._conditions: set[str] = set()
+        labels = {"client": [*study.clients], "kind": KINDS}
+        self.metrics = Metrics("privatile", PEER_METRICS, labels, self._measure)
+        self.metrics.set("deadline_seconds", study.deadline)
+        self.metrics.set("rounds_planned", study.rounds)
+
+    def alarms(self) -> list[Alarm]:
+        """What is wrong with the run now, the worst first."""
+        return self._journal.alarms(silent_rounds(self._replica.tracks))
+
+    def _measure(self) -> None:
+        kinds = Tally(alarm.kind for alarm in self.alarms())
+        for kind in KINDS:
+            self.metrics.set("alarms", kinds[kind], kind=kind)
+        replica = self._replica
+        for name, value in (
+            ("round", replica.closed),
+            ("committed", replica.committed),
+            ("epoch", replica.epoch),
+            ("quarantined", len(replica.quarantined)),
+        ):
+            self.metrics.set(name, value)
+
+    def happened(self, sender: str, happenings: tuple[Happening, ...]) -> list[Happening]:
+        """Count what an entry has brought about; gives what is worth keeping: no peer may fill this one's disk."""
+        self.metrics.add("entries")
+        kept = []
+        for one in happenings:
+            name = one.kind.replace(" ", "_")
+            if name in BY_CLIENT and one.client in self._study.clients:
+                self.metrics.add(name, client=str(one.client))
+            if one.kind == "closed":
+                self.metrics.add("rounds")
+                self.metrics.add("silent", one.text.count(",") + 1 if one.text else 0)
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug("round", extra=facts(round=one.round, reason=one.text or None))
+            if one.kind not in QUIET and self._pending.worth_a_row(one.kind, one.client or ""):
+                kept.append(one._replace(text=one.text or WORDS.get(one.kind, one.kind)))
+                _log(*kept[-1][:4])
+        if happenings and happenings[0].kind != "unsigned":
+            self._pending.hear(sender)
+        return kept
+
+    def event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
+        """Write an event to the journal and the log."""
+        self._journal.note(kind, text, client, number)
+        _log(kind, number, client, text)
+
+    def begins(self, kind: str, text: str) -> None:
+        """A condition begins, such as `no broker`: an event, once."""
+        if kind not in self._conditions:
+            self._conditions.add(kind)
+            self.event(kind, text)
+
+    def ends(self, kind: str, event: str, text: str) -> None:
+        """It is over."""
+        if kind in self._conditions:
+            self._conditions.discard(kind)
+            self.event(event, text)
+
+    def tick(self, opened: float) -> None:
+        """Once per second: who was heard, who is awaited, whether the run is paused."""
+        for client, at in self._pending.write({}).items():
+            self.metrics.set("heard", at, client=client)
+        replica = self._replica
+        if time.time() - opened >= 1.0:
+            self._pending.write_awaited(replica.closed + 1, opened, replica.missing)
+        paused = replica.paused
+        if paused and paused != self._paused:
+            self.event("paused", f"{paused}. The run continues by itself when the missing answers come.")
+        elif self._paused and not paused:
+            self.event("resumed", f"round {replica.closed} is closed")
+        self._paused = paused
+        self.metrics.set("paused", bool(paused))
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether the run makes progress, and how far it is."""
+        connected, alarms, replica = bool(self.metrics.value("connected")), self.alarms(), self._replica
+        details = {
+            "run": self._study.run,
+            "round": replica.closed,
+            "committed": replica.committed,
+            "rounds": self._study.rounds,
+            "connected": connected,
+            "paused": replica.paused or None,
+            "waiting_for": replica.missing[:100],
+            "quarantined": sorted(replica.quarantined),
+            "alarms": [alarm._asdict() for alarm in alarms[:100]],
+        }
+        return connected and not alarms, details
+
+
+def _log(kind: str, number: int | None, client: str | None, text: str) -> None:
+    level = logging.INFO if kind in GOOD_NEWS else logging.WARNING
+    log.log(level, kind, extra=facts(reason=text, client=client, round=number))

@@ -1,0 +1,251 @@
+"""A peer: the responder of one organization and its replica of the run, in one process, over the common log.
+
+    log (consumer) -> replica.apply -> what to do here (`conduct`) -> log (published until seen)
+
+Whatever is lost on the way is read or published again, so every failure of a server, of the network or of this process
+has the same remedy: connect, read on after the last entry that was kept, act. A log that does not hold that entry is
+not this log: nothing is signed, and people are told.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal
+
+import nats.errors
+
+from privatile.errors import BrokerError, LedgerError
+from privatile.federation.monitoring import Metrics, facts
+from privatile.federation.peer.conduct import Conduct
+from privatile.federation.peer.log_port import LogLost, LogPort
+from privatile.federation.peer.notes import PeerNotes
+from privatile.federation.peer.votes import VoteBox
+from privatile.federation.replica.chain import payload_digest
+from privatile.federation.replica.entries import LevelAsk
+from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.peer_log import LogEntry, PeerLog
+from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.peer_roster import PeerRoster
+from privatile.federation.site.limits import SiteLimits
+from privatile.federation.site.responder import SiteResponder
+from privatile.federation.wire.connection import Backoff, connected
+from privatile.federation.wire.keys import KeyPair, PublicKeys
+
+log = logging.getLogger("privatile.federation.peer")
+
+End = Literal["finished", "stopped", "aborted"]
+
+TICK = 1.0
+"""Seconds between two looks at votes, at the own server and at who is awaited; also until what was read is kept."""
+
+MOST_FAILURES = 5
+"""Attempts through a server that replies but does not give the log, before the next one is tried."""
+
+GOODBYE = 3.0
+"""Seconds that a server stays after everybody has signed the end, so that all can read it."""
+
+
+@dataclass(eq=False, repr=False)
+class PeerService:
+    """One organization's part in one run."""
+
+    client: str
+    key: KeyPair
+    roster: PeerRoster
+    peer_log: PeerLog
+    responder: SiteResponder
+    limits: SiteLimits
+    votes: VoteBox
+    _: KW_ONLY
+    urls: Sequence[str]
+    """The servers, the own one first."""
+    broker: EmbeddedBroker | None = None
+    restored: bool = False
+    linger: float = 60.0
+    """Seconds that the server stays after the end for peers that have not signed it yet."""
+    on_key: Callable[[Mapping[str, PublicKeys]], None] = lambda keys: None
+    """Called with all keys when one was replaced: the server must know the new one."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
+
+    def __post_init__(self) -> None:
+        self.replica = self.peer_log.replica(self.roster.keys)
+        self._notes = PeerNotes(self.replica.study, self.replica, self.peer_log.journal)
+        self._conduct = Conduct(
+            self.client,
+            self.key,
+            self.replica,
+            self.peer_log,
+            self.responder,
+            self.limits,
+            self._notes,
+            self.votes,
+            self._claim,
+            restored=self.restored,
+        )
+        self._unkept: list[LogEntry] = []
+        """Entries that were applied and are not in the file yet."""
+        self._happenings: list[Happening] = []
+        """What they have brought about."""
+        self._last = self.peer_log.last
+        self._signed_off: set[str] = set()
+        self._port: LogPort | None = None
+        self._reached = self._was_connected = False
+        """Whether the last attempt has reached a server, and whether that has given the log."""
+        self._next_tick = 0.0
+        self._stop = asyncio.Event()
+        self._end: End | None = None
+
+    @property
+    def metrics(self) -> Metrics:
+        """For the operations page."""
+        return self._notes.metrics
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether the run makes progress, and how far it is."""
+        return self._notes.health()
+
+    def stop(self) -> None:
+        """Keep what was read and return."""
+        self._stop.set()
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._port is not None:
+            self._port.interrupt()
+
+    @property
+    def _over(self) -> bool:
+        return self._end is not None or self._stop.is_set()
+
+    async def run(self) -> End:
+        """Take part until the run ends or somebody stops this peer; refusals of limits or ledger are raised."""
+        if self.peer_log.journal.stopped():
+            self._notes.event("started", "this peer continues the run")
+        guard = asyncio.create_task(self._guard_server())
+        place = failures = 0
+        try:
+            while not self._over:
+                failures += 1
+                try:
+                    await self._connect(self.urls[place % len(self.urls)])
+                    failures = 0
+                except LogLost as error:
+                    self._notes.begins("log lost", str(error))
+                except (BrokerError, nats.errors.Error, TimeoutError) as error:
+                    self._notes.begins("no broker", f"{str(error) or type(error).__name__} This peer keeps trying.")
+                if self._was_connected:
+                    place = failures = 0
+                elif not self._reached or failures >= MOST_FAILURES:
+                    place, failures = place + 1, 0
+                self._keep()
+                if not self._over:
+                    self.metrics.add("reconnects")
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._stop.wait(), self.backoff.next())
+            if self._end is not None:
+                self._release()
+        finally:
+            guard.cancel()
+            self._conduct.close()
+        if self._end is None:
+            self._notes.event("stopped", "this peer was stopped; `privatile peer run` continues")
+        return self._end or "stopped"
+
+    async def _connect(self, url: str) -> None:
+        """Read and act through one server, until the connection is lost or the run is over."""
+        self._reached = self._was_connected = False
+        try:
+            async with connected(self.client, [url], self.key, self.roster.authorities, self._interrupt) as connection:
+                self._reached = True
+                identity, epoch = self.replica.study.identity, self.peer_log.epoch
+                port = LogPort(connection, identity, epoch, self.client, replicas=self.roster.replicas)
+                self._port = port
+                await port.open(*(self._last or (0, "")))
+                self._was_connected = True
+                self.backoff.reset()
+                self.metrics.set("connected", 1)
+                self._notes.ends("no broker", "broker back", "the log can be read again")
+                self._notes.ends("log lost", "log back", "the log holds what this peer has applied")
+                log.info("connected", extra=facts(server=url, entries=port.behind))
+                await self._session(port)
+        finally:
+            self._port = None
+            self.metrics.set("connected", 0)
+
+    async def _guard_server(self) -> None:
+        """Start the own server again where it is gone."""
+        while self.broker is not None:
+            await asyncio.sleep(TICK)
+            if self.broker.process_id is None:
+                log.warning("the server is gone; starting it again")
+                try:
+                    await asyncio.to_thread(self.broker.start)
+                except BrokerError as error:
+                    log.error("the server does not start", extra=facts(reason=str(error)))
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    async def _session(self, port: LogPort) -> None:
+        loop = asyncio.get_running_loop()
+        self._conduct.connected()
+        until = leaves = 0.0
+        while not self._over:
+            for entry in await port.entries(until):
+                for one in self._apply(entry):
+                    if one.kind == "checkpoint" and one.round < self.replica.closed:
+                        await self._conduct.relay(port, one.round)
+            now = loop.time()
+            if self.replica.aborted:
+                self._end = "aborted"
+            elif not port.behind:
+                until = min(await self._conduct.act(port, now), now + TICK)
+            if now >= self._next_tick:
+                self._next_tick = now + TICK
+                self._tick(port)
+            if self.replica.finished:
+                leaves = leaves or now + self.linger
+                if self._signed_off >= set(self.replica.study.clients):
+                    leaves = min(leaves, now + GOODBYE)
+                if now >= leaves:
+                    self._end = "finished"
+
+    def _apply(self, entry: LogEntry) -> tuple[Happening, ...]:
+        if self.replica.ended:
+            self._signed_off.add(entry.sender)
+        happenings = self.replica.apply(entry.sender, entry.payload)
+        self._conduct.seen(entry)
+        self._unkept.append(entry)
+        self._happenings += self._notes.happened(entry.sender, happenings)
+        self._last = (entry.position, payload_digest(entry.payload))
+        if any(one.kind == "key" for one in happenings):
+            self._keep()
+            self.on_key(self.replica.keys)
+        return happenings
+
+    def _tick(self, port: LogPort) -> None:
+        self._keep()
+        self._notes.tick(self._conduct.opened)
+        if self._last is not None:
+            self.metrics.set("position", self._last[0])
+
+    def _keep(self) -> None:
+        """Write what was applied into this peer's file."""
+        if self._unkept:
+            self.peer_log.save(self._unkept, self.replica, self._happenings)
+            self._unkept, self._happenings = [], []
+
+    def _claim(self, asks: tuple[LevelAsk, ...]) -> bool:
+        """Whether the chain value here may be signed; what was read so far is kept in the same transaction."""
+        slot, chain, replica = self.replica.slot, self.replica.head, self.replica
+        allowed = self.peer_log.claim(slot, chain, asks, self._unkept, replica, self._happenings)
+        self._unkept, self._happenings = [], []
+        return allowed
+
+    def _release(self) -> None:
+        try:
+            self.responder.release()
+        except LedgerError as error:
+            # The run is over all the same; `privatile ledger release` does it later.
+            log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))

@@ -1,0 +1,53 @@
+"""Decisions of this organization's people, on their way to the log: one file each, until its vote is read there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from privatile.errors import InputError
+from privatile.federation.replica.entries import Decision
+from privatile.federation.replica.history import Quarantine
+from privatile.federation.setup.files import read_json, write_json
+from privatile.federation.wire.keys import PublicKeys
+
+
+class VoteBox:
+    """The folder of votes that were not yet seen in the log. A file survives a crash of either side."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, decision: Decision) -> None:
+        """Have the running peer vote, or the next one that runs."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(self._file(decision), decision)
+
+    def pending(self) -> list[Decision]:
+        """Votes that are still to be cast."""
+        try:
+            return [read_json(path, Decision, "a vote") for path in sorted(self._folder.glob("*.json"))]
+        except InputError:
+            return []  # being written at this moment
+
+    def done(self, decision: Decision) -> None:
+        """The vote is in the log, or there is nothing to decide any more."""
+        self._file(decision).unlink(missing_ok=True)
+
+    def _file(self, decision: Decision) -> Path:
+        return self._folder / f"{decision.digest[:16]}.json"
+
+
+def completed(
+    decision: Decision, quarantined: Mapping[str, Quarantine], keys: Mapping[str, PublicKeys]
+) -> Decision | None:
+    """The decision with what only the log knows: the round of an offence, the key to be replaced.
+
+    None where there is nothing to decide: the peer is not in quarantine, or has that key.
+    """
+    client = decision.client or ""
+    if decision.action == "readmit":
+        return Decision("readmit", client, quarantined[client].round) if client in quarantined else None
+    if decision.action == "key":
+        if client not in keys or keys[client] == decision.keys:
+            return None
+        return Decision("key", client, None, keys[client].signer, decision.keys)
+    return decision
