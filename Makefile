@@ -17,8 +17,14 @@ EXTRAS := all,docs,test
 
 # Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
 # the parts of the suite.
+# Files of tests lie in memory where there is room: on a disk each of many thousand commits waits for it.
+MEMORY := /dev/shm
+ROOM = test -w $(MEMORY) && test "$$(df -Pk $(MEMORY) | awk 'END { print $$4 }')" -gt 4000000
+
 test:
-	$(MAKE) --no-print-directory -j3 --output-sync=target lint types unit contract
+	@if $(ROOM); then folder=$$(mktemp -d $(MEMORY)/privatile-test-XXXXXX); else folder=$$(mktemp -d); fi; \
+	  trap 'rm -rf "$$folder"' EXIT; trap 'exit 130' INT TERM; \
+	  TMPDIR=$$folder $(MAKE) --no-print-directory -j3 --output-sync=target lint types unit contract
 
 checks: lint types contract
 
@@ -112,11 +118,12 @@ demo: $(VENV)/.base
 	$(VENV)/bin/privatile demo
 	@echo "privatile is installed in $(VENV). To type its name alone: . $(VENV)/bin/activate"
 
-# Flower pins packages that the rest does not, so its adapter has an environment of its own.
-$(FLOWER)/.test: pyproject.toml apps/flower/pyproject.toml constraints-flower.txt
-	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python $(BUILDERS)
-	$(FLOWER)/bin/python $(PIP) --no-build-isolation -c constraints-flower.txt -e . -e 'apps/flower[test]'
+# Flower pins packages that the rest does not, so its adapter has an environment of its own. The other's pip fills it.
+INTO_FLOWER := $(RUN) -m pip --python $(FLOWER)/bin/python $(wordlist 3,99,$(PIP))
+$(FLOWER)/.test: $(VENV)/.build pyproject.toml apps/flower/pyproject.toml constraints-flower.txt
+	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv --without-pip $(FLOWER)
+	$(INTO_FLOWER) -c constraints.txt hatchling editables setuptools
+	$(INTO_FLOWER) --no-build-isolation -c constraints-flower.txt -e . -e 'apps/flower[test]'
 	touch $@
 
 # With PRIVATILE_LONG=1 also in Flower's simulation, and docs/flower.md with a SuperLink and two SuperNodes.
@@ -133,7 +140,7 @@ clean:
 constraints: $(VENV)/.test $(FLOWER)/.test
 	for each in "$(VENV) constraints.txt --all" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \
 	  ( echo "# Versions this project was tested with. Regenerate with: make constraints"; \
-	    $$1/bin/python -m pip freeze $$3 --exclude-editable --exclude privatile --exclude pip | grep -v ' @ ' ) > $$2; \
+	    $(RUN) -m pip --python $$1/bin/python freeze $$3 --exclude-editable --exclude privatile --exclude pip | grep -v ' @ ' ) > $$2; \
 	done
 
 # production/: the same versions with the hashes of their files, for installs that check them.
