@@ -24,6 +24,16 @@ class Line:
         self._reader, self._writer = await asyncio.open_connection(HOST, self._port, ssl=self._context)
 
     async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Send and read the reply; where the server has closed the connection, the same again on a new one."""
+        for _ in range(3):
+            try:
+                return await self._once(path, body)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                self.close()
+                await self.open()
+        return await self._once(path, body)
+
+    async def _once(self, path: str, body: bytes) -> tuple[int, bytes]:
         self._writer.write(
             b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
         )
