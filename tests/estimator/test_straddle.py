@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,22 @@ import pytest
 
 from privatile.estimator.antitonic import sign_change
 from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy
-from privatile.estimator.straddle_schedule import CENTRE_EVERY, ENDS, block_at, distances, shares_left
+from privatile.estimator.straddle_schedule import (
+    CENTRE,
+    ENDS,
+    HIGH,
+    LAYOUT_OF_PLENTY,
+    LAYOUT_OF_SCANT,
+    LOW,
+    PLENTY,
+    SCANT,
+    USUAL,
+    block_at,
+    distances,
+    last_of_its_side,
+    shares_left,
+    side_of,
+)
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
 from privatile.simulation.straddled_simulation import straddle
@@ -52,8 +68,35 @@ def test_blocks_cover_the_clock_and_distances_fall() -> None:
     block = block_at(times)
     assert bool(np.all(np.diff(block) >= 0))
     assert block[-1] == len(ENDS) - 1
-    here = distances(times)[np.arange(400), block]
+    here = distances(times, USUAL.errors)[np.arange(400), block]
     assert bool(np.all(np.diff(here[times > 0.06]) <= 1e-9))
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.8])
+def test_the_layout_follows_from_the_level_and_the_noise_alone(level: float) -> None:
+    """One rule: near questions with much information or with a side that can show little, far ones between."""
+    unit = (level * (1.0 - level)) ** 2
+    # A side shows at most min(τ, 1 − τ)/s = √I/max(τ, 1 − τ) standard errors.
+    scant = (SCANT * max(level, 1.0 - level)) ** 2
+    for information, layout in (
+        (0.99 * scant, LAYOUT_OF_SCANT),
+        (1.01 * scant, USUAL),
+        (0.99 * PLENTY, USUAL),
+        (1.01 * PLENTY, LAYOUT_OF_PLENTY),
+    ):
+        for tau, shift in itertools.product((level, 1.0 - level), (-1e-6, 0.0, 1e-6)):
+            policy = StraddlePolicy(tau, -9.0, 9.0, 200, unit / information, shift)
+            assert policy.layout == layout
+
+
+def test_every_layout_asks_its_centre_as_often_as_it_says() -> None:
+    for layout in (USUAL, LAYOUT_OF_PLENTY, LAYOUT_OF_SCANT):
+        sides = side_of(np.arange(400), layout.centre_every)
+        shares = [float((sides == side).mean()) for side in (LOW, HIGH, CENTRE)]
+        assert np.allclose(shares, [layout.side_share, layout.side_share, 1.0 / layout.centre_every], atol=0.01)
+        # The last round of each side is known before it is asked: its tests spend what they have left there.
+        last = last_of_its_side(np.arange(400), np.full(400, 400), layout.centre_every)
+        assert np.flatnonzero(last).tolist() == sorted(int(np.flatnonzero(sides == side)[-1]) for side in range(3))
 
 
 def test_questions_straddle_the_quantile_and_ask_its_centre() -> None:
@@ -69,7 +112,7 @@ def test_questions_straddle_the_quantile_and_ask_its_centre() -> None:
     assert 0.2 < share_below["centre"] < 0.8
     window = runs.stages != SEARCH
     centres = (runs.stages == STAGES.index("centre")).sum(axis=1) / window.sum(axis=1)
-    assert bool(np.all(np.abs(centres - 1.0 / CENTRE_EVERY) < 0.02))
+    assert bool(np.all(np.abs(centres - 1.0 / USUAL.centre_every) < 0.02))
 
 
 def test_every_record_is_asked_and_none_twice() -> None:

@@ -3,7 +3,7 @@
 1. `search`: place the quantile by a belief that sharpens (`search_belief`), until its error is below 8 final standard
    errors, or 0.8 local spreads if that is less.
 2. the window: all other records, in equal rounds. `low` and `high` questions lie a few standard errors either side of
-   the quantile and `centre` questions at it (`straddle_schedule`). They are placed anew where a block of the schedule
+   the quantile and `centre` questions at it, as the run's layout says (`straddle_schedule`). They are placed anew where a block of the schedule
    begins, from a fit through the window's answers (`window_fit`).
 
 Two rules keep a window from going astray, whatever the distribution:
@@ -21,6 +21,7 @@ left in a rank when every record has answered. The arrays have a leading axis of
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ from privatile.estimator.question_policy import (
 from privatile.estimator.run_rows import put_rows, put_values, take_rows
 from privatile.estimator.search_belief import Belief
 from privatile.estimator.straddle_placement import inside_range, place_questions
-from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, block_at, clock, side_of
+from privatile.estimator.straddle_schedule import CENTRE, HIGH, LOW, Layout, block_at, clock, layout_of, side_of
 from privatile.estimator.straddle_window import (
     Answers,
     Window,
@@ -107,6 +108,11 @@ class StraddlePolicy:
         """
         return min(LOCATED_SPREADS, max(LOCATED_LEAST, LOCATED_ERRORS / math.sqrt(self.information)))
 
+    @cached_property
+    def layout(self) -> Layout:
+        """How the window's questions are laid out: a rule of the specification alone."""
+        return layout_of(self.level, self.noise)
+
     @property
     def search_share(self) -> float:
         """Share of the records at which the search gives up."""
@@ -154,7 +160,7 @@ class StraddlePolicy:
             asked = take_rows(Answers(state.query, residuals, variances, xp.ones_like(residuals)), inside)
             tested = asked if heard is None else take_rows(heard, inside)
             part = take_rows(window, inside)
-            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.boundary_shift)
+            newer = learn_answer(part, state.stage[inside], asked, tested, self.noise, self.layout, self.boundary_shift)
             window = put_rows(window, inside, newer)
         return self._ask(
             state._replace(
@@ -224,10 +230,11 @@ class StraddlePolicy:
                 self.level,
                 self.noise,
                 self.high - self.low,
+                self.layout,
                 self.boundary_shift,
             )
             window = put_rows(window, moving, inside_range(placed, self.low, self.high, self.boundary_shift))
-        stage = side_of(window.asked)
+        stage = side_of(window.asked, self.layout.centre_every)
         query = xp.where(
             stage == CENTRE, window.center, xp.where(stage == LOW, window.sides[:, LOW], window.sides[:, HIGH])
         )

@@ -13,7 +13,7 @@ from privatile.estimator.straddle_schedule import (
     CLOSEST,
     HIGH,
     LOW,
-    SIDE_SHARE,
+    Layout,
     block_at,
     distances,
     information_gap,
@@ -25,10 +25,6 @@ from privatile.estimator.window_fit import Ridge, begin_fit, offset_of, solve_fi
 REACH = 0.55
 """Questions lie at most this many local spreads from the centre (unless they are pushed): further out a parabola no
 longer describes a distribution."""
-
-WANTED = 1.985 + 1.2
-"""A candidate is behind where S + √(B·what its side can still gather) is less: the 95% critical value and a margin of
-1.2 standard deviations."""
 
 ACCEPTED = 2.5
 """A candidate whose largest S has reached this needs no further help."""
@@ -57,7 +53,13 @@ AGAIN = 1.0
 
 
 def place_questions(
-    window: Window, now: Floats, level: float, noise: float, width: float, boundary_shift: float = 0.0
+    window: Window,
+    now: Floats,
+    level: float,
+    noise: float,
+    width: float,
+    layout: Layout,
+    boundary_shift: float = 0.0,
 ) -> Window:
     """New questions from all answers of the window; `width` is the range's."""
     xp = array_namespace(now)
@@ -69,21 +71,23 @@ def place_questions(
     low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN * (1.0 + boundary_shift))
     center, beyond, moved = plausible_center(window.sides, window.beyond, center, low, high, first)
     block = block_at(now)
-    reach = distances(now)
+    reach = distances(now, layout.errors)
     basis = reach[rows, block]
     score, budget, peak = window.tests.outermost
     started = window.tests.counts > 0
     largest = REACH * level * (1.0 - level) / math.sqrt(noise)
-    can_gather = SIDE_SHARE * (shares_left(now) * xp.minimum(reach, max(largest, CLOSEST)) ** 2).sum(axis=1)
-    here = SIDE_SHARE * xp.maximum(shares_left(now)[rows, block], 1e-6)
+    can_gather = layout.side_share * (shares_left(now) * xp.minimum(reach, max(largest, CLOSEST)) ** 2).sum(axis=1)
+    here = layout.side_share * xp.maximum(shares_left(now)[rows, block], 1e-6)
     tiny = window.spread < TINY * (1.0 + boundary_shift) * width
     error = math.sqrt(noise) / slope
     behind, sides, signals = window.behind.copy(), window.sides.copy(), window.signals.copy()
     for side in (LOW, HIGH):
         at_risk = started[:, side] & (budget[:, side] > 1e-6) & (peak[:, side] < ACCEPTED * (1.0 + boundary_shift))
         hoped = score[:, side] + xp.sqrt(xp.maximum(budget[:, side], 0.0) * can_gather)
-        lags = at_risk & (hoped < WANTED * (1.0 + boundary_shift))
-        needed = (WANTED - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
+        lags = at_risk & (hoped < layout.wanted * (1.0 + boundary_shift))
+        needed = (
+            (layout.wanted - score[:, side]) ** 2 / xp.maximum(budget[:, side], 1e-6) - can_gather + here * basis**2
+        )
         wanted = xp.sqrt(xp.maximum(needed, 0.0) / here)
         row = behind[:, side]
         push = xp.where(lags, _push(row, tiny), 1.0)

@@ -4,12 +4,14 @@ The clock v is the share of the information that the records can give, all stage
 at the end. Distances are in final standard errors, se = s/f. An error of the centre at time v is about 1/√v of them, so
 early questions lie far out and late ones near:
 
-    x(v) = 8/(√a + √b), the mean of 4/√v over a block from a to b; at least 4.5 and at most 17
+    x(v) = 2e/(√a + √b), the mean of e/√v over a block from a to b; at least 4.5 and at most 17
 
-Every fifth round asks the centre, the others low and high in turn.
+One round in five, or fewer, asks the centre, the others low and high in turn. That, e, and how hard a side is pushed
+outward follow from how much the records can say (`layout_of`), which the plan knows before the first question.
 """
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,9 @@ CUTS = (
 ENDS = (*CUTS, 1.0)
 BLOCKS = len(ENDS)
 
-ERRORS = 4.0
-"""Distance in standard errors of the centre at that time, …"""
-
 CLOSEST = 4.5
-"""… at least this many final ones: a candidate there gathers 4.5·√0.44 = 3.0 standard errors from one side's records,
-…"""
+"""A question lies at least this many final standard errors from the centre: a candidate there gathers 4.5·√0.44 = 3.0
+of them from one side's records, …"""
 
 FARTHEST = 17.0
 """… and at most this many."""
@@ -38,15 +37,55 @@ FARTHEST = 17.0
 TESTED = 0.04
 """Rounds before this time place the questions only; the tests take the rest."""
 
-CENTRE_EVERY = 5
-"""Every fifth round asks the centre: without it an atom between the two questions is not seen, and a curve through the
-answers rests on it. With every eighth the any-shape interval is 4% narrower, and between unequal humps (information
+LOW, HIGH, CENTRE = 0, 1, 2
+
+
+class Layout(NamedTuple):
+    """How a run lays out its questions."""
+
+    errors: float
+    """Distance of a side's question, in standard errors of the centre at that time."""
+    wanted: float
+    """A candidate is behind where S + √(B·what its side can still gather) is less: the 95% critical value, 1.985, and
+    a margin."""
+    centre_every: int
+    """One round in so many asks the centre: without it an atom between the two questions is not seen, and a curve
+    through the answers rests on it."""
+
+    @property
+    def side_share(self) -> float:
+        """Share of the window's information that each side gets."""
+        return 0.5 * (self.centre_every - 1) / self.centre_every
+
+
+USUAL = Layout(4.0, 3.185, 5)
+"""With every eighth round at the centre the any-shape interval is 4% narrower, and between unequal humps (information
 6,000, level 0.8, 4,000 runs) the smooth estimate's error is 1.14 times the bound instead of 1.11."""
 
-SIDE_SHARE = 0.5 * (CENTRE_EVERY - 1) / CENTRE_EVERY
-"""Share of the window's information that each side gets."""
+PLENTY, LAYOUT_OF_PLENTY = 5000.0, Layout(3.0, 2.9, 5)
+"""From this information on questions lie nearer: the smooth estimate then feels less of a bend that changes within
+their reach, and the any-shape interval is as narrow. With less information it would be wider, by a sixth for a Pareto
+law at information 150 (`studies/any_shape`)."""
 
-LOW, HIGH, CENTRE = 0, 1, 2
+SCANT, LAYOUT_OF_SCANT = 8.0, Layout(2.0, 3.6, 10)
+"""Where a side cannot show more than this many final standard errors, however far out it asks, its tests need every
+answer: they must not expect most of the early ones, and a side that is behind goes out earlier. The low side of level
+0.1 at information 39 can show 6.9: it is closed in .98 of runs of a Pareto law (2,000 runs) instead of .93."""
+
+
+def layout_of(level: float, noise: float) -> Layout:
+    """The layout of a run, from its level and the noise s² that is left when every record has answered.
+
+    A side shows at most τ/s final standard errors (low) or (1 − τ)/s (high): where no value lies beyond its question.
+
+    >>> layout_of(0.5, 0.0625 / 600) == USUAL, layout_of(0.1, 0.0081 / 600) == USUAL
+    (True, True)
+    >>> layout_of(0.5, 0.0625 / 6000) == LAYOUT_OF_PLENTY, layout_of(0.1, 0.0081 / 39) == LAYOUT_OF_SCANT
+    (True, True)
+    """
+    if min(level, 1.0 - level) < SCANT * math.sqrt(noise):
+        return LAYOUT_OF_SCANT
+    return LAYOUT_OF_PLENTY if (level * (1.0 - level)) ** 2 >= PLENTY * noise else USUAL
 
 
 def clock(first: Floats, rounds: Ints, done: Ints) -> Floats:
@@ -84,24 +123,24 @@ def shares_left(v: Floats) -> Floats:
     return left
 
 
-def distances(v: Floats) -> Floats:
-    """Runs × blocks: the distance x of each block for a window that stands at time v.
+def distances(v: Floats, errors: float) -> Floats:
+    """Runs × blocks: the distance x of each block for a window that stands at time v; `errors` is the layout's.
 
-    >>> distances(np.array([0.05])).round(2)[0, [0, 5, 15, 19]].tolist()
+    >>> distances(np.array([0.05]), 4.0).round(2)[0, [0, 5, 15, 19]].tolist()
     [17.0, 16.89, 5.53, 4.5]
     """
     xp = array_namespace(v)
     begins, ends = xp.array((0.0, *CUTS)), xp.array(ENDS)
     start = xp.clip(v[:, None], begins, ends)
-    mean = 2.0 * ERRORS / (xp.sqrt(start) + xp.sqrt(ends))
+    mean = 2.0 * errors / (xp.sqrt(start) + xp.sqrt(ends))
     result: Floats = xp.clip(mean, CLOSEST, FARTHEST)
     return result
 
 
-def side_of(done: Ints, centre_every: int = CENTRE_EVERY) -> Ints:
+def side_of(done: Ints, centre_every: int) -> Ints:
     """What the window's round after `done` others asks: low, high or centre.
 
-    >>> side_of(np.arange(10)).tolist()
+    >>> side_of(np.arange(10), 5).tolist()
     [0, 1, 0, 1, 2, 0, 1, 0, 1, 2]
     """
     xp = array_namespace(done)
@@ -110,17 +149,17 @@ def side_of(done: Ints, centre_every: int = CENTRE_EVERY) -> Ints:
     return sides
 
 
-def last_of_its_side(done: Ints, rounds: Ints) -> NDArray[np.bool_]:
+def last_of_its_side(done: Ints, rounds: Ints, centre_every: int) -> NDArray[np.bool_]:
     """Whether no later round of the window asks the side that the round after `done` others asks.
 
-    >>> last_of_its_side(np.arange(8), np.full(8, 8)).tolist()
+    >>> last_of_its_side(np.arange(8), np.full(8, 8), 5).tolist()
     [False, False, False, False, True, False, True, True]
     """
-    side = side_of(done)
+    side = side_of(done, centre_every)
     gone = done < 0
-    for ahead in range(1, CENTRE_EVERY + 1):
+    for ahead in range(1, centre_every + 1):
         later = done + ahead
-        gone |= (later < rounds) & (side_of(later) == side)
+        gone |= (later < rounds) & (side_of(later, centre_every) == side)
     last: NDArray[np.bool_] = ~gone
     return last
 

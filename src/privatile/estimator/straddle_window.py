@@ -18,8 +18,8 @@ from privatile.estimator.straddle_schedule import (
     CENTRE,
     CUTS,
     LOW,
-    SIDE_SHARE,
     TESTED,
+    Layout,
     block_at,
     clock,
     distances,
@@ -134,7 +134,13 @@ class Answers(NamedTuple):
 
 
 def learn_answer(
-    window: "Window", stage: Ints, asked: "Answers", heard: "Answers", noise: float, boundary_shift: float = 0.0
+    window: "Window",
+    stage: Ints,
+    asked: "Answers",
+    heard: "Answers",
+    noise: float,
+    layout: Layout,
+    boundary_shift: float = 0.0,
 ) -> "Window":
     """One round of the window: `asked` places the next questions, `heard` enters the tests.
 
@@ -170,7 +176,8 @@ def learn_answer(
     )
     chosen = xp.flatnonzero(sided & xp.isfinite(heard.variance))
     if len(chosen):
-        part = _test_answer(take_rows(window, chosen, UNTESTED), stage[chosen], take_rows(heard, chosen), noise)
+        part = take_rows(window, chosen, UNTESTED)
+        part = _test_answer(part, stage[chosen], take_rows(heard, chosen), noise, layout)
         window = put_rows(window, chosen, part, UNTESTED)
     return window._replace(asked=window.asked + 1)
 
@@ -183,7 +190,7 @@ def _weighed(answers: "Answers") -> tuple[Floats, Floats]:
     return precision, precision * xp.where(came, answers.residual, 0.0)
 
 
-def _test_answer(window: "Window", side: Ints, heard: "Answers", noise: float) -> "Window":
+def _test_answer(window: "Window", side: Ints, heard: "Answers", noise: float, layout: Layout) -> "Window":
     """An answer of a side enters the tests of its candidates."""
     xp = array_namespace(heard.place)
     rows = xp.arange(len(side))
@@ -199,17 +206,19 @@ def _test_answer(window: "Window", side: Ints, heard: "Answers", noise: float) -
         some = add_candidate(take_rows(tests, new), side[new], place[new])
         rates = some.rates.copy()
         at, part = xp.arange(len(new)), take_rows(window, new, UNTESTED)
-        rates[at, side[new]] = weight_rates(part, some, side[new], place[new], now[new], noise)
+        rates[at, side[new]] = weight_rates(part, some, side[new], place[new], now[new], noise, layout)
         tests = put_rows(tests, new, some._replace(rates=rates))
         fresh[new, side[new]] = False
     # The budget follows the clock, not the precision that came: what silence took away is not waited for.
     share = xp.where(tested, heard.rounds * (1.0 - window.first) / window.rounds, 0.0)
-    last = last_of_its_side(window.asked, window.rounds)
+    last = last_of_its_side(window.asked, window.rounds, layout.centre_every)
     tests = add_answer(tests, side, place, share, outward * heard.residual * xp.sqrt(precision), last)
     return window._replace(tests=tests, fresh=fresh)
 
 
-def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Floats, now: Floats, noise: float) -> Floats:
+def weight_rates(
+    window: "Window", tests: "Candidates", side: Ints, place: Floats, now: Floats, noise: float, layout: Layout
+) -> Floats:
     """a² per share of information for every candidate of the side (runs × room), from here to the next placement.
 
     A candidate divides its budget between the rounds at hand and those to come in proportion to the squared signal
@@ -222,11 +231,11 @@ def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Float
     outward = xp.where(side == LOW, 1.0, -1.0)
     error = math.sqrt(noise) * window.spread / window.slope
     distance = xp.where(xp.isinf(have), 0.0, (outward * window.center)[:, None] - have) / error[:, None]
-    left, reach = shares_left(now), distances(now)
+    left, reach = shares_left(now), distances(now, layout.errors)
     starts = xp.maximum(xp.array((0.0, *CUTS)), now[:, None])
     block = block_at(now)
     later = xp.arange(BLOCKS) > block[:, None]
-    expected = xp.where(later, SIDE_SHARE * left * (reach - information_gap(starts, xp)) ** 2, 0.0)
+    expected = xp.where(later, layout.side_share * left * (reach - information_gap(starts, xp)) ** 2, 0.0)
     moves = xp.sqrt(xp.maximum(1.0 / xp.maximum(now, 1e-3)[:, None] - 1.0 / xp.maximum(starts, 1e-3), 0.01))
     reached = _normal_cdf((distance[:, :, None] - reach[:, None, :]) / moves[:, None, :])
     # A side that asks the centre itself is at an end of the range, and stays there; others lie 2.7 errors from it.
@@ -234,7 +243,7 @@ def weight_rates(window: "Window", tests: "Candidates", side: Ints, place: Float
     reached = xp.where(at_center[:, None, None], 1.0, reached)
     to_come = (expected[:, None, :] * reached).sum(axis=2)
     power = window.signals[rows, side] ** 2
-    here = xp.maximum(SIDE_SHARE * left[rows, block], (1.0 - window.first) / window.rounds)
+    here = xp.maximum(layout.side_share * left[rows, block], (1.0 - window.first) / window.rounds)
     counts = have <= place[:, None]
     rates: Floats = xp.where(
         counts, tests.budgets[rows, side] * power[:, None] / ((power * here)[:, None] + to_come), 0.0
