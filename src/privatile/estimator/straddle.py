@@ -3,8 +3,8 @@
 1. `search`: place the quantile by a belief that sharpens (`search_belief`), until its error is below 8 final standard
    errors, or 0.8 local spreads if that is less.
 2. the window: all other records, in equal rounds. `low` and `high` questions lie a few standard errors either side of
-   the quantile and `centre` questions at it, as the run's layout says (`straddle_schedule`). They are placed anew where a block of the schedule
-   begins, from a fit through the window's answers (`window_fit`).
+   the quantile and `centre` questions at it, as the run's layout says (`straddle_schedule`). They are placed anew where
+   a block of the schedule begins, from a fit through the window's answers (`window_fit`).
 
 Two rules keep a window from going astray, whatever the distribution:
 
