@@ -314,6 +314,7 @@ def test_it_verifies_and_sites_countersign(finished: OpenFederation) -> None:
     assert record["body"]["ended_by"] == "answers"
     result = record["body"]["results"][0]
     assert result["records"] >= 900
+    assert all(track.at_fixed_end for track in finished.run_.coordinator.tracks)
     for name in finished.study.clients:
         record = finished.countersigned(record, name)
     checked = verify_record(record, finished.directory.store_file)
