@@ -114,7 +114,7 @@ class OpenFederation(Federation):
         if name in self.services:
             self.services.pop(name).responder.ledger.close()
         read = partial(self.read, name)
-        settings = JoinOptions("x", person="id", heartbeat=0.05, **options)
+        settings = JoinOptions("x", person="id", heartbeat=0.1, **options)
         service = prepare_client(self.invitation(name), self.sites[name], read(), settings, coins=coins, read=read)
         assert isinstance(service.responder, OpenSiteResponder)
         service.responder._clock = lambda: self.now
