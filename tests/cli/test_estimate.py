@@ -428,7 +428,7 @@ def test_kills_lose_nothing_and_ask_no_one_twice(home: Path, saved: bool) -> Non
     options += ["--ledger", "ledger.db", *(["--save", "run.db"] if saved else [])]
     rng = np.random.default_rng(3)
     acknowledged: dict[int, str] = {}
-    kills = (20 if os.environ.get("PRIVATILE_LONG") else 6) if saved else 3
+    kills = (20 if os.environ.get("PRIVATILE_LONG") else 4) if saved else 2
 
     def store() -> Path:
         found = [home / "run.db"] if saved else sorted((home / "runs").glob("*.db"))

@@ -1,6 +1,6 @@
 """Everything that is read from outside, damaged in many ways: a clear error or a valid reading, and nothing else.
 
-200 damaged inputs of each kind in the suite, 10,000 with PRIVATILE_LONG=1. Every input must be accepted, or refused
+120 damaged inputs of each kind in the suite, 10,000 with PRIVATILE_LONG=1. Every input must be accepted, or refused
 with one of privatile's own errors, whose text can be printed and holds no record; within a second, and in memory that
 does not grow with what the input asks for. A failure names the number of its input; `made` makes it again.
 """
@@ -62,7 +62,7 @@ from tests.federation.kit import Federation, make_study
 from tests.fuzz.mutate import damage_sqlite, damaged_bytes, damaged_csv, damaged_json, damaged_toml
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
-INPUTS = 10_000 if LONG else 200
+INPUTS = 10_000 if LONG else 120
 IN_MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 """A file system in memory, where there is one: thousands of files are written."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Literal
 
 import numpy as np
@@ -75,7 +76,8 @@ def test_blocks_agree_with_every_round(schedule: str) -> None:
         "warm-up": np.concatenate([np.ones(100), np.full(1_900, 0.05)]),
     }[schedule]
     increments = clock_increments(weights=weights)
-    every = draw_paths(path_grid(increments, 10**9), 20_000, np.random.default_rng(31))
+    count = 20_000 if os.environ.get("PRIVATILE_LONG") else 8_000
+    every = draw_paths(path_grid(increments, 10**9), count, np.random.default_rng(31))
     assert path_grid(increments).clock.size < 700
     for normalizer in BOTH:
         full = SimulatedLaw(getattr(every, normalizer), every.mean, math.sqrt(every.variance))

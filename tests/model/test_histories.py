@@ -1,6 +1,6 @@
 """Random histories of runs, kills, backups, restores and copies, compared with a plain list of who has answered.
 
-200 histories in the suite, 10,000 with PRIVATILE_LONG=1. The controls break the program on purpose: the machine must
+120 histories in the suite, 10,000 with PRIVATILE_LONG=1. The controls break the program on purpose: the machine must
 find each.
 """
 
@@ -30,7 +30,7 @@ from tests.model import world as model
 from tests.model.world import DATA, ENDS, Broken, World
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
-HISTORIES = 10_000 if LONG else 200
+HISTORIES = 10_000 if LONG else 120
 STEPS = 6 if LONG else 4
 pytestmark = pytest.mark.timeout(14_400 if LONG else 600)
 IN_MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)

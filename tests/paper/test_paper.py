@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,16 +83,22 @@ def test_the_published_protocol_gives_the_printed_numbers() -> None:
     """C1, C5 and Log of the small sizes: at least 95% within 12% of the MAE and 0.025 of the coverage."""
     printed = published_tables()
     outcomes: list[bool] = []
+    # Every fourth of the 63 cells: of each table, method, truth rate and population there are some.
+    every = 1 if os.environ.get("PRIVATILE_LONG") else 4
+    chosen = []
     for table, size in (("table1", "10000"), ("table2", "10000")):
         for e in paper_experiment(table, "published").entries:
             labels = dict(e.labels)
             if labels["method"] not in ("C1", "C5", "Log") or labels["records"] != size:
                 continue
-            found = summarize(e.scheduled, run_cell(e.scheduled, 1000, seed=2509, threads=2))
-            key = (table, *(labels[name] for name in ("population", "records", "level", "truth_rate", "method")))
-            theirs = printed[key]
-            outcomes.append(abs(found.mae / theirs.mae - 1) <= 0.12 and abs(found.coverage - theirs.coverage) <= 0.025)
-    assert len(outcomes) == 63
+            chosen.append((table, labels, e.scheduled))
+    assert len(chosen) == 63
+    for table, labels, cell in chosen[::every]:
+        found = summarize(cell, run_cell(cell, 1000, seed=2509, threads=2))
+        theirs = printed[
+            (table, *(labels[name] for name in ("population", "records", "level", "truth_rate", "method")))
+        ]
+        outcomes.append(abs(found.mae / theirs.mae - 1) <= 0.12 and abs(found.coverage - theirs.coverage) <= 0.025)
     assert np.mean(outcomes) >= 0.95
 
 

@@ -224,7 +224,7 @@ def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
 def test_many_clients_and_levels_stay_small(tmp_path: Path) -> None:
     clients = long_run(tmp_path / "clients.db", rounds=20, clients=1200)
     assert len(run_page(read_view(clients)).encode()) < 500_000
-    rounds = 2500 if os.environ.get("PRIVATILE_LONG") else 800
+    rounds = 2500 if os.environ.get("PRIVATILE_LONG") else 400
     levels = long_run(tmp_path / "levels.db", rounds=rounds, levels=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95))
     assert len(run_page(read_view(levels)).encode()) < 500_000
 

@@ -126,7 +126,7 @@ def test_the_normal_value_at_few_relaxations_is_noticed(cell: AutoCell) -> None:
 
 
 def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell) -> None:
-    count = 400 if os.environ.get("PRIVATILE_LONG") else 200
+    count = 400 if os.environ.get("PRIVATILE_LONG") else 120
     runs = simulate(cell, count, np.random.default_rng(19))
     every = runs.queries.shape[1] // 12
     found = stopping(cell, runs, half_width=4 * cell.bound, every=every)

@@ -25,7 +25,7 @@ from privatile.laws.critical import critical_value
 
 pytestmark = pytest.mark.statistical
 
-REPLICATIONS = 1000 if os.environ.get("PRIVATILE_LONG") else 500
+REPLICATIONS = 1000 if os.environ.get("PRIVATILE_LONG") else 300
 
 GRID = np.linspace(-10.0, 10.0, 10_001)
 TABLE = np.array([NormalDist().cdf(x) for x in GRID])
