@@ -1,17 +1,19 @@
-"""The change alarm: python -m studies.arrivals.moves [--runs N] writes moves.csv.
+"""The change alarm: python -m studies.arrivals.moves [--runs N] [--jobs N] writes moves.csv.
 
 False alarms at any of the looks, every eighth round, where nothing changes: normal values, whole numbers, and a law
 that jumps to exactly τ. Then normal values that move at half time, by so many standard deviations; 112,000 people.
+`--parts` and `--seconds` are those of `run`.
 """
 
-import argparse
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from studies.any_shape.laws import Steps
+from studies.arrivals.parts import Part, gathered, options
 from studies.coverage.rows import write_rows
 
 from privatile.core.mechanism import RandomizedResponse
@@ -23,6 +25,10 @@ from privatile.simulation.populations import Normal, Population
 RESULTS = Path(__file__).parent / "moves.csv"
 PEOPLE = 112_000
 EVERY = 8
+SEED = 20_261_116
+PART = 10
+"""Runs of a part."""
+
 WHOLE = Steps(tuple(float(k) for k in range(-5, 6)), (1.0 / 11.0,) * 11)
 JUMP = Steps((-1.0, 0.3, 2.0), (0.3, 0.2, 0.5))
 CELLS: dict[str, tuple[Population, float]] = {
@@ -50,10 +56,20 @@ class Moved(NamedTuple):
     """Median distance, in rounds, between the move and where it is found."""
 
 
-def measure(name: str, runs: int, seed: int, command: str) -> Moved:
-    """Many runs of one cell."""
-    law, shift = CELLS[name]
-    policy, rng = OpenEndPolicy(0.5, -10.0, 10.0), np.random.default_rng((seed, *name.encode()))
+class Found(NamedTuple):
+    """One run: whether there was an alarm at any look, and where; NaN without one."""
+
+    alarm: bool
+    people_later: float
+    round_off: float
+
+
+def runs_of(part: Part) -> list[Found]:
+    """Some runs of one cell."""
+    law, shift = CELLS[part.cell]
+    runs = part.last - part.first
+    policy = OpenEndPolicy(0.5, -10.0, 10.0)
+    rng = np.random.default_rng((part.seed, *part.cell.encode(), part.first))
     rate = RandomizedResponse.from_epsilon(1.0).truth_rate
     state, rows, came, lengths = policy.begin(runs), [], 0, []
     while came < PEOPLE:
@@ -68,34 +84,39 @@ def measure(name: str, runs: int, seed: int, command: str) -> Moved:
     queries, answers, precisions, inside = (np.array(column) for column in zip(*rows, strict=True))
     gathered = np.cumsum(lengths)
     half = int(np.searchsorted(gathered, PEOPLE / 2))
-    alarms, later, off = 0, [], []
+    found = []
     for run in range(runs):
         used = np.flatnonzero(inside[:, run])
+        outcome = Found(False, np.nan, np.nan)
         for look in [*range(10, len(used), EVERY), len(used)]:
-            part = used[:look]
-            found = change_in(queries[part, run], answers[part, run], precisions[part, run], (part + 1).tolist())
-            if found.alarm:
-                alarms += 1
-                later.append(float(gathered[part[-1]]) - PEOPLE / 2)
-                off.append(abs(found.round - half))
+            part_of = used[:look]
+            change = change_in(
+                queries[part_of, run], answers[part_of, run], precisions[part_of, run], (part_of + 1).tolist()
+            )
+            if change.alarm:
+                outcome = Found(True, float(gathered[part_of[-1]]) - PEOPLE / 2, float(abs(change.round - half)))
                 break
-    medians = (float(np.median(later)), float(np.median(off))) if later else (np.nan, np.nan)
-    return Moved(name, runs, datetime.now(UTC).strftime("%Y-%m-%d"), command, alarms / runs, *medians)
+        found.append(outcome)
+    return found
+
+
+def row_of(name: str, found: Sequence[Found], command: str) -> Moved:
+    """The numbers of a cell."""
+    rang = [one for one in found if one.alarm]
+    medians = [float(np.median([one[k] for one in rang])) if rang else np.nan for k in (1, 2)]
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    return Moved(name, len(found), date, command, len(rang) / len(found), *medians)
 
 
 def main() -> None:
     """All cells."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=20_261_116)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    chosen = parser.parse_args()
+    chosen = options(__doc__, RESULTS, SEED, 1000).parse_args()
     command = "python -m studies.arrivals.moves " + " ".join(sys.argv[1:])
-    found = []
-    for name in CELLS:
-        found.append(measure(name, chosen.runs, chosen.seed, command))
-        write_rows(found, chosen.results)
-        print(*found[-1], flush=True)
+    found = gathered(CELLS, PART, runs_of, chosen)
+    rows = [row_of(name, [Found(*one) for one in runs], command) for name, runs in found.items()]
+    write_rows(rows, chosen.results)
+    for row in rows:
+        print(*row, flush=True)
 
 
 if __name__ == "__main__":

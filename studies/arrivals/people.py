@@ -72,7 +72,7 @@ def rounds_of(process: str, people: float, rng: np.random.Generator) -> Ints:
     """Rounds × strata: how many came, of about so many people in all."""
     times = PROCESSES[process](rng, people)
     when = np.concatenate(times)
-    order = np.argsort(when, kind="stable")
+    order = np.argsort(when)
     when, stratum = when[order], np.repeat(np.arange(len(RATES)), [len(one) for one in times])[order]
     rows, first = [], 0
     began = 0.0

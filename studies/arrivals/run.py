@@ -1,27 +1,29 @@
 """Open-ended runs with random arrivals: python -m studies.arrivals.run [arrivals|liars|small …] [--runs N] [--jobs N]
 
 Every cell is one row of results.csv, with date and command; a cell that is run again replaces its row. A run goes
-through the program itself, so processors count, not accelerators: about 0.25 s of one core for 180,000 people, twice
-that where the run with known numbers is made beside it (every fifth).
+through the program itself, so processors count, not accelerators: about 0.2 s of one core for 180,000 people, twice
+that where the run with known numbers is made beside it (every fifth). Finished parts are files in `--parts`; with
+`--seconds` the study stops in time, with rows of what it has, and the same command goes on later (`parts`).
 """
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from studies.arrivals.parts import Part, gathered, options
 from studies.arrivals.simulate import Cell, Outcome, simulate
 from studies.coverage.rows import read_rows, write_rows
 
 RESULTS = Path(__file__).parent / "results.csv"
 SEED = 20_261_116
 KNOWN_EVERY = 5
+PART = 20
+"""Runs of a part: some seconds."""
+
 LOST = 6.0
 """Standard errors: an estimate further away, beyond what liars may do, is lost."""
 
@@ -100,9 +102,13 @@ def row_of(cell: Cell, found: Sequence[Outcome], command: str) -> Row:
     )
 
 
-def one_run(cell: Cell, number: int, seed: int) -> Outcome:
-    """One of many; every fifth of those without liars has its twin with known numbers."""
-    return simulate(cell, (seed, *cell.name.encode(), number), known=not cell.liars and number % KNOWN_EVERY == 0)
+def runs_of(part: Part) -> list[Outcome]:
+    """Some runs of a cell; every fifth of those without liars has its twin with known numbers."""
+    cell = {one.name: one for table in TABLES.values() for one in table}[part.cell]
+    return [
+        simulate(cell, (part.seed, *cell.name.encode(), run), known=not cell.liars and run % KNOWN_EVERY == 0)
+        for run in range(part.first, part.last)
+    ]
 
 
 def line(row: Row) -> str:
@@ -117,26 +123,16 @@ def line(row: Row) -> str:
 
 def main() -> None:
     """Run the tables that are named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, RESULTS, SEED, 10_000)
     parser.add_argument("tables", nargs="+", choices=list(TABLES))
-    parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--results", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     command = "python -m studies.arrivals.run " + " ".join(sys.argv[1:])
-    for cell in (cell for table in chosen.tables for cell in TABLES[table]):
-        numbers = range(chosen.runs)
-        task = partial(one_run, cell, seed=chosen.seed)
-        if chosen.jobs > 1:
-            with ProcessPoolExecutor(chosen.jobs) as pool:
-                found = list(pool.map(task, numbers, chunksize=10))
-        else:
-            found = [task(number) for number in numbers]
-        row = row_of(cell, found, command)
-        rows = {one.cell: one for one in read_rows(chosen.results, Row)} | {row.cell: row}
-        write_rows(list(rows.values()), chosen.results)
-        print(line(row), flush=True)
+    cells = {cell.name: cell for table in chosen.tables for cell in TABLES[table]}
+    rows = {one.cell: one for one in read_rows(chosen.results, Row)}
+    for name, found in gathered(cells, PART, runs_of, chosen).items():
+        rows[name] = row_of(cells[name], [Outcome(*one) for one in found], command)
+        print(line(rows[name]), flush=True)
+    write_rows(list(rows.values()), chosen.results)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from studies.arrivals.people import Ints, liars_in, rounds_of
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.ending import End
+from privatile.estimator.open_candidates import OpenCandidates
+from privatile.estimator.open_end import ACCEPTED
 from privatile.estimator.open_plan import OpenPlan, open_memory
 from privatile.estimator.question_policy import information
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -120,14 +122,13 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
     rounds = rounds_of(cell.process, cell.people, rng)
     liars = liars_in(rounds, cell.who, cell.liars) if cell.liars else np.zeros_like(rounds)
     track, truth = Track(spec_of(cell), 0), true_quantile(cell.level)
-    missed, low, high = False, -math.inf, math.inf
+    missed = False
     for lengths, lying in zip(rounds, liars, strict=True):
         ask = track.ask
         assert ask is not None
         track.advance(counts(ask.query, lengths, lying, rng), (), lengths.tolist())
-        if track.state.averages.rounds:
-            low, high = AnyShape(open_memory(track.state).policy_state.tests).ends(0.95)
-            missed |= low > truth or high < truth
+        if not missed and track.state.averages.rounds:
+            missed = _misses(open_memory(track.state).policy_state.tests, truth)
     track.end("date")
     plan = track.plan.so_far(track.state)
     assert isinstance(plan, OpenPlan)
@@ -143,7 +144,7 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
         people=int(people.sum()),
         information=information(cell.level, math.fsum(client.noise(client.records) for client in plan.clients)),
         bounded=math.isfinite(high - low),
-        ever_missed=bool(missed),
+        ever_missed=missed,
         width=(high - low) / wald,
         known_width=_known_width(cell, tuple(people.tolist()), rng) / wald if known else math.nan,
         smooth_covers=first <= truth <= last,
@@ -153,6 +154,15 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
         liars_bound=worst[0].rank if worst else math.nan,
         alarm=_alarm(track),
     )
+
+
+def _misses(tests: OpenCandidates, truth: float) -> bool:
+    """Whether the 95% interval misses; most often no candidate beyond the truth is accepted, which is seen at once."""
+    beyond = tests.places > np.array([[[truth], [-truth]]])
+    if not bool((beyond & np.isfinite(tests.places) & (tests.peaks >= 0.99 * ACCEPTED)).any()):
+        return False
+    low, high = AnyShape(tests).ends(0.95)
+    return low > truth or high < truth
 
 
 def _alarm(track: Track) -> bool:

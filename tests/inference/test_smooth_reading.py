@@ -9,9 +9,11 @@ import pytest
 from studies.any_shape.laws import Steps
 
 from privatile.errors import InputError
+from privatile.estimator.open_end import OpenEnd, OpenEndPolicy
 from privatile.inference.any_shape import ends_of
+from privatile.inference.curve import fit_curve
 from privatile.inference.grid_values import Grid
-from privatile.inference.smooth_reading import fit_smooth
+from privatile.inference.smooth_reading import OPEN_BEND_DOUBT, PLACED, fit_smooth, placement_factor
 from privatile.laws.fieller import FiellerLaw
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.populations import Normal
@@ -31,6 +33,31 @@ def test_the_smooth_reading_covers_a_smooth_population_and_is_near_the_bound() -
     assert float(np.abs(fit.center).mean()) / (math.sqrt(2 / math.pi) * cell.bound) < 1.12 + 3 * 0.075
     low, high = ends_of(runs.state.window.tests, 0.95)
     assert float(((fit.center < low) | (fit.center > high)).mean()) <= 0.02
+
+
+def test_without_a_known_end_chance_does_not_move_the_centre_and_placement_adds_nothing() -> None:
+    """Of a hundred stretches one is 3 standard errors on the wrong side by chance; at 6 the curve has not converged."""
+    one, rng = np.ones(1), np.random.default_rng(3)
+    queries = np.tile([-0.1, 0.1, 0.0], 60)[None]
+    noise = np.full_like(queries, 1e-3)
+    answers = 0.5 - Normal().cdf(queries) + rng.normal(0.0, noise**0.5)
+    plain = fit_curve(
+        queries, answers, noise, 0.5, start=0 * one, slope=0.4 * one, window=noise > 0, bend_doubt=OPEN_BEND_DOUBT
+    )
+    begun = OpenEndPolicy(0.5, -10.0, 10.0).begin()._replace(center=0 * one, slope=0.25 * one, spread=0.625 * one)
+
+    def with_stretch(score: float) -> OpenEnd:
+        """A place just above the fitted centre whose answers say that it lies below the quantile."""
+        places, sums, precisions = begun.places.copy(), begun.sums.copy(), begun.precisions.copy()
+        places[0, 0], sums[0, 0], precisions[0, 0] = float(plain.center[0]) + 0.01, score * 10.0, 100.0
+        return begun._replace(places=places, sums=sums, precisions=precisions)
+
+    by_chance, not_converged = (fit_smooth(queries, answers, noise, 0.5, with_stretch(z)) for z in (3.0, 6.0))
+    assert by_chance.center == pytest.approx(plain.center)
+    assert by_chance.error == pytest.approx(plain.error)
+    assert not_converged.center == pytest.approx(plain.center + 0.01)
+    known = straddle(AutoCell((Normal(),), (RATE,), (800,), 0.5), 1, rng).state.window
+    assert (placement_factor(begun), placement_factor(known)) == (1.0, PLACED)
 
 
 def test_interval_and_p_value_of_the_corrected_law_agree_and_widen_fiellers() -> None:

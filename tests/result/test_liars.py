@@ -33,7 +33,7 @@ def survey(seed: int, first: int, liars: int) -> QuantileResult:
     return summarize(SPEC, track.plan, track.state, track.trajectory, "run", at_fixed_end=False)
 
 
-@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize("seed", [4, 8])
 def test_liars_who_come_together_are_told_of_and_not_bounded(seed: int) -> None:
     fooled, plain = survey(seed, 500, 100), survey(seed, 0, 0)
     assert Normal().cdf(fooled.estimate) > 0.9  # 100 of 2,000 made the median look like the upper tenth

@@ -9,6 +9,7 @@ import pytest
 from studies.arrivals.limits import FEWEST_RUNS, KNOWN, shortfalls
 from studies.arrivals.moves import CELLS, Moved
 from studies.arrivals.moves import RESULTS as MOVES
+from studies.arrivals.parts import Part, finished, make, parts_of
 from studies.arrivals.people import PROCESSES, RATES, liars_in, rounds_of
 from studies.arrivals.run import RESULTS, TABLES, Row, row_of
 from studies.arrivals.simulate import WEIGHTS, Cell, mixture, simulate, true_quantile
@@ -102,3 +103,26 @@ def test_the_change_alarm_on_disk() -> None:
         assert row.alarms <= 0.05 + 2.0 * math.sqrt(0.05 * 0.95 / row.runs) if still else True
     assert rows["normal, moved by 0.4"].alarms == 1.0  # the control: a move is found
     assert rows["normal, moved by 0.2"].alarms > 0.8
+
+
+def drawn(part: Part) -> list[list[float]]:
+    """Runs whose number is their seed."""
+    return [[float(np.random.default_rng((part.seed, run)).random())] for run in range(part.first, part.last)]
+
+
+def test_a_study_in_parts_is_the_study_in_one_go(tmp_path: Path) -> None:
+    whole, halves = parts_of("ab", 10, 10, 1), parts_of("ab", 10, 3, 1)
+    assert make(whole, drawn, tmp_path / "one", 1, math.inf)
+    assert not make(halves, drawn, tmp_path / "two", 1, 0.0)  # time is up before the first
+    assert finished(halves, tmp_path / "two") == {"a": [], "b": []}
+    assert make(halves[:3], drawn, tmp_path / "two", 1, math.inf)
+    some = finished(halves, tmp_path / "two")
+    assert [len(runs) for runs in some.values()] == [6, 3]  # fair to both cells
+
+    def never(part: Part) -> list[list[float]]:
+        assert part not in halves[:3]
+        return drawn(part)
+
+    assert make(halves, never, tmp_path / "two", 1, math.inf)
+    assert finished(halves, tmp_path / "two") == finished(whole, tmp_path / "one")
+    assert finished(parts_of("ab", 10, 3, 2), tmp_path / "two") == {"a": [], "b": []}  # another seed

@@ -24,8 +24,10 @@ def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
     Pair(left=array([0., 0., 2., 0.]), right=array([0., 1., 4., 1.]))
     """
     names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
+    if _is_all(state, runs, keep):
+        return state
     parts = (
-        value if name in keep else take_rows(value, runs) if isinstance(value, tuple) else _take(value, runs)
+        value if name in keep else take_rows(value, runs) if isinstance(value, tuple) else value[runs]
         for name, value in zip(names, state, strict=True)
     )
     taken: State = type(state)(*parts)
@@ -35,20 +37,23 @@ def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
 def put_rows(state: State, runs: Ints, newer: State, keep: tuple[str, ...] = ()) -> State:
     """The state with the rows of some runs replaced by those of `newer`; fields of `keep` stay as they are."""
     names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
+    if _is_all(state, runs, keep):
+        whole: State = newer._replace(**{name: getattr(state, name) for name in keep})  # type: ignore[attr-defined]
+        return whole
     parts = (
-        value if name in keep else put_rows(value, runs, news) if isinstance(value, tuple) else _put(value, runs, news)
+        value if name in keep else (put_rows if isinstance(value, tuple) else put_values)(value, runs, news)
         for name, value, news in zip(names, state, newer, strict=True)
     )
     changed: State = type(state)(*parts)
     return changed
 
 
-def _take(values: NDArray[Any], runs: Ints) -> NDArray[Any]:
-    return values if len(runs) == len(values) else values[runs]  # all of them: runs are always in order
-
-
-def _put(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:
-    return newer if len(runs) == len(values) else put_values(values, runs, newer)
+def _is_all(state: tuple[Any, ...], runs: Ints, keep: tuple[str, ...]) -> bool:
+    """Whether these are all runs, which are then in order."""
+    names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
+    arrays = (value for name, value in zip(names, state, strict=True) if name not in keep)
+    first = next(value for value in arrays if not isinstance(value, tuple))
+    return len(runs) == len(first)
 
 
 def put_values(values: NDArray[Any], runs: Ints, newer: NDArray[Any]) -> NDArray[Any]:

@@ -26,7 +26,7 @@ from privatile.inference.anytime import OpenAnytimeLaw
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, hull
-from privatile.inference.smooth_reading import PLACED, Straddled, fit_smooth
+from privatile.inference.smooth_reading import Straddled, fit_smooth, placement_factor
 from privatile.inference.trajectory import ClientAnswers
 from privatile.inference.tuned_reading import Curve, information_in, left_for_file
 from privatile.inference.variance import variance_share
@@ -94,7 +94,7 @@ def readings(
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])
         fit = fit_by_client(fit, clients, weights, plan.level, share)
-        fit = fit._replace(error=PLACED * fit.error)
+        fit = fit._replace(error=placement_factor(window) * fit.error)
     center, error = float(fit.center), float(fit.error)
     if file:
         error *= left_for_file(fit, answers, state, plan) ** 0.5
