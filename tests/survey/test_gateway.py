@@ -236,6 +236,8 @@ def test_a_code_in_an_address_another_host_and_another_method_are_refused(made: 
             other = {"Host": "evil.example"}
             assert (await client.post("/question", json={"code": code}, headers=other)).status_code == 421
             assert (await client.get("/", headers=other)).status_code == 421
+            two = [("Host", "survey.example"), ("Host", "evil.example")]
+            assert (await client.get("/", headers=two)).status_code == 421
             assert not any(people.service.intake.store.codes().states), "every code is free"
 
     asyncio.run(scene())

@@ -63,7 +63,7 @@ def test_both_files_of_an_old_backup_are_refused_until_that_is_declared(old: tup
     for attempt in (lambda: take_part(made, 6, 7), lambda: close_survey(made.folder)):
         with pytest.raises(StoreError, match="older copy: its codes have seen 12 changes, and had seen 30"):
             attempt()
-    made.folder.close_request.unlink()
+    assert not made.folder.close_request.exists()
     put_back(made, newest)
     assert take_part(made, 15, 17) == [False, False], "the newest files go on"
 

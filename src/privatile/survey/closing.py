@@ -23,8 +23,13 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
             return "The survey was closed already."
         folder.close_request.touch()
         if running_coordinator(folder.pid_file) is None:
-            with lock_folder(folder.pid_file, "gateway"):
-                asyncio.run(_close_alone(folder))
+            try:
+                with lock_folder(folder.pid_file, "gateway"):
+                    asyncio.run(_close_alone(folder))
+            except StoreError:
+                # Asked for again once the files are in order: the next gateway should not close by surprise.
+                folder.close_request.unlink(missing_ok=True)
+                raise
         give_up = time.monotonic() + study.grace + wait
         while store.round().phase is not Phase.CLOSED:
             if time.monotonic() > give_up:

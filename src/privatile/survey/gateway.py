@@ -116,9 +116,9 @@ class Gateway:
         if scope["type"] != "http":
             await self._starlette(scope, receive, send)
             return
-        host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if not self._known(host):
+        if len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
             await self._fail(send, 421)
         elif scope["query_string"]:
             await self._fail(send, 400)

@@ -17,7 +17,7 @@ from privatile.survey.code_table import CodeTable
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Changed, Count, SurveyStore
 
 GATHER = 0.004
-"""Seconds for which a group gathers before it is written: a disk that is fast would have a commit for every visitor."""
+"""Seconds from one commit to the next, at least: a disk that is fast would have one for every visitor."""
 
 MOST_IN_GROUP = 2_000
 """Changes of one commit: a reply waits for all of them."""
@@ -102,6 +102,8 @@ class Intake:
         self.arrived: Callable[[], None] = lambda: None
         """Called after every commit that brought answers."""
         self._visits = Visits()
+        self._last = 0.0
+        """When the last commit ended, by the loop's clock."""
         self._waiting: list[_Change] = []
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="survey-disk")
         self._task: asyncio.Task[None] | None = None
@@ -133,12 +135,15 @@ class Intake:
 
     async def _write(self) -> None:
         """Write group after group until nothing waits."""
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await asyncio.sleep(GATHER)
+                if (rest := self._last + GATHER - loop.time()) > 0.0:
+                    await asyncio.sleep(rest)
                 async with self.alone:
                     group, self._waiting = self._waiting[:MOST_IN_GROUP], self._waiting[MOST_IN_GROUP:]
                     await self._commit(group)
+                self._last = loop.time()
         finally:
             self._task = None
 
