@@ -65,8 +65,10 @@ def test_two_threads_give_the_same_numbers(expected: list[dict[str, Any]], tmp_p
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("workers", ["dask", "loky", "threading"])
 def test_other_workers_give_the_same_numbers(workers: str, expected: list[dict[str, Any]], tmp_path: Path) -> None:
+    # One worker of Dask's is a process that imports everything, as each of two is.
+    count = 1 if workers == "dask" and not os.environ.get("PRIVATILE_LONG") else 2
     with ExperimentStore.open_for(tmp_path / f"{workers}.db", EXPERIMENT) as store:
-        run_experiment(EXPERIMENT, store, workers=workers, threads=2)
+        run_experiment(EXPERIMENT, store, workers=workers, threads=count)
         assert plain_rows(store) == expected
 
 
