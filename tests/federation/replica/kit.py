@@ -47,7 +47,9 @@ def make_study(clients: int = 5, rounds: int = 4, tolerate: int | None = 1, **se
         "patience": 20,
         "design": "rounds",
         "tolerate": tolerate,
-        "clients": {name: ClientAgreement(1.0, 1.0 / clients, rounds * length) for name in names},
+        "clients": settings.pop(
+            "agreements", {name: ClientAgreement(1.0, 1.0 / clients, rounds * length) for name in names}
+        ),
     }
     return FederationStudy(**{**defaults, **settings})
 
@@ -95,10 +97,12 @@ class Peer:
         self.is_late = False
         self.answered: dict[int, tuple[LevelAsk, ...]] = {}
         self.votes: list[AnyEntry] = []
+        self.relays: set[int] = set()
 
     def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
         found = self.replica.apply(sender, payload)
         self.happenings += found
+        self.relays |= {one.round for one in found if one.kind == "checkpoint" and one.round < self.replica.closed}
         return found
 
     def follow(self, log: Sequence[Logged]) -> None:
@@ -113,6 +117,9 @@ class Peer:
         """What it would write now: the next thing that is due."""
         replica, found = self.replica, []
         found += [vote.pack(self.key) for vote in self.votes]
+        for after in self.relays:
+            found += [relay.pack(self.key) for relay in replica.relays(self.name, after)]
+        self.relays = set()
         if replica.recovering:
             if self.claim(replica.slot, replica.head):
                 asks = self.asked_in(replica.slot)

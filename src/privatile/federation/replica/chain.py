@@ -18,9 +18,12 @@ a liar has signed two values in one slot: it does not. Where s > t, a peer that 
 slot s + 1. It had closed round t + 1 of the longer history, and closing takes q answers to it, each of which signs that
 history's first t rounds in slot t + 1. So q peers have signed two different values in slot t + 1, as before.
 
-**Why a new log keeps what is committed.** It begins where q peers have signed checkpoints of round c. Had round t > c
-been committed, one peer that is no liar would be in both quorums. It has signed slot t + 1 either before its
-checkpoint, and then signs nothing new in slot c + 1, or after it, and then follows the new log only, for ever.
+A new log changes nothing in this: whoever goes on from a checkpoint has q signatures over its chain value in its slot,
+and whoever closes a round after it has q answers.
+
+**Why a new log begins after what is committed.** It begins where q peers have signed checkpoints of round c. Had round
+t > c been committed before, one peer that is no liar would be in both quorums: it has signed slot t + 1, and signs
+nothing new in the lower slot c + 1.
 """
 
 import hashlib

@@ -284,7 +284,16 @@ def _happened(happening: Happening) -> list[Statement]:
     kind, number, client, text, payloads = happening
     if kind not in JOURNALED:
         return []
-    found: list[Statement] = [("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (time.time(), kind, client, number, text))]
+    event = (time.time(), kind, client, number, text)
+    found: list[Statement] = [("INSERT INTO events VALUES (?, ?, ?, ?, ?)", event)]
+    if payloads:  # whoever has recorded an entry may send it again, without end
+        found = [
+            (
+                "INSERT INTO events SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM events WHERE kind = ?"
+                " AND client IS ? AND round = ?)",
+                (*event, kind, client, number),
+            )
+        ]
     for payload in payloads:
         row = (number, client or "", kind, payload)
         found.append(

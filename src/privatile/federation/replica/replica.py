@@ -8,6 +8,10 @@ A round goes through three stages. It is *open* once a proposal was accepted: th
 (`Track.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
 answered, or where f + 1 have voted to close it and q have answered, whichever comes last; where patience or a
 quarantine forbids it, the run pauses. It is *committed* when q peers have signed a chain value that contains it.
+
+What a liar can do is stop the run, and the log's operator too: withhold entries, fill the log, or propose a question
+on the very edge of the tolerance, which one processor accepts and another refuses (their answers are then to different
+questions, and no quorum has answered the same one). Nobody is led along two histories by any of this.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,8 +127,8 @@ class Replica(Standing):
         now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
         now.asked = AskMessage.of(self.study.digest, self._history.coordinator.questions())
         yield self._happening("proposed", sender)
-        early, now.early = now.early, []
-        for answer, signed in early:
+        early, now.early = now.early, {}
+        for answer, signed in early.values():
             yield from self._count(answer, signed)
 
     def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
@@ -146,7 +150,7 @@ class Replica(Standing):
             if entry.chain != self.chain:
                 yield self._happening("other history", sender, "an answer after another history", payload)
             elif now.intake is None:
-                now.early.append((entry, payload))
+                now.early.setdefault(sender, (entry, payload))
             else:
                 yield from self._count(entry, payload)
 
@@ -260,7 +264,7 @@ class Replica(Standing):
         """The log is lost: read a new one, from the last closed round on. What was open is dropped."""
         if epoch <= self.epoch:
             raise ProtocolError(f"after log {self.epoch} comes a later one; got {epoch}.")
-        self.epoch = epoch
+        self.epoch, self._aborted = epoch, self.aborted
         self._stand_after(self.closed, ended=self.ended)
         self._recovery = Recovery(epoch, self.quorum, self._tolerate)
 

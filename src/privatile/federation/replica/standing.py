@@ -39,8 +39,8 @@ class Gathered:
     """Who has voted to close the round."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """The first answer of each peer to the round, whatever its chain."""
-    early: list[tuple[PeerAnswer, bytes]] = field(default_factory=list)
-    """Answers that came before their question."""
+    early: dict[str, tuple[PeerAnswer, bytes]] = field(default_factory=dict)
+    """Answers that came before their question, by peer."""
     proof: dict[str, bytes] = field(default_factory=dict)
     """Who has signed the chain value here, and how."""
 
@@ -66,6 +66,8 @@ class Standing:
         self.ended = False
         """Whether the run is over in this log; it is `finished` when a quorum has signed that."""
         self.finished = False
+        self._aborted = False
+        """Whether it was aborted in an earlier log."""
         self.applied = 0
         """Entries so far."""
         self._place = 0
@@ -132,7 +134,7 @@ class Standing:
     @property
     def aborted(self) -> bool:
         """Whether a quorum has ended the run for good."""
-        return self._history.tally.aborted
+        return self._aborted or self._history.tally.aborted
 
     @property
     def recovering(self) -> bool:
@@ -162,7 +164,7 @@ class Standing:
         """Why the open round cannot be closed though its time is over; empty while it only waits."""
         if self.quarantined:
             names = ", ".join(sorted(self.quarantined))
-            return f"quarantined: {names}. A quorum decides with `privatile peer readmit` or `abort`"
+            return f"quarantined: {names}. A quorum decides: `privatile peer vote --readmit`, or `--abort`"
         if len(self._now.votes) <= self._tolerate or self._now.intake is None:
             return ""
         answers = len(self._now.intake.answers)

@@ -1,0 +1,39 @@
+"""Whatever the log's operator shows and liars sign: no two honest peers commit different histories.
+
+PRIVATILE_LONG=1 plays 10,000 histories.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from privatile.federation.study.study import FederationStudy
+from tests.federation.replica.hostile import WithoutSlots, Wrong, play_many, remembered
+
+HISTORIES = 10_000 if os.environ.get("PRIVATILE_LONG") else 60
+
+
+def test_no_two_honest_peers_commit_different_histories() -> None:
+    with remembered():
+        found = play_many(range(HISTORIES))
+    print(dict(found))
+    # Otherwise nothing was tried.
+    assert found["forked rounds"] > HISTORIES // 20
+    assert found["rounds"] > HISTORIES
+    assert found["finished"] > HISTORIES // 10
+    assert min(found["restarts"], found["logs lost"]) > 0
+
+
+def test_without_the_rule_of_slots_they_do() -> None:
+    with remembered(), pytest.raises(Wrong, match="committed with two chain values"):
+        play_many(range(235, 700), WithoutSlots)
+
+
+def test_with_a_smaller_quorum_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        FederationStudy, "signing_quorum", property(lambda study: (len(study.clients) + study.tolerate) // 2)
+    )
+    with remembered(), pytest.raises(Wrong, match="committed with two chain values"):
+        play_many(range(5, 200))
