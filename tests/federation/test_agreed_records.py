@@ -21,6 +21,7 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import check_questions
 from privatile.federation.site.responder import SiteResponder, open_responder
+from privatile.federation.study.arrivals import Arrivals
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.keys import KeyPair
 from tests.federation.kit import make_study
@@ -93,7 +94,9 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
         "allow_weak": True,
         "clients": agreements,
     }
-    assert set(told) == {field.name for field in dataclasses.fields(FederationStudy)}
+    # Studies without a coordinator have an invitation of their own (`peer_roster`), open ones are below.
+    others = {"tolerate", "arrivals"}
+    assert set(told) | others == {field.name for field in dataclasses.fields(FederationStudy)}
     study = FederationStudy(**told)  # type: ignore[arg-type]
     rows = Invitation("north", study, ("tls://broker.example:4222",), authority, KeyPair.generate().public).rows()
     text = "\n".join(words for _, words in rows)
@@ -110,6 +113,18 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
         study.digest,
     ]
     assert [word for word in words if word not in text] == []
+
+
+def test_an_invitation_to_an_open_study_shows_when_its_rounds_close_and_when_it_ends(authority: str) -> None:
+    ends = {"round_answers": 77, "end_date": "2036-12-31", "end_answers": 4567, "end_width": 2.5}
+    assert set(ends) == {field.name for field in dataclasses.fields(Arrivals)}
+    study = make_study({"north": ClientAgreement(1.0, 1.0, 4321)}, rounds=0, patience=5, design="open",
+                       deadline=3600.0, arrivals=Arrivals(**ends))  # type: ignore[arg-type]  # fmt: skip
+    rows = Invitation("north", study, ("tls://broker.example:4222",), authority, KeyPair.generate().public).rows()
+    text = "\n".join(words for _, words in rows)
+    words = ["4,321 at most", "design open", "3600 seconds", "77 answers", "2036-12-31", "4,567 answers", "2.5 wide"]
+    assert [word for word in words if word not in text] == []
+    assert "silent rounds" not in text
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal
 from privatile.federation.run.serve import OpenRun
 from privatile.federation.site.limits import SiteLimits
+from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import ClientService
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire.messages import AskMessage, Link
@@ -34,6 +35,8 @@ class Answering(ClientService):
         inner = self.responder
 
         class Twisted:
+            message = SiteResponder.message
+
             def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
                 answers, link = inner.answer(questions)
                 changed = service.twist(questions[0].round, answers)
