@@ -80,6 +80,12 @@ class Crowd:
         for thread in self._threads:
             thread.start()
 
+    def wait_for(self, answers: int, seconds: float) -> None:
+        """Until so many more have a reply, at most so long."""
+        wanted, give_up = len(self.replies) + answers, time.monotonic() + seconds
+        while len(self.replies) < wanted and time.monotonic() < give_up:
+            time.sleep(0.005)
+
     def end(self) -> None:
         self.over = True
         self.join()

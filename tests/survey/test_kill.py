@@ -35,7 +35,9 @@ def test_every_acknowledged_answer_is_counted_once_through_kills(tmp_path: Path)
         crowd.address = (running.host, running.port)
         crowd.start(4)
         for _ in range(KILLS):
-            time.sleep(rng.uniform(0.1, 0.5))
+            # After some answers, however slow the machine is, and then at any moment.
+            crowd.wait_for(rng.randrange(10, 50), seconds=20.0)
+            time.sleep(rng.uniform(0.0, 0.05))
             running.kill()
             running = GatewayProcess(made.folder.path, log, "--behind-proxy")
             crowd.address = (running.host, running.port)

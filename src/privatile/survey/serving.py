@@ -146,12 +146,11 @@ def serve_survey(
         if restored:
             say("restored    from a backup: every code that was free counts as handed out, and people are warned")
         _allow_connections()
+        where = f"gateway     {address.url(bound)}"
         if address.behind_proxy:
-            say(f"gateway     {address.url(bound)} (plain HTTP, for the proxy on this machine that ends TLS)")
-        else:
-            say(f"gateway     {address.url(bound)}")
+            where += " (plain HTTP, for the proxy on this machine that ends TLS)"
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_run(service, server, bound, restored))
+            runner.run(_run(service, server, bound, restored, lambda: say(where)))
 
 
 def _require_pair(certificate: Path, key: Path) -> None:
@@ -178,14 +177,18 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-async def _run(service: SurveyService, server: Any, bound: socket.socket, restored: bool) -> None:
-    """Serve until SIGINT or SIGTERM: no new connection, what is under way is answered, the files are closed."""
+async def _run(
+    service: SurveyService, server: Any, bound: socket.socket, restored: bool, ready: Callable[[], None]
+) -> None:
+    """Open the files, say that it is `ready`, and serve until SIGINT or SIGTERM.
+
+    Then no new connection is taken, what is under way is answered, and the files are closed.
+    """
     loop = asyncio.get_running_loop()
     # The default handler would write what it knows of a connection that broke.
     loop.set_exception_handler(lambda loop, context: None)
     await service.start(restored=restored)
     # What is there now stays: the collector need not look at it again. Requests leave few cycles behind.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
     try:
@@ -193,6 +196,7 @@ async def _run(service: SurveyService, server: Any, bound: socket.socket, restor
         server.capture_signals = nullcontext
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        ready()
         await server.serve(sockets=[bound])
     finally:
         await service.stop()
