@@ -131,6 +131,12 @@ def test_another_roster_is_another_history(finished: Peers, record: Record) -> N
     assert "round 1: the answer of" in failures(resigned(finished, body), run_file(finished))
 
 
+def test_one_key_under_two_names_is_no_roster(finished: Peers, record: Record) -> None:
+    body = copy.deepcopy(record["body"])
+    body["roster"]["peers"]["south"]["keys"] = body["roster"]["peers"]["north"]["keys"]
+    assert "the roster has every client of the study" in failures(resigned(finished, body), run_file(finished))
+
+
 def altered_file(finished: Peers, tmp_path: Path, *statements: str) -> Path:
     path = tmp_path / "run.db"
     shutil.copy(run_file(finished), path)

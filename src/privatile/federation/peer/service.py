@@ -93,7 +93,7 @@ class PeerService:
         self._port: LogPort | None = None
         self._reached = self._was_connected = False
         """Whether the last attempt has reached a server, and whether that has given the log."""
-        self._next_tick = 0.0
+        self._next_tick = self._leaves = 0.0
         self._stop = asyncio.Event()
         self._end: End | None = None
 
@@ -140,6 +140,7 @@ class PeerService:
                 elif not self._reached or failures >= MOST_FAILURES:
                     place, failures = place + 1, 0
                 self._keep()
+                self._leave_when_finished(asyncio.get_running_loop().time())
                 if not self._over:
                     self.metrics.add("reconnects")
                     with contextlib.suppress(TimeoutError):
@@ -190,7 +191,7 @@ class PeerService:
     async def _session(self, port: LogPort) -> None:
         loop = asyncio.get_running_loop()
         self._conduct.connected()
-        until = leaves = 0.0
+        until = 0.0
         while not self._over:
             for entry in await port.entries(until):
                 for one in self._apply(entry):
@@ -199,17 +200,23 @@ class PeerService:
             now = loop.time()
             if self.replica.aborted:
                 self._end = "aborted"
-            elif not port.behind:
+            elif port.behind:  # wait: a time in the past would not let the entries arrive
+                until = now + TICK
+            else:
                 until = min(await self._conduct.act(port, now), now + TICK)
             if now >= self._next_tick:
                 self._next_tick = now + TICK
                 self._tick(port)
-            if self.replica.finished:
-                leaves = leaves or now + self.linger
-                if self._signed_off >= set(self.replica.study.clients):
-                    leaves = min(leaves, now + GOODBYE)
-                if now >= leaves:
-                    self._end = "finished"
+            self._leave_when_finished(now)
+
+    def _leave_when_finished(self, now: float) -> None:
+        """End when the others have had time to read the end. Others may leave first, and the majority with them."""
+        if self.replica.finished:
+            self._leaves = self._leaves or now + self.linger
+            if self._signed_off >= set(self.replica.study.clients):
+                self._leaves = min(self._leaves, now + GOODBYE)
+            if now >= self._leaves:
+                self._end = "finished"
 
     def _apply(self, entry: LogEntry) -> tuple[Happening, ...]:
         if self.replica.ended:

@@ -110,7 +110,9 @@ def read_roster_of(body: dict[str, Any], study: FederationStudy) -> PeerRoster |
         roster = msgspec.convert(body.get("roster"), PeerRoster)
     except (InputError, msgspec.ValidationError):
         return None
+    signers = {keys.signer for keys in roster.keys.values()}
     fits = roster.study == study.digest and roster.keys.keys() == study.clients.keys()
+    fits = fits and len(signers) == len(study.clients)  # one key under two names would count twice
     return roster if fits else None
 
 
@@ -118,7 +120,12 @@ def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, 
     """Check who has signed a record's body; `complete` asks for as many as the study needs."""
     body = record["body"]
     roster = read_roster_of(body, study)
-    if checks.add("the roster has every client of the study, and nobody else", roster is not None) and roster:
+    if (
+        checks.add(
+            "the roster has every client of the study, and nobody else, each with a key of its own", roster is not None
+        )
+        and roster
+    ):
         checks.not_checked.append(
             f"that roster {roster.fingerprint} is the one that all organizations compared: ask them"
         )

@@ -112,7 +112,11 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
         if study.is_open
         else f"Rounds closed with fewer answers than the quorum of {study.quorum:,}: {few:,}."
     )
+    if study.tolerate is not None:
+        whose = f"by the votes of more than {study.tolerate} organizations to close a round"
+    else:
+        whose = "by the coordinator's word alone"
     checks.flagged.append(
-        f"silent clients, by the coordinator's word alone: {named}{more}. {why} Answers that were left out by somebody "
+        f"silent clients, {whose}: {named}{more}. {why} Answers that were left out by somebody "
         "who had seen them would bias the result; a countersignature of the client shows whether it had answered"
     )
