@@ -19,6 +19,7 @@ import msgspec
 
 from privatile.core.messages import Question
 from privatile.estimator.spec import RunSpec
+from privatile.federation.replica import following as following_module
 from privatile.federation.replica import history as history_module
 from privatile.federation.replica import replica as replica_module
 from privatile.federation.replica.chain import signed_value
@@ -273,6 +274,7 @@ def remembered() -> Iterator[None]:
     with (
         patch.object(replica_module, "read_entry", read),
         patch.object(history_module, "read_entry", read),
+        patch.object(following_module, "read_entry", read),
         patch.object(RunSpec, "to_json", lambda spec: as_text(spec)),
         patch.object(RunSpec, "from_json", as_spec),
     ):

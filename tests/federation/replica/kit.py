@@ -211,15 +211,30 @@ def run(
         news = False
         for peer in peers:
             peer.follow(log)
-            if until is not None and until():
-                return log
             for payload in peer.wants():
                 if (peer.name, payload) not in written:
                     written.add((peer.name, payload))
                     log.append((peer.name, payload))
                     news = True
+                    if until is not None and until():
+                        return log
         if not news:
             break
+    for peer in peers:
+        peer.follow(log)
+    return log
+
+
+def after(peers: Sequence[Peer], rounds: int) -> list[Logged]:
+    """A log up to the entry that closes this round, or ends the run; all have read it."""
+    log: list[Logged] = []
+    reader = Peer(peers[0].study, peers[0].name)
+
+    def reached() -> bool:
+        reader.follow(log)
+        return reader.replica.closed >= rounds
+
+    run(peers, log, reached)
     for peer in peers:
         peer.follow(log)
     return log

@@ -9,6 +9,7 @@ decisions   votes, and what a quorum has decided
 history     closed rounds and the state that follows from them
 recovery    a new log after a lost one
 standing    where a replica stands: what there is to read and to sign
+following   going back, and following rounds that others have closed
 replica     the state machine: entries in, rounds out
 happenings  what an entry has changed
 stored      closed rounds out of a run's file
@@ -19,6 +20,7 @@ __all__ = [
     "chain",
     "decisions",
     "entries",
+    "following",
     "happenings",
     "history",
     "peer_log",

@@ -6,6 +6,7 @@ Kind = Literal[
     "unsigned",
     "refused",
     "other history",
+    "astray",
     "proposed",
     "counted",
     "close vote",
@@ -34,6 +35,8 @@ class Happening(NamedTuple):
     unsigned       without a valid signature of the peer under whose name it lies in the log: as if it were not there
     refused        signed, but malformed, or a question that is off: not counted, and the payload is evidence
     other history  after another chain value, to another question, or ahead: not counted, and nobody is blamed
+    astray         so many peers have signed another history that this one cannot be committed: read the log again from
+                   its beginning, or catch up with another peer's file
     proposed       the question of the round; from now on it is answered
     counted        an answer
     close vote     one more clock says that the deadline has passed

@@ -40,6 +40,7 @@ from privatile.server.run_tables import PEER
 JOURNALED = (
     "refused",
     "other history",
+    "astray",
     "two answers",
     "quarantined",
     "readmitted",
@@ -134,6 +135,21 @@ class PeerLog:
         if self.epoch > replica.epoch:
             replica.new_epoch(self.epoch)
         return replica
+
+    def read_again(self, keys: Mapping[str, PublicKeys]) -> Replica:
+        """Forget what was read since the last committed round and read the log from its beginning: it led astray.
+
+        What was signed stays signed; entries of committed rounds change nothing when they come again.
+        """
+        self.store.execute(
+            [
+                ("DELETE FROM peer_entries", ()),
+                # A later log begins with checkpoints.
+                ("UPDATE peer SET base = max(0, epoch - 1), position = 0, last = ''", ()),
+            ]
+        )
+        self._position, self._last = 0, ""
+        return self.replica(keys)
 
     def catch_up(self, replica: Replica, path: Path) -> int:
         """Follow the committed rounds of another peer's file and write them here; gives how many were new."""

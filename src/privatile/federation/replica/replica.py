@@ -14,7 +14,7 @@ on the very edge of the tolerance, which one processor accepts and another refus
 questions, and no quorum has answered the same one). Nobody is led along two histories by any of this.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.coordinator.round_rules import may_close
@@ -22,7 +22,6 @@ from privatile.federation.replica import chain as chains
 from privatile.federation.replica.entries import (
     AnyEntry,
     Checkpoint,
-    ClosedRound,
     CloseVote,
     Final,
     LevelAsk,
@@ -34,17 +33,18 @@ from privatile.federation.replica.entries import (
     asks_digest,
     read_entry,
 )
+from privatile.federation.replica.following import Following
 from privatile.federation.replica.happenings import Happening, Kind
 from privatile.federation.replica.history import Quarantine
 from privatile.federation.replica.recovery import Recovery, Target
-from privatile.federation.replica.standing import Gathered, Standing
+from privatile.federation.replica.standing import Gathered
 from privatile.federation.wire.messages import AskMessage, question_digest
 
 _DECIDED: dict[str, Kind] = {"readmit": "readmitted", "key": "key", "abort": "aborted"}
 TWO_ANSWERS = "two different answers to one round, both with its signature"
 
 
-class Replica(Standing):
+class Replica(Following):
     """The state machine. Entries come in through `apply`; everything else is to read, or to sign (`Standing`)."""
 
     # -- entries -------------------------------------------------------------------------------------------------
@@ -101,7 +101,17 @@ class Replica(Standing):
                 yield self._happening("other history", entry.sender, "a signature over another end", payload)
             case Checkpoint() if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
                 yield from self._sign(entry.sender, payload)
+        yield from self._compare(entry)
         yield from self._close()
+
+    def _compare(self, entry: AnyEntry) -> Iterator[Happening]:
+        """Whether so many have signed another history that q signatures under this one cannot come together."""
+        value, others = chains.signed_value(entry), self._now.astray
+        if value is None or value[0] < self.slot or value == (self.slot, self.head) or entry.sender in others:
+            return
+        others.add(entry.sender)
+        if len(others) == len(self.study.clients) - self.quorum + self._tolerate + 1:
+            yield self._happening("astray", None, f"{', '.join(sorted(others))} have signed another history")
 
     def _propose(self, entry: Proposal, payload: bytes) -> Iterator[Happening]:
         if entry.round <= self.closed or self._now.intake is not None or self.ended:
@@ -268,63 +278,6 @@ class Replica(Standing):
         self._stand_after(self.closed, ended=self.ended)
         self._recovery = Recovery(epoch, self.quorum, self._tolerate)
 
-    def catch_up(self, rounds: Sequence[ClosedRound], proof: Mapping[str, bytes] | None = None) -> int:
-        """Follow rounds of another peer's file as far as they go on from here; gives how many were new.
-
-        `proof` has signed entries, by peer, over the value after the last of them. Rounds that are closed here and not
-        committed give way to others. A ProtocolError where they belong to another history than the committed one, or
-        are not what honest peers close.
-        """
-        clients, known = tuple(self.study.clients), set(self._history.chains)
-        path = [one for one in rounds if chains.closed_chain(one, clients) not in known]
-        if path:
-            self._follow(path)
-        last = rounds[-1].round if rounds else 0
-        if last == self.closed and not self.finished:
-            signed = {sender: self._signed(sender, payload) for sender, payload in (proof or {}).items()}
-            for ended in (False, True):
-                value = (last + 1 + ended, chains.end_chain(self.chain, last) if ended else self.chain)
-                found = {sender: payload for sender, payload in (proof or {}).items() if signed[sender] == value}
-                if len(found) >= self.quorum:
-                    self._prove(found, ended=ended)
-        return len(path)
-
-    def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
-        """The slot and the chain value that a peer has signed with its present key."""
-        try:
-            entry = read_entry(payload, self.keys[sender].signer)
-        except (ProtocolError, KeyError):
-            return None
-        ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
-        return chains.signed_value(entry) if ours else None
-
-    def _prove(self, proof: dict[str, bytes], *, ended: bool) -> None:
-        """A quorum has signed where this replica stands, or that it is the end."""
-        self.committed, self.proof = self.closed, proof
-        if ended:
-            self._stand_after(self.closed, ended=True)
-            self.finished = True
-            self._history.coordinator.finish()
-
-    def _stand_after(self, number: int, *, ended: bool) -> None:
-        """Stand right after this round or, where it is the last one and nothing follows, after the end."""
-        self._history.back_to(number)
-        self._now = Gathered()
-        self.ended = False
-        self.settled_at = {place: at for place, at in self.settled_at.items() if place <= number}
-        if ended:
-            self._history.take(())
-            self.ended = True
-
-    def _follow(self, path: Sequence[ClosedRound]) -> None:
-        place = {one: number for number, one in enumerate(self._history.chains)}.get(path[0].before)
-        if place is None or place < self.committed:
-            raise ProtocolError("the rounds belong to another history than the one that is committed here.")
-        self._stand_after(place, ended=False)
-        for closed in path:
-            self._history.follow(closed)
-            self.committed = max(self.committed, self.closed - 1)  # by the answers of the round
-
     def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
         """Until the new log has begun here only checkpoints and relayed rounds are looked at."""
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
@@ -359,23 +312,21 @@ class Replica(Standing):
         if path is None:
             yield Happening("behind", target.round)
             return
-        place = known[path[0].before if path else target.chain]
-        if place < self.committed or (self.finished and not target.ended):
-            text = "the new log begins before what is committed here"
-            yield Happening("other history", target.round, None, text, tuple(target.signed.values()))
-            return
+        ended = target.ended or self.finished
         try:
             if path:
                 self._follow(path)
-            self._stand_after(target.round, ended=target.ended)
+            # A log that is read again begins before what was committed in it.
+            self._stand_after(max(target.round, self.committed), ended=ended)
         except ProtocolError as error:
-            yield Happening("refused", target.round, None, str(error))
+            yield Happening("other history", target.round, None, str(error), tuple(target.signed.values()))
             return
         self._recovery = None
         yield Happening("begun", target.round)
-        for sender, payload in target.signed.items():
-            yield from self._sign(sender, payload)
-        yield from self._ask_again(target.asks)
+        if (self.closed, self.ended) == (target.round, target.ended):
+            for sender, payload in target.signed.items():
+                yield from self._sign(sender, payload)
+            yield from self._ask_again(target.asks)
         for self._place, sender, payload in recovery.waiting:
             yield from self._apply(sender, payload)
 

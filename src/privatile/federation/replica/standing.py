@@ -41,6 +41,8 @@ class Gathered:
     """The first answer of each peer to the round, whatever its chain."""
     early: dict[str, tuple[PeerAnswer, bytes]] = field(default_factory=dict)
     """Answers that came before their question, by peer."""
+    astray: set[str] = field(default_factory=set)
+    """Who has signed another chain value in this slot, or one of a later slot."""
     proof: dict[str, bytes] = field(default_factory=dict)
     """Who has signed the chain value here, and how."""
 

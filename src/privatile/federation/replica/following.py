@@ -1,0 +1,69 @@
+"""Going back to an earlier round, and following rounds that others have closed."""
+
+from collections.abc import Mapping, Sequence
+
+from privatile.errors import ProtocolError
+from privatile.federation.replica import chain as chains
+from privatile.federation.replica.entries import ClosedRound, read_entry
+from privatile.federation.replica.standing import Gathered, Standing
+
+
+class Following(Standing):
+    """A replica that moves along closed rounds."""
+
+    def catch_up(self, rounds: Sequence[ClosedRound], proof: Mapping[str, bytes] | None = None) -> int:
+        """Follow rounds of another peer's file as far as they go on from here; gives how many were new.
+
+        `proof` has signed entries, by peer, over the value after the last of them. Rounds that are closed here and not
+        committed give way to others. A ProtocolError where they belong to another history than the committed one, or
+        are not what honest peers close.
+        """
+        clients, known = tuple(self.study.clients), set(self._history.chains)
+        path = [one for one in rounds if chains.closed_chain(one, clients) not in known]
+        if path:
+            self._follow(path)
+        last = rounds[-1].round if rounds else 0
+        if last == self.closed and not self.finished:
+            signed = {sender: self._signed(sender, payload) for sender, payload in (proof or {}).items()}
+            for ended in (False, True):
+                value = (last + 1 + ended, chains.end_chain(self.chain, last) if ended else self.chain)
+                found = {sender: payload for sender, payload in (proof or {}).items() if signed[sender] == value}
+                if len(found) >= self.quorum:
+                    self._prove(found, ended=ended)
+        return len(path)
+
+    def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
+        """The slot and the chain value that a peer has signed with its present key."""
+        try:
+            entry = read_entry(payload, self.keys[sender].signer)
+        except (ProtocolError, KeyError):
+            return None
+        ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
+        return chains.signed_value(entry) if ours else None
+
+    def _prove(self, proof: dict[str, bytes], *, ended: bool) -> None:
+        """A quorum has signed where this replica stands, or that it is the end."""
+        self.committed, self.proof = self.closed, proof
+        if ended:
+            self._stand_after(self.closed, ended=True)
+            self.finished = True
+            self._history.coordinator.finish()
+
+    def _stand_after(self, number: int, *, ended: bool) -> None:
+        """Stand right after this round or, where it is the last one and nothing follows, after the end."""
+        self._history.back_to(number)
+        self._now = Gathered()
+        self.ended = False
+        self.settled_at = {place: at for place, at in self.settled_at.items() if place <= number}
+        if ended:
+            self._history.take(())
+            self.ended = True
+
+    def _follow(self, path: Sequence[ClosedRound]) -> None:
+        place = {one: number for number, one in enumerate(self._history.chains)}.get(path[0].before)
+        if place is None or place < self.committed:
+            raise ProtocolError("the rounds belong to another history than the one that is committed here.")
+        self._stand_after(place, ended=False)
+        for closed in path:
+            self._history.follow(closed)
+            self.committed = max(self.committed, self.closed - 1)  # by the answers of the round
