@@ -70,6 +70,7 @@ def test_status_says_what_came_and_names_nobody(closed: SurveyFolder) -> None:
     assert "300 counted" in text
     assert "1 late" in text
     assert "plant, weight 0.6678" in text
+    assert "the mixture of 2 groups" in text, "what is a client elsewhere"
     facts = json.loads(privatile("status", closed.path, "--json").output)
     assert [one["spent"] for one in facts["strata"]] == [100, 201]
     low, high = facts["interval"]
@@ -201,6 +202,7 @@ def test_init_warns_where_so_few_answers_will_hardly_give_a_result(
     for number, more in enumerate(([], ["--end-answers", 300])):
         made = privatile("init", tmp_path / str(number), *INIT, *words, *more, "--no-sheet")
         assert made.exit_code == 0, made.output
+        assert "needs      at least about 370 answers" in made.output
         assert ("At ε = 2 a first interval takes about 370 answers" in made.output) == (few or bool(more))
         assert ("With --round-answers 5 it takes about 250." in made.output) == (few or bool(more))
 

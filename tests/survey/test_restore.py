@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from privatile.cli import main
 from privatile.errors import StoreError
 from privatile.survey import mark as mark_module
+from privatile.survey import serving
 from privatile.survey.closing import close_survey
 from privatile.survey.mark import SurveyMark
 from privatile.survey.status import read_status
@@ -74,6 +77,14 @@ def test_both_files_of_an_old_backup_are_refused_until_that_is_declared(old: tup
     put_back(made, saved)
     with pytest.raises(StoreError, match="older copy"):
         take_part(made, 6, 7)
+
+
+def test_the_command_declares_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(serving, "serve_survey", lambda *words, restored, **more: given.append(restored))
+    for words in ([], ["--restored"]):
+        assert CliRunner().invoke(main, ["survey", "serve", str(tmp_path), *words]).exit_code == 0
+    assert given == [False, True]
 
 
 def test_what_the_mark_cannot_see(old: tuple[Made, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
