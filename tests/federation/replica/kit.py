@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import nkeys
+import nkeys  # type: ignore[import-untyped]
 import numpy as np
 
 from privatile.core.canonical import canonical_json
@@ -169,6 +170,16 @@ class StoredPeer(Peer):
         super().__init__(study, name)
         self.store = RunStore.create(":memory:", study.run, study.spec)
         self.restart()
+
+    @classmethod
+    def from_copy(cls, peer: StoredPeer, copy: bytes) -> StoredPeer:
+        """The same organization with an older copy of its file; its ledger is as it was."""
+        made = cls(peer.study, peer.name)
+        connection = sqlite3.connect(":memory:")
+        connection.deserialize(copy)
+        made.store, made.ledger = RunStore(connection, ":memory:"), peer.ledger
+        made.restart()
+        return made
 
     def restart(self) -> None:
         """Kill and start again."""

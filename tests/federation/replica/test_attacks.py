@@ -40,7 +40,7 @@ class TwoFaced(Peer):
 
 def two_faces(peers: list[Peer], name: str, log: list[Logged]) -> list[Peer]:
     """The same liar twice, once for each log."""
-    faces = [TwoFaced(peers[0].study, name) for _ in (0, 1)]
+    faces: list[Peer] = [TwoFaced(peers[0].study, name) for _ in (0, 1)]
     for face in faces:
         face.ledger = copy.deepcopy(next(peer.ledger for peer in peers if peer.name == name))
         face.follow(log)

@@ -99,8 +99,11 @@ class Replica(Following):
                 yield from self._sign(entry.sender, payload)
             case Final():
                 yield self._happening("other history", entry.sender, "a signature over another end", payload)
-            case Checkpoint() if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
-                yield from self._sign(entry.sender, payload)
+            case Checkpoint():
+                if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
+                    yield from self._sign(entry.sender, payload)
+                if entry.epoch == self.epoch:
+                    yield Happening("checkpoint", entry.round, entry.sender)
         yield from self._compare(entry)
         yield from self._close()
 
