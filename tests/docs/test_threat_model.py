@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "threat-model.md"
 PARTIES = (
     "A person", "A site's operator", "The coordinator", "The broker's operator", "Another client",
-    "Who runs a web survey", "The network", "Who sends a file", "A thief", "The analyst", "A reader of the release",
+    "Who runs a web survey", "Without a coordinator", "The network", "Who sends a file", "A thief", "The analyst",
+    "A reader of the release",
 )  # fmt: skip
 
 
