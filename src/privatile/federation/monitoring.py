@@ -152,7 +152,7 @@ COORDINATOR_METRICS = (
     Metric(Gauge, "interval_high", "The upper end of the interval so far.", "level", math.nan),
     Metric(Gauge, "width", "The width of the interval so far, in units of the data.", "level", math.nan),
     Metric(Gauge, "deadline_seconds", "How long the study lets a round wait for its answers."),
-    Metric(Gauge, "rounds_planned", "The largest number of rounds that the run may have."),
+    Metric(Gauge, "rounds_planned", "The largest number of rounds that the run may have; 0 in an open study."),
     Metric(Counter, "restored_questions", "Times that the broker kept another message than the open question."),
     Metric(Counter, "silent", "Answers that were missing when a round was closed."),
     Metric(Gauge, "quarantined", "Clients in quarantine."),

@@ -6,7 +6,7 @@ import logging
 import sys
 
 from privatile.cli import main
-from privatile.client.ledger.accounts import Stored
+from privatile.client.ledger.stored_answers import Stored
 from privatile.client.responder import Responder
 from privatile.core.messages import Question
 
