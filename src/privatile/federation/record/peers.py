@@ -116,24 +116,25 @@ def read_roster_of(body: dict[str, Any], study: FederationStudy) -> PeerRoster |
     return roster if fits else None
 
 
-def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, *, complete: bool) -> None:
-    """Check who has signed a record's body; `complete` asks for as many as the study needs."""
+def check_peers(
+    checks: Checks, record: dict[str, Any], study: FederationStudy, *, complete: bool, with_file: bool
+) -> None:
+    """Check who has signed a record's body; `complete` asks for as many as the study needs.
+
+    A key that was changed during the run counts only `with_file`: the votes for it are in the run's file.
+    """
     body = record["body"]
     roster = read_roster_of(body, study)
-    if (
-        checks.add(
-            "the roster has every client of the study, and nobody else, each with a key of its own", roster is not None
+    text = "the roster has every client of the study, and nobody else, each with a key of its own"
+    if not checks.add(text, roster is not None) or roster is None:
+        return
+    checks.not_checked.append(f"that roster {roster.fingerprint} is the one that all organizations compared: ask them")
+    changed = [name for name in study.clients if named_keys(body, name).current != roster.keys[name]]
+    if changed:
+        checks.flagged.append(
+            f"keys that were changed during the run: {', '.join(changed)}. The votes for it are in the run's file"
+            + ("" if with_file else "; without it (--transcript) their signatures do not count")
         )
-        and roster
-    ):
-        checks.not_checked.append(
-            f"that roster {roster.fingerprint} is the one that all organizations compared: ask them"
-        )
-        changed = [name for name in study.clients if named_keys(body, name).current != roster.keys[name]]
-        if changed:
-            checks.flagged.append(
-                f"keys that were changed during the run: {', '.join(changed)}. The run's file has the votes for it"
-            )
     entries = part(record["signatures"], "peers")
     strangers = sorted(set(entries) - set(study.clients))
     checks.add("it is signed by clients of the study only", not strangers, ", ".join(strangers))
@@ -147,8 +148,9 @@ def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, 
         if checks.add(f"{client} has signed it" + (f" (key {current.fingerprint})" if current else ""), holds):
             signed.append(client)
     if complete:
+        count = sum(with_file or client not in changed for client in signed)
         text = f"at least {study.signing_quorum:,} of {len(study.clients):,} organizations have signed the same record"
-        checks.add(text, len(signed) >= study.signing_quorum, f"{len(signed):,} have")
+        checks.add(text, count >= study.signing_quorum, f"{count:,} have")
     unsigned = [client for client in study.clients if client not in signed]
     if unsigned:
         checks.not_checked.append(f"the record by {', '.join(unsigned)}: they have not signed it")

@@ -65,7 +65,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None, *, com
         check_study_and_signature(checks, record, study, "coordinator")
     else:
         check_study(checks, body, study)
-        check_peers(checks, record, study, complete=complete)
+        check_peers(checks, record, study, complete=complete, with_file=transcript is not None)
         checks.add("the run is finished", body.get("finished") is True)
     statements = _check_countersignatures(checks, record, study)
     if transcript is None and study.tolerate is None and body.get("finished") is not True:
