@@ -24,7 +24,7 @@ ROOM = test -w $(MEMORY) && test "$$(df -Pk $(MEMORY) | awk 'END { print $$4 }')
 test:
 	@if $(ROOM); then folder=$$(mktemp -d $(MEMORY)/privatile-test-XXXXXX); else folder=$$(mktemp -d); fi; \
 	  trap 'rm -rf "$$folder"' EXIT; trap 'exit 130' INT TERM; \
-	  TMPDIR=$$folder $(MAKE) --no-print-directory -j3 --output-sync=target lint types unit contract
+	  TMPDIR=$$folder $(MAKE) --no-print-directory -j3 --output-sync=target lint unit types contract
 
 checks: lint types contract
 
@@ -68,7 +68,8 @@ types: $(VENV)/.test
 contract: $(VENV)/.test
 	$(VENV)/bin/lint-imports
 
-# Tests of pages and of services start processes and wait for them; others compute. The longest parts come first.
+# Tests of pages and of services start processes and wait for them; others compute. The longest parts come first, and
+# what is short last, so that no core is left alone with a long one.
 COMMANDS := tests/api tests/cli tests/client tests/report
 COMPUTE := tests/inference tests/laws tests/paper tests/simulation tests/statistical tests/studies
 DOCS := tests/docs
@@ -76,7 +77,7 @@ FEDERATION := tests/federation
 PAGES := tests/browser tests/dashboard tests/faults
 PARTS := $(COMMANDS) $(COMPUTE) $(DOCS) $(FEDERATION) $(PAGES)
 
-unit: unit-commands unit-docs unit-compute unit-federation unit-pages unit-rest flower
+unit: unit-commands unit-pages unit-docs unit-compute unit-federation unit-rest flower
 
 # The compiled kernels are kept: compiled once before, two parts that begin with them do not both compile them.
 $(VENV)/.kernels: $(VENV)/.test src/privatile/simulation/kernels.py
