@@ -35,6 +35,9 @@ tests/federation/test_audit.py have their parts."""
 
 OF_R = ROOT / "docs" / "tasks" / "r.md"
 
+RUNBOOK = ROOT / "docs" / "runbook.md"
+"""Here a run goes on from the first command to the last: its rounds are a moment apart (paced.py)."""
+
 LONGEST_PAGE = 300.0
 """Seconds: a page that takes longer has hung."""
 
@@ -58,10 +61,11 @@ else:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A `privatile` command on the path, and state that is nobody's."""
     home = tmp_path_factory.mktemp("home")
-    (home / "bin").mkdir()
-    command = home / "bin" / "privatile"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m privatile "$@"\n')
-    command.chmod(0o755)
+    for folder, started in (("bin", "-m privatile"), ("paced", f'"{ROOT / "tests" / "docs" / "paced.py"}"')):
+        (home / folder).mkdir()
+        command = home / folder / "privatile"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {started} "$@"\n')
+        command.chmod(0o755)
     if shutil.which("curl") is None:  # a machine without it runs the pages all the same
         stand_in = home / "bin" / "curl"
         stand_in.write_text(f"#!{sys.executable}\n{CURL}")
@@ -100,6 +104,8 @@ def test_every_block_runs(page: Path, environment: dict[str, str], tmp_path: Pat
     if page != README:  # which begins in an empty folder, as its reader does
         furnish(tmp_path)
     mine = {**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    if page == RUNBOOK and "PRIVATILE_LONG" not in os.environ:
+        mine["PATH"] = f"{Path(environment['HOME']) / 'paced'}{os.pathsep}{environment['PATH']}"
     command = [sys.executable, str(ROOT / "tests" / "docs" / "page_blocks.py"), str(page)]
     output = tmp_path / "output.txt"
     with output.open("w") as file:
