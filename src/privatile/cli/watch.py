@@ -19,7 +19,7 @@ SHOWN_EVENTS = 5
 WIDE = 50
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}
-COLOURS |= dict.fromkeys(("quarantined", "two holders", "no broker", "silent"), "bold red")
+COLOURS |= dict.fromkeys(("quarantined", "two holders", "log lost", "no broker", "silent"), "bold red")
 AT_REST = {
     "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
     "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
