@@ -8,13 +8,14 @@ visitors. The codes in memory (`table`) follow the file, after its commit.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Self
 
 from privatile.errors import StoreError
 from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
-from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Changed, Count, SurveyStore
+from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, SurveyStore
 
 GATHER = 0.004
 """Seconds from one commit to the next, at least: a disk that is fast would have one for every visitor."""
@@ -24,7 +25,6 @@ MOST_IN_GROUP = 2_000
 
 MOST_WAITING = 20_000
 """Changes that wait; beyond that visitors are told to come again, so that memory stays bounded."""
-
 
 MOST_VISITS = 100_000
 """Devices that are known again: some 20 MB."""
@@ -148,8 +148,8 @@ class Intake:
             self._task = None
 
     async def _commit(self, group: list[_Change]) -> None:
-        outcomes, changed, counts, late = self._decide(group)
         try:
+            outcomes, changed, counts, late = self._decide(group)
             if changed:
                 self.store.begin()
                 self.store.change(changed)
@@ -157,6 +157,10 @@ class Intake:
                 await self.durably(self.store.commit)
         except Exception as error:
             self.store.roll_back()
+            if isinstance(error, Altered):
+                # Another program has written: the file is right, and the next attempt goes by it.
+                with suppress(StoreError):
+                    self.table = self.store.codes()
             for change in group:
                 if not change.reply.done():
                     change.reply.set_exception(StoreError(f"not written ({type(error).__name__})"))
