@@ -1,0 +1,182 @@
+"""What a quorum decides belongs to the round in which it takes effect: everybody who follows the round sees the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from privatile.federation.replica.entries import Decision, Vote, read_entry
+from privatile.federation.replica.history import MOST_NOTES
+from privatile.federation.replica.replica import Replica
+from privatile.federation.wire.messages import Link
+from tests.federation.replica.kit import (
+    Logged,
+    Peer,
+    StoredPeer,
+    after,
+    key_of,
+    kinds,
+    make,
+    make_study,
+    new_replica,
+    run,
+)
+from tests.federation.replica.test_attacks import answer_of, lie_twice, say
+
+
+def follows(replica: Replica) -> Replica:
+    """Another replica that has followed the same closed rounds."""
+    other = new_replica(replica.study)
+    other.catch_up(replica.closed_rounds())
+    return other
+
+
+def same_state(one: Replica, other: Replica) -> bool:
+    mine, theirs = one._history, other._history
+    return (mine.chain, mine.links, mine.restored, mine.tally, mine.quarantined) == (
+        theirs.chain,
+        theirs.links,
+        theirs.restored,
+        theirs.tally,
+        theirs.quarantined,
+    )
+
+
+def vote(peer: Peer, decision: Decision) -> Logged:
+    return peer.name, peer.replica.vote(peer.name, decision).pack(peer.key)
+
+
+def with_question(clients: int = 4, rounds: int = 4) -> tuple[list[Peer], list[Logged]]:
+    peers = make(clients, rounds)
+    log = after(peers, 1)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    return peers, log
+
+
+def test_a_key_that_is_replaced_within_a_round_is_followed() -> None:
+    peers, log = with_question()
+    new = key_of("peer3 again")
+    change = Decision("key", "peer3", None, key_of("peer3").public.signer, new.public)
+    first = [answer_of(peers[3]), answer_of(peers[0])]  # the answer with the old key came before
+    log += [*first, *(vote(peer, change) for peer in peers[:3])]
+    peers[3].key = new
+    for peer in peers:
+        peer.follow(log)
+        assert peer.replica.keys["peer3"] == new.public
+    run(peers, log)
+    assert all(peer.replica.finished for peer in peers)
+    other = follows(peers[1].replica)
+    assert same_state(other, peers[1].replica)
+    assert [len(one.notes) for one in other.closed_rounds()] == [0, 3, 0, 0]
+    assert "unsigned" not in kinds(peers[0])
+
+
+def test_votes_stay_for_later_rounds() -> None:
+    peers, log = with_question()
+    new = key_of("peer3 again")
+    change = Decision("key", "peer3", None, key_of("peer3").public.signer, new.public)
+    log += [vote(peers[0], change), vote(peers[1], change)]
+    run(peers, log, lambda: any(peer.replica.closed >= 3 for peer in peers))
+    log.append(vote(peers[2], change))
+    for peer in peers:
+        peer.follow(log)
+    assert peers[0].replica.keys["peer3"] == new.public
+    assert same_state(follows(peers[0].replica), follows(peers[1].replica))
+
+
+def test_a_restored_ledger_goes_on_from_its_new_link() -> None:
+    peers, log = with_question()
+    lost = peers[0].replica.link("peer2")
+    assert lost is not None
+    back = Link(lost.sequence - 1, "0" * 32)
+    wrong = peers[2].replica.restored("peer2", Link(lost.sequence, "1" * 32), back).pack(peers[2].key)
+    assert peers[0].see("peer2", wrong) == ()
+    declared = ("peer2", peers[2].replica.restored("peer2", lost, back).pack(peers[2].key))
+    log.append(declared)
+    peers[2].ledger.sequence = back.sequence
+    run(peers, log)
+    assert all(peer.replica.finished for peer in peers)
+    assert kinds(peers[0]).count("restored") == 1
+    assert same_state(follows(peers[0].replica), peers[0].replica)
+    # Sent again, it changes nothing: the ledger has gone on.
+    assert peers[0].replica.link("peer2") != back
+
+
+def test_without_the_declaration_a_ledger_that_went_back_is_found() -> None:
+    peers, log = with_question()
+    peers[2].ledger.sequence = 0
+    log.append(answer_of(peers[2]))
+    for peer in peers:
+        peer.follow(log)
+        assert "it was restored from a backup" in peer.replica.quarantined["peer2"].reason
+    readmit = Decision("readmit", "peer2", 2)
+    log += [vote(peer, readmit) for peer in peers[:3]]
+    for peer in peers:
+        peer.follow(log)
+        assert not peer.replica.quarantined
+        assert "peer2" in peer.replica.missing
+    log.append(log[-4])  # the same answer again is decided upon
+    for peer in peers:
+        peer.follow(log)
+        assert not peer.replica.quarantined
+
+
+def test_an_answer_that_came_in_quarantine_counts_after_it() -> None:
+    peers, log = with_question(5)
+    first, second = lie_twice(peers, log)
+    log += [first, *(answer_of(peer) for peer in peers[:4])]
+    for peer in peers:
+        peer.follow(log)
+    log += [second, *say(peers[0])]
+    for peer in peers:
+        peer.follow(log)
+        assert peer.replica.closed == 2
+        assert peer.replica.quarantined["peer4"].round == 2
+    log += [answer_of(peer) for peer in peers]
+    log += [vote(peer, Decision("readmit", "peer4", 2)) for peer in peers[:4]]
+    for peer in peers:
+        peer.follow(log)
+        assert peer.replica.closed == 3
+        assert None not in peer.replica.closed_rounds()[2].answers
+    assert same_state(follows(peers[0].replica), peers[0].replica)
+
+
+def test_one_peer_cannot_fill_a_round_with_votes() -> None:
+    peers, log = with_question()
+    for number in range(MOST_NOTES + 10):
+        log.append(vote(peers[3], Decision("readmit", "peer0", number)))
+    peers[0].follow(log)
+    assert kinds(peers[0]).count("vote") == MOST_NOTES
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision("abort", "peer0"),
+        Decision("readmit", "peer0"),
+        Decision("readmit", None, 1),
+        Decision("readmit", "stranger", 1),
+        Decision("key", "peer0", None, "x"),
+    ],
+)
+def test_a_vote_that_names_other_things_is_refused(decision: Decision) -> None:
+    peers, _ = with_question()
+    assert [one.kind for one in peers[1].see(*vote(peers[0], decision))] == ["refused"]
+
+
+def test_an_aborted_run_stays_aborted_after_a_restart_and_in_a_new_log() -> None:
+    study = make_study(4, 4, 1)
+    peers = [StoredPeer(study, name) for name in study.clients]
+    log = after(peers, 1)
+    log += [vote(peer, Decision("abort")) for peer in peers[:3]]
+    for peer in peers:
+        peer.follow(log)
+        peer.save()
+        peer.restart()
+        assert peer.replica.aborted
+        assert peer.wants() == []
+        peer.replica.new_epoch(1)
+        assert peer.replica.aborted
+        assert [one.kind for one in peer.log.journal.events()] == ["aborted"]
+    assert isinstance(read_entry(log[-1][1], key_of(log[-1][0]).public.signer), Vote)
