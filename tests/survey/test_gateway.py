@@ -326,6 +326,8 @@ def test_codes_that_somebody_else_changed_are_not_answered_for(made: Made) -> No
                 other.execute("UPDATE codes SET state = 2")
             assert (await people.answer(made.codes[0], 1, True)).status_code == 503
             assert people.service.intake.store.counts() == [Count(0, 0)]
+            # The file is right: the next attempt goes by it, and holds up nobody else.
+            assert (await people.answer(made.codes[0], 1, True)).json() == {"counted": True, "repeat": True}
 
     asyncio.run(scene())
 

@@ -82,6 +82,10 @@ class StratumTotals(NamedTuple):
     late: int
 
 
+class Altered(StoreError):
+    """Codes are not in the state that they were read in."""
+
+
 class SurveyStore:
     """The file, written by one process. Callers group writes: `begin`, any number of changes, `commit`."""
 
@@ -223,9 +227,7 @@ class SurveyStore:
         rows = [(after, code, before) for code, _, before, after in changed]
         written = self._connection.executemany("UPDATE codes SET state = ? WHERE hash = ? AND state = ?", rows).rowcount
         if written != len(rows):
-            raise StoreError(
-                f"{self.path} was altered while it was used: {len(rows) - written:,} codes are not as read."
-            )
+            raise Altered(f"{self.path} was altered while it was used: {len(rows) - written:,} codes are not as read.")
 
     def add(self, came: Sequence[Count], late: Sequence[int]) -> None:
         """Add to the counts of the open round and to the late answers, per stratum."""
