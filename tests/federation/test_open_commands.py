@@ -79,6 +79,21 @@ def test_the_study_file_is_read_back(tmp_path: Path) -> None:
         FederationStudy.from_dict({key: value for key, value in closed.to_dict().items() if key != "rounds"})
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "said"),
+    [
+        ({"end_answer": 900}, "Did you mean 'end_answers'?"),
+        ({"end_answers": True}, "arrivals.end_answers: must be a whole number"),
+        ({"end_date": 2036}, "arrivals.end_date: must be a text"),
+        ([], "must be a table with round_answers"),
+    ],
+)
+def test_what_the_study_file_says_is_read_strictly(arrivals: object, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        FederationStudy.from_dict({**make_open_study().to_dict(), "arrivals": arrivals})
+    assert said in str(caught.value)
+
+
 def test_close_is_for_open_studies(tmp_path: Path) -> None:
     federation = Federation(tmp_path / "closed", make_study(2))
     result = call("federation", "close", str(federation.directory.path))

@@ -194,6 +194,8 @@ class Document:
         if dataclasses.is_dataclass(plain):
             return self.decode(cast(type, plain), given, place)
         entry_kind = next((part for part in parts if dataclasses.is_dataclass(part)), None)
+        if entry_kind is not None and type(None) in parts and given is not None:
+            return self.decode(cast(type, entry_kind), given, place)
         by_name = isinstance(get_origin(plain), type) and issubclass(get_origin(plain), Mapping)
         if entry_kind is not None and by_name and isinstance(given, Mapping):
             return {name: self.value(entry, entry_kind, (*place, name)) for name, entry in given.items()}
