@@ -1,4 +1,4 @@
-"""What a quorum decides belongs to the round in which it takes effect: everybody who follows the round sees the same."""
+"""What a quorum decides belongs to the round in which it takes effect: whoever follows the round sees the same."""
 
 from __future__ import annotations
 
@@ -101,6 +101,15 @@ def test_a_restored_ledger_goes_on_from_its_new_link() -> None:
     assert same_state(follows(peers[0].replica), peers[0].replica)
     # Sent again, it changes nothing: the ledger has gone on.
     assert peers[0].replica.link("peer2") != back
+
+
+def test_records_of_the_open_round_count_as_asked() -> None:
+    """A ledger that was lost may have answered it: what it lacks of them is marked as spent after a restore."""
+    peers, _ = with_question()
+    length = sum(question.length for question in peers[0].replica.asked.questions("peer2"))  # type: ignore[union-attr]
+    assert length > 0
+    assert peers[0].replica.records_asked("peer2") == 2 * length
+    assert follows(peers[0].replica).records_asked("peer2") == length
 
 
 def test_without_the_declaration_a_ledger_that_went_back_is_found() -> None:

@@ -154,8 +154,13 @@ class Standing:
         return self._history.coordinator.tracks
 
     def records_asked(self, client: str) -> int:
-        """Records that closed rounds have asked of a peer, less those that are known not to have answered."""
-        return self._history.coordinator.asked[client]
+        """Records that all rounds up to the open one have asked of a peer, less those known not to have answered.
+
+        Up to the open one: a ledger that was lost may have answered it, whether the answer came or not.
+        """
+        open_round = () if self._now.asked is None else self._now.asked.questions(client)
+        asked = self._history.coordinator.asked[client]
+        return asked + sum(question.length for question in open_round)
 
     def link(self, client: str) -> Link | None:
         """The last link of a peer's ledger, by its counted answers."""
