@@ -1,8 +1,10 @@
 """What one message costs: python -m studies.leaderless.costs
 
-Three nats-servers of a cluster on this machine (no TLS), a replicated stream that syncs every message, answers of the
-size of real ones. Processor time is counted where a queue is limited by a processor (reading, delivering), time on the
-clock where it is limited by a disk or a reply (appending, a durable transaction). Prints a line for `run.py`.
+Reading an entry is what the connection takes for it and what a peer's replica does with it (signature, form, counts,
+its share of closing the round), each measured by itself. Three nats-servers of a cluster run on this machine (no TLS),
+with a replicated stream that syncs every message, and answers of the size of real ones. Processor time is counted where
+a queue is limited by a processor (reading, delivering), time on the clock where it is limited by a disk or a reply
+(appending, a durable transaction). Prints a line for `run.py`.
 """
 
 import asyncio
@@ -20,10 +22,12 @@ from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy, StreamConfig
 
 from privatile.core.messages import Answer
+from privatile.federation.replica.replica import Replica
 from privatile.federation.setup.broker import free_port
 from privatile.federation.setup.broker_binary import find_binary
+from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.keys import KeyPair, verify
-from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, Link, read_message
+from privatile.federation.wire.messages import AnswerMessage, Link, Signed, question_digest
 
 SERVERS, MESSAGES, READERS = 3, 2000, 5
 
@@ -34,6 +38,40 @@ def seconds_each(act: Callable[[], object], times: int = 2000) -> float:
     for _ in range(times):
         act()
     return (time.process_time() - start) / times
+
+
+def applied_entry(peers: int = 20, rounds: int = 20) -> float:
+    """Processor seconds of a replica per entry of a whole run."""
+    keys = {f"peer{k}": KeyPair.generate() for k in range(peers)}
+    terms = {name: ClientAgreement(1.0, 1.0 / peers, rounds * 20) for name in keys}
+    study = FederationStudy(
+        "0" * 12, "Costs", "a study", "x", (0.5,), (0.0, 100.0), rounds, design="rounds", tolerate=1, clients=terms
+    )
+    public = {name: key.public for name, key in keys.items()}
+    writer, reader = (Replica(study, public, "1" * 64) for _ in range(2))
+    log: list[tuple[str, bytes]] = []
+
+    def write(entry: Signed, sender: str) -> None:
+        log.append((sender, entry.pack(keys[sender])))
+        writer.apply(*log[-1])
+
+    while not writer.finished:
+        if writer.asked is not None:
+            questions = {name: writer.asked.questions(name) for name in writer.missing}
+            for name, asked in questions.items():
+                ones = [Answer(one.run, one.round, name, one.level, one.length // 2) for one in asked]
+                link = Link(asked[0].round, "2" * 32)
+                write(
+                    writer.answer(AnswerMessage.of(study.digest, question_digest(study.digest, asked), ones, link)),
+                    name,
+                )
+        elif writer.ended:
+            for name in keys:
+                write(writer.final(name), name)
+        else:
+            write(writer.proposal("peer0"), "peer0")
+    entries = iter(log)
+    return seconds_each(lambda: reader.apply(*next(entries)), len(log))
 
 
 def durable_transaction(folder: Path, times: int = 300) -> float:
@@ -69,10 +107,8 @@ async def _quiet(_: Exception) -> None:
     """A server that does not listen yet is tried again."""
 
 
-async def through_cluster(
-    ports: list[int], processes: list[int], payload: bytes, signer: str
-) -> tuple[float, float, float]:
-    """Seconds to append a message, a server's to deliver one, a reader's to take one."""
+async def through_cluster(ports: list[int], processes: list[int], payload: bytes) -> tuple[float, float, float]:
+    """Seconds to append a message, a server's to deliver one, a connection's to take one."""
     connection = await nats.connect([f"nats://127.0.0.1:{port}" for port in ports], error_cb=_quiet)
     streams = connection.jetstream(timeout=5)
     for _ in range(60):
@@ -89,9 +125,8 @@ async def through_cluster(
     left = MESSAGES * READERS
     done = asyncio.Event()
 
-    async def take(message: Msg) -> None:
+    async def take(_: Msg) -> None:
         nonlocal left
-        read_message(message.data, signer, LARGEST_ANSWER)
         left -= 1
         if left == 0:
             done.set()
@@ -129,14 +164,13 @@ def main() -> None:
             for place in range(SERVERS)
         ]
         try:
-            append, deliver, read = asyncio.run(
-                through_cluster(ports, [one.pid for one in running], payload, key.public.signer)
-            )
+            append, deliver, taken = asyncio.run(through_cluster(ports, [one.pid for one in running], payload))
         finally:
             for one in running:
                 one.kill()
                 one.wait()
     print(f"load {os.getloadavg()[0]:.1f}, {binary.version}, {len(payload)} bytes")
+    read = taken + applied_entry()
     print(
         f"Costs(sign={sign:.2g}, read={read:.2g}, check={check:.2g}, append={append:.2g}, deliver={deliver:.2g}, "
         f"answer={durable:.2g}, hop=…)"

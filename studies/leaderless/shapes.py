@@ -60,7 +60,10 @@ class Round(NamedTuple):
     """Messages that the busiest peer reads."""
     checked: int
     """Signatures that the busiest peer checks."""
+    processor: float
+    """Seconds of all processors together, peers and servers: what one machine would need for everybody."""
     seconds: float
+    """On the clock, every peer and server on a machine of its own."""
 
 
 def through_log(sent: Floats, readers: int, costs: Costs, servers: int, read: float) -> Floats:
@@ -83,8 +86,10 @@ def everybody(peers: int, costs: Costs, servers: int = 3) -> Round:
     done = through_log(answers, peers, costs, servers, costs.read)
     published = 1 + peers
     size = peers * (_question(peers) + peers * ANSWER)
+    delivered = published * peers
+    work = _work(published, delivered, 0, costs)
     return Round(
-        "everybody", peers, peers, published, published * peers, size / 1e6, published, published, float(done[-1])
+        "everybody", peers, peers, published, delivered, size / 1e6, published, published, work, float(done[-1])
     )
 
 
@@ -100,9 +105,8 @@ def committee(peers: int, members: int, costs: Costs, servers: int = 3) -> Round
     delivered = peers + members * (peers + members)
     size = peers * question + members * (peers * ANSWER + members * SHARE)
     read = 1 + peers + members
-    return Round(
-        "committee", peers, members, read, delivered, size / 1e6, read, read + quorum, float(signed[-1])
-    )  # fmt: skip
+    work = _work(read, delivered, peers * quorum, costs)
+    return Round("committee", peers, members, read, delivered, size / 1e6, read, read + quorum, work, float(signed[-1]))
 
 
 def tree(peers: int, group: int, costs: Costs, servers: int = 3) -> Round:
@@ -119,9 +123,15 @@ def tree(peers: int, group: int, costs: Costs, servers: int = 3) -> Round:
     delivered = peers * (1 + 2 * group + groups)
     each = _question(groups) + group * (ANSWER + SHARE) + groups * (ANSWER + quorum * SIGNATURE)
     read = 1 + 2 * group + groups
+    checked, work = groups * quorum, _work(published, delivered, peers * groups * quorum, costs)
     return Round(
-        "tree", peers, group, published, delivered, peers * each / 1e6, read, read + groups * quorum, float(done[-1])
-    )  # fmt: skip
+        "tree", peers, group, published, delivered, peers * each / 1e6, read, read + checked, work, float(done[-1])
+    )
+
+
+def _work(signed: int, delivered: int, checked: int, costs: Costs) -> float:
+    """Processor seconds: signing, delivering and reading, and checking further signatures."""
+    return signed * costs.sign + delivered * (costs.deliver + costs.read) + checked * costs.check
 
 
 def _question(clients: int) -> int:

@@ -1,6 +1,7 @@
 """Committees and trees of a federation without a coordinator: exact probabilities, counted messages, kept results."""
 
 import itertools
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -67,6 +68,28 @@ def test_a_round_takes_at_least_its_work_and_a_queue_more() -> None:
     assert many[-1] >= 50 * max(COSTS.append, COSTS.read, 10 * COSTS.deliver) + 2 * COSTS.hop
     slow = COSTS._replace(deliver=0.001)
     assert shapes.through_log(np.zeros(50), 30, slow, 3, COSTS.read)[-1] >= 50 * 10 * slow.deliver
+
+
+def test_the_page_shows_the_kept_results() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "leaderless.md").read_text(encoding="utf-8")
+    rows = {(row.peers, row.shape): row for row in read_rows(RESULTS / "rounds.csv", Row) if row.hop == 0.02}
+    shown = re.findall(r"^\| ([\d,]+) \| (everybody|committee of|tree, groups of) ?(\d*) \| (.+) \|$", text, re.M)
+    assert len(shown) == 7
+    for peers, shape, size, cells in shown:
+        row = rows[int(peers.replace(",", "")), shape.partition(" ")[0].rstrip(",")]
+        assert size in ("", str(row.size))
+        numbers = [float(cell.replace(",", "")) for cell in cells.split(" | ")]
+        expected = [row.delivered, row.megabytes, row.checked, row.processor, row.seconds]
+        assert numbers == pytest.approx(expected, rel=0.06)
+    kept = {
+        (row.peers, row.liars, row.risk): row for row in read_rows(RESULTS / "committees.csv", committees.Committee)
+    }
+    lots = re.findall(r"^\| ([\d,]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.M)
+    assert len(lots) == 7
+    for peers, *cells in lots:
+        liars, rare, rarer, anew = map(int, cells)
+        first, second = (kept[int(peers.replace(",", "")), liars, risk] for risk in (1e-6, 1e-9))
+        assert (rare, rarer, anew) == (first.members, second.members, second.every_round)
 
 
 def test_the_kept_results_are_those_of_the_program(tmp_path: Path) -> None:
