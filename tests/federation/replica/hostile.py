@@ -25,7 +25,7 @@ from privatile.federation.replica import replica as replica_module
 from privatile.federation.replica.chain import signed_value
 from privatile.federation.replica.entries import read_entry
 from privatile.federation.study.study import FederationStudy
-from tests.federation.replica.kit import Ledger, Logged, Peer, make_study, new_replica
+from tests.federation.replica.kit import Ledger, Logged, Peer, StoredPeer, key_of, make_study, new_replica
 
 SHAPES = ((4, 1), (5, 1), (3, 0), (4, 0))
 STUDIES = {shape: make_study(shape[0], 4, shape[1], patience=2) for shape in SHAPES}
@@ -91,7 +91,7 @@ class Honest(Peer):
         self.epoch, self.read = epoch, 0
         self.replica.new_epoch(epoch)
 
-    def restart(self, chance: random.Random) -> None:
+    def kill(self, chance: random.Random) -> None:
         lost = len(self.seen) - chance.randint(self.saved, len(self.seen))
         self.seen = self.seen[: len(self.seen) - lost]
         self.read = max(0, self.read - lost)
@@ -100,12 +100,41 @@ class Honest(Peer):
             self.replica.new_epoch(one) if isinstance(one, int) else self.replica.apply(*one)
 
 
+class Stored(StoredPeer):
+    """The same with a real file: what is lost in a kill was not in it yet."""
+
+    def __init__(self, study: FederationStudy, name: str) -> None:
+        super().__init__(study, name)
+        self.view = self.epoch = 0
+        self.astray = 0
+
+    def see(self, sender: str, payload: bytes) -> Any:
+        found = super().see(sender, payload)
+        if any(one.kind == "astray" for one in found):
+            self.astray += 1
+            self.save()
+            self.replica = self.log.read_again({name: key_of(name).public for name in self.study.clients})
+            self.unwritten, self.news, self.read = [], [], -1  # the one who reads goes on with the first entry
+        return found
+
+    def renew(self, epoch: int) -> None:
+        self.save()
+        self.log.begin_epoch(epoch)
+        self.replica.new_epoch(epoch)
+        self.epoch, self.read = epoch, 0
+
+    def kill(self, chance: random.Random) -> None:
+        if chance.random() < 0.3:
+            self.save()
+        self.restart()
+
+
 @dataclass
 class World:
     """One history."""
 
     seed: int
-    peer: type[Honest] = Honest
+    peer: type[Honest] | type[Stored] = Honest
     committed: dict[int, str] = field(default_factory=dict)
     closed: dict[int, set[str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -116,7 +145,7 @@ class World:
         self.study = STUDIES[shape]
         names = list(self.study.clients)
         lying = self.chance.sample(names, shape[1])
-        self.honest = [self.peer(self.study, name) for name in names if name not in lying]
+        self.honest: list[Any] = [self.peer(self.study, name) for name in names if name not in lying]
         self.liars = [Liar(self.study, name, view, self.chance) for name in lying for view in (0, 1)]
         self.logs: dict[tuple[int, int], list[Logged]] = {}
         self.pool: list[Logged] = []
@@ -156,7 +185,7 @@ class World:
                 peer.read = min(peer.read, len(self.log(peer.epoch, peer.view)))
                 peer.read = chance.choice((peer.read, 0))
             elif event < 0.05:
-                peer.restart(chance)
+                peer.kill(chance)
                 self.counts["restarts"] += 1
             elif event < 0.055:
                 peer.renew(peer.epoch + 1)
@@ -174,6 +203,7 @@ class World:
                 self.turn(peer)
         for peer in self.honest:
             self.check(peer)
+            self.counts["led astray"] += getattr(peer, "astray", 0)
 
     def act_as(self, liar: Liar) -> None:
         epoch = max(one.epoch for one in self.honest)
@@ -190,7 +220,7 @@ class World:
         liar.follow(log)
         self.publish(liar, log)
 
-    def turn(self, peer: Honest) -> None:
+    def turn(self, peer: Honest | Stored) -> None:
         log = self.log(peer.epoch, peer.view)
         before = peer.replica.closed
         for _ in range(self.chance.randint(1, 12)):
@@ -206,7 +236,7 @@ class World:
 
     def publish(self, peer: Peer, log: list[Logged]) -> None:
         for payload in peer.wants(proposes=self.chance.random() < 0.5):
-            if isinstance(peer, Honest):
+            if isinstance(peer, Honest | Stored):
                 self.look_at(peer, payload)
             self.pool.append((peer.name, payload))
             if self.chance.random() < 0.95 and (peer.name, payload) not in log[-30:]:
@@ -222,7 +252,7 @@ class World:
         ):
             raise Wrong(f"{peer.name} has signed two values in slot {value[0]}")
 
-    def check(self, peer: Honest) -> None:
+    def check(self, peer: Honest | Stored) -> None:
         replica = peer.replica
         for record in replica.committed_rounds():
             number = record.closed.round
@@ -251,7 +281,7 @@ class WithoutSlots(Honest):
         return True
 
 
-def play_many(seeds: range, peer: type[Honest] = Honest) -> Counter[str]:
+def play_many(seeds: range, peer: type[Honest] | type[Stored] = Honest) -> Counter[str]:
     """Play histories; raises Wrong with the seed of the first that breaks an invariant."""
     total: Counter[str] = Counter()
     for seed in seeds:

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from privatile.federation.study.study import FederationStudy
-from tests.federation.replica.hostile import WithoutSlots, Wrong, play_many, remembered
+from tests.federation.replica.hostile import Stored, WithoutSlots, Wrong, play_many, remembered
 
 HISTORIES = 10_000 if os.environ.get("PRIVATILE_LONG") else 60
 
@@ -24,6 +24,13 @@ def test_no_two_honest_peers_commit_different_histories() -> None:
     assert found["rounds"] > HISTORIES
     assert found["finished"] > HISTORIES // 10
     assert min(found["restarts"], found["logs lost"]) > 0
+
+
+def test_nor_do_peers_with_files_that_are_killed_at_any_time() -> None:
+    with remembered():
+        found = play_many(range(HISTORIES // 5), Stored)
+    print(dict(found))
+    assert min(found["rounds"], found["restarts"], found["logs lost"]) > 0
 
 
 def test_without_the_rule_of_slots_they_do() -> None:
