@@ -34,6 +34,9 @@ EXPIRES, HEARTBEAT = 30.0, 0.5
 SILENCE = 4 * HEARTBEAT
 """Seconds without a sign of life after which the consumer is made again: its server is gone."""
 
+MOST_MUTE = 2
+"""Consumers without a sign of life after which the connection is given up."""
+
 RETRY, LATE = 0.3, 5.0
 """Seconds until an entry that was not seen is published again, and how many times the usual delay it must be late: on a
 slow network or machine it is given more time. A second copy does no harm, but costs everybody a message."""
@@ -64,6 +67,8 @@ class LogPort:
 
     def __init__(self, connection: Connection, identity: str, epoch: int, peer: str, *, replicas: int) -> None:
         self.lost = connection.lost
+        self._mute = 0
+        """Consumers in a row that have given no sign of life."""
         self._nc = connection.nc
         self._peer = peer
         self._stream = log_stream(identity, epoch)
@@ -202,7 +207,7 @@ class LogPort:
         *_, stream, consumer, _times, position, delivered, _at, behind = message.reply.split(".")[:9]
         if consumer != self._consumer or stream != self._stream or self._broken:
             return
-        self._heard = asyncio.get_running_loop().time()
+        self._heard, self._mute = asyncio.get_running_loop().time(), 0
         self._requested -= 1
         if int(delivered) != self._delivered + 1 or int(position) != self._next:
             # Nothing is deleted from the log: a gap means a delivery that was lost, or another stream.
@@ -224,7 +229,7 @@ class LogPort:
         if message.subject.rpartition(".")[2] not in (self._consumer, "") or not message.headers:
             return
         status = message.headers.get("Status")
-        self._heard = asyncio.get_running_loop().time()
+        self._heard, self._mute = asyncio.get_running_loop().time(), 0
         if status == "408":  # the request has expired
             self._requested = 0
         elif status not in (None, "100"):
@@ -251,6 +256,10 @@ class LogPort:
                 )
             now = loop.time()
             if self._broken or now - self._heard > SILENCE:
+                self._mute += not self._broken
+                if self._mute > MOST_MUTE:
+                    # A server that was told new accounts may have forgotten this connection's: a new one helps.
+                    raise BrokerError("the server gives no sign of life of the log.")
                 log.info("reading again", extra=facts(reason=self._broken or "no sign of life"))
                 await self._read_again()
             elif self._requested <= BATCH // 2:

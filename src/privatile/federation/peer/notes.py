@@ -84,6 +84,7 @@ class PeerNotes:
         self._study = study
         self._pending = PendingNotes(journal)
         self._paused = ""
+        self._closed_at = time.monotonic()
         self._conditions: set[str] = set()
         labels = {"client": [*study.clients], "kind": KINDS}
         self.metrics = Metrics("privatile", PEER_METRICS, labels, self._measure)
@@ -117,6 +118,8 @@ class PeerNotes:
                 self.metrics.add(name, client=str(one.client))
             if one.kind == "closed":
                 self.metrics.add("rounds")
+                self.metrics.set("round_seconds", time.monotonic() - self._closed_at)
+                self._closed_at = time.monotonic()
                 self.metrics.add("silent", one.text.count(",") + 1 if one.text else 0)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("round", extra=facts(round=one.round, reason=one.text or None))

@@ -115,9 +115,10 @@ def start_server(folder: PeerFolder, keys: Mapping[str, PublicKeys], say: Say) -
     if ends_soon(read_certificate(files.certificate), "the server's certificate"):
         issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, settings.hosts, cluster=True)
         say("certificate issued again: it would have ended within a month")
+    before = files.configuration.read_bytes() if files.configuration.exists() else b""
     folder.write_configuration(Roster(keys, ()))
     broker = EmbeddedBroker(files, settings)
-    broker.start()
+    broker.start(unchanged=before == files.configuration.read_bytes())
     how = "adopted" if broker.adopted else "started"
     say(f"server      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
     return broker

@@ -37,13 +37,18 @@ class EmbeddedBroker:
             return self._process.pid
         return running_broker(self.files)
 
-    def start(self) -> None:
-        """Start the server, or adopt the one that an earlier coordinator left running."""
+    def start(self, *, unchanged: bool = False) -> None:
+        """Start the server, or adopt the one that an earlier coordinator left running.
+
+        With an `unchanged` configuration that one is left as it is; otherwise it reads the new one.
+        """
         for text in self.passed_over:
             log.warning("%s: %s (%s) is used instead", text.rstrip("."), self.binary, self.version)
         check_configuration(self.binary, self.files)
-        self.adopted = reload_broker(self.files)
+        self.adopted = running_broker(self.files) is not None if unchanged else reload_broker(self.files)
         if not self.adopted:
+            if self._process is not None:
+                self._process.wait()
             self._check_port()
             self.files.pid.unlink(missing_ok=True)
             self._process = subprocess.Popen(

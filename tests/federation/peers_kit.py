@@ -1,0 +1,191 @@
+"""Organizations without a coordinator under one folder: folders, data and servers; peers as tasks or as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privatile.client.coins import Coins
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.opening import open_source
+from privatile.federation.peer.running import PeerOptions, open_log, prepare_peer, start_server
+from privatile.federation.peer.service import PeerService
+from privatile.federation.replica.peer_log import PeerLog
+from privatile.federation.run.join import JoinOptions
+from privatile.federation.setup.broker import EmbeddedBroker, free_port
+from privatile.federation.setup.peer_folder import PeerFolder, ServerPlace, make_peer_folder
+from privatile.federation.setup.peer_roster import PeerInvitation
+from privatile.federation.site.folder import enroll
+from privatile.federation.site.responder import given_answers
+from privatile.federation.study.study import FederationStudy
+from privatile.federation.wire.connection import Backoff
+from privatile.server.run_file import RunStore
+from tests.federation.kit import REPOSITORY, make_study
+
+
+def leaderless(clients: int = 3, tolerate: int = 0, **settings: Any) -> FederationStudy:
+    return make_study(clients, tolerate=tolerate, **settings)
+
+
+class Peers:
+    """Enrolled and admitted organizations; the first `servers` of them run a server."""
+
+    def __init__(self, folder: Path, study: FederationStudy, servers: int = 3) -> None:
+        self.folder = folder
+        self.study = study
+        self.folders: dict[str, PeerFolder] = {}
+        for place, name in enumerate(study.clients):
+            site = enroll(PeerInvitation(name, study), folder / f"site-{name}", max_epsilon=study.clients[name].epsilon)
+            at = ServerPlace("localhost", free_port(), free_port()) if place < servers else None
+            self.folders[name] = make_peer_folder(folder / name, study, name, site.path, site.key(), at)
+        files = [one.enrolment_file for one in self.folders.values()]
+        for one in self.folders.values():
+            one.admit(files)
+        self.values = {
+            name: np.random.default_rng(k).normal(50.0, 10.0, agreement.records)
+            for k, (name, agreement) in enumerate(study.clients.items())
+        }
+        self.logs: dict[str, PeerLog] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    # -- as tasks ------------------------------------------------------------------------------------------------
+
+    def service(self, name: str, *, coins: Coins | None = None, **settings: Any) -> PeerService:
+        """A peer of this process; it does not look after its server."""
+        folder = self.folders[name]
+        self.logs[name] = open_log(folder)
+        service = prepare_peer(
+            folder,
+            open_source(self.values[name], value=None),
+            JoinOptions("value", restored=settings.pop("restored", False)),
+            PeerOptions(**{"linger": 5.0, **settings}),
+            self.logs[name],
+            coins=coins,
+        )
+        service.backoff = Backoff(longest=0.3)
+        return service
+
+    @contextlib.asynccontextmanager
+    async def servers(self) -> AsyncIterator[dict[str, EmbeddedBroker]]:
+        """The cluster, in processes of its own."""
+        found = {name: one for name, one in self.folders.items() if one.server() is not None}
+        keys = next(iter(found.values())).peers().keys
+        started: dict[str, EmbeddedBroker] = {}
+        try:
+            for name, folder in found.items():
+                started[name] = await asyncio.to_thread(start_server, folder, keys, lambda line: None)
+            yield started
+        finally:
+            for server in started.values():
+                await asyncio.to_thread(server.stop)
+
+    # -- as processes --------------------------------------------------------------------------------------------
+
+    def write_data(self) -> None:
+        for name, values in self.values.items():
+            rows = "\n".join(["x", *(f"{value:.6f}" for value in values), ""])
+            (self.folder / f"{name}.csv").write_text(rows)
+
+    def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        """Start a peer, with its server, as a process of its own."""
+        words = ["peer", "run", str(self.folders[name].path), "--source", str(self.folder / f"{name}.csv")]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "privatile", *words, "--value", "x", "--yes", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=REPOSITORY,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+        return self.processes[name]
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Kill a peer that runs as a process; its server lives on."""
+        self.processes[name].send_signal(number)
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        """End what was started here."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+        for folder in self.folders.values():
+            if folder.server() is not None:
+                EmbeddedBroker(folder.broker_files, folder.settings()).stop()
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def committed(self, name: str) -> list[tuple[int, str]]:
+        """The chain value after every round in a peer's file."""
+        path = self.folders[name].store_file
+        if not path.exists():
+            return []
+        with RunStore.open(path, read_only=True) as store:
+            if not store.query("SELECT 1 FROM sqlite_master WHERE name = 'peer_chain'"):
+                return []
+            return [
+                (number, chain) for number, chain in store.query("SELECT round, chain FROM peer_chain ORDER BY round")
+            ]
+
+    def rounds(self, name: str) -> int:
+        """Committed rounds in a peer's file."""
+        return len(self.committed(name))
+
+    def check(self) -> int:
+        """Compare everything: chains with each other, counts with ledgers. Gives the number of counts."""
+        chains = {name: self.committed(name) for name in self.folders}
+        longest = max(chains.values(), key=len)
+        for name, chain in chains.items():
+            assert chain == longest[: len(chain)], name
+        counts = 0
+        kept: dict[str, Any] = {}
+        for name, folder in self.folders.items():
+            with RunStore.open(folder.store_file, read_only=True) as store:
+                kept[name] = [(one.level_index, one.round, one.ask, one.ones) for one in store.all_rounds()]
+        for name, folder in self.folders.items():
+            assert kept[name] == max(kept.values(), key=len)[: len(kept[name])]
+            with Ledger.open(folder.ledger_file, read_only=True) as ledger:
+                given = given_answers(ledger, self.study.run)
+            place = list(self.study.clients).index(name)
+            for rows in kept.values():
+                for level, number, ask, ones in rows:
+                    if ones[place] is None:
+                        continue
+                    (answer,) = (one for one in given[number] if one.question.level == self.study.asked_levels[level])
+                    assert (answer.ones, answer.question.query) == (ones[place], ask.sent), (name, number)
+                    counts += rows is kept[name]
+        return counts
+
+
+async def run_all(peers: Peers, coins: Mapping[str, Coins] | None = None, seconds: float = 120.0) -> None:
+    """The whole study, every peer a task of this process."""
+    services = [peers.service(name, coins=(coins or {}).get(name)) for name in peers.study.clients]
+    ends = await asyncio.wait_for(asyncio.gather(*(one.run() for one in services)), seconds)
+    for one in peers.logs.values():
+        one.close()
+    assert ends == ["finished"] * len(services)
+
+
+def until(condition: Any, seconds: float = 120.0) -> None:
+    """Wait for something that must happen."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
