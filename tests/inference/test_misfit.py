@@ -1,6 +1,7 @@
 """Distributions with steps and gaps: found from the answers, and given an interval that does not need a curve."""
 
 import math
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:
 def test_whole_years_are_covered_and_the_grid_leaves_a_few() -> None:
     """Few enough records that their steps drown in the noise: no diagnostic is needed to be honest."""
     smooth = 0
-    for seed in range(6):
+    for seed in range(6 if os.environ.get("PRIVATILE_LONG") else 4):
         ages = {"all": np.rint(np.random.default_rng(seed).normal(40.2, 12.0, 40_000))}
         got = estimate(ages, q=0.5, epsilon=1.1, range=(0, 120), values="whole", simulate=True, rng=seed)
         assert got.confidence_interval.low <= 40.0 <= got.confidence_interval.high
