@@ -242,7 +242,7 @@ class World:
             if self.chance.random() < 0.95 and (peer.name, payload) not in log[-30:]:
                 log.append((peer.name, payload))
 
-    def look_at(self, peer: Honest, payload: bytes) -> None:
+    def look_at(self, peer: Honest | Stored, payload: bytes) -> None:
         """An honest peer signs one chain value per slot."""
         value = signed_value(read_entry(payload, peer.key.public.signer))
         if (

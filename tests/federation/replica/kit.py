@@ -185,7 +185,8 @@ class StoredPeer(Peer):
         """Kill and start again."""
         self.log = PeerLog(self.store, self.study, ROSTER)
         self.replica = self.log.replica({name: key_of(name).public for name in self.study.clients})
-        self.slots, self.unwritten = self.log.slots, []
+        self.slots = self.log.slots
+        self.unwritten: list[LogEntry] = []
         self.read = 0 if self.log.last is None else self.log.last[0]
         self.news: list[Happening] = []
 

@@ -17,7 +17,24 @@ from tests.federation.mutations import DROPPED, places, with_value
 from tests.federation.replica.kit import Peer, after, key_of, make, new_replica
 from tests.federation.replica.test_attacks import answer_of, read, say
 
-VALUES = (None, -1, 0, 1, 2**53, 1e308, -0.0, "", "x", "\u00e9" * 9, "f" * 64, [], {}, [[]], True, DROPPED)
+VALUES: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    1,
+    2**53,
+    1e308,
+    -0.0,
+    "",
+    "x",
+    "\u00e9" * 9,
+    "f" * 64,
+    [],
+    {},
+    [[]],
+    True,
+    DROPPED,
+)
 
 
 def signed(body: bytes, name: str) -> bytes:
