@@ -103,6 +103,11 @@ def _broken_tolerance(study: "FederationStudy", tolerate: int) -> Iterator[tuple
     if clients and study.quorum != clients:
         rule = f"must be left out, or be {clients}, in a study without a coordinator: there a round closes when all"
         yield f"{rule} have answered, or after its deadline; got {short(study.quorum)}.", "quorum"
+    # A closed round with all its signed answers is one entry of a log, for those who lack it.
+    size = clients * (700 + 70 * len(study.levels))
+    if size > LARGEST_ASK:
+        rule = f"a closed round of {clients:,} clients would take about {size:,} bytes, and an entry may have"
+        yield f"{rule} {LARGEST_ASK:,}: without a coordinator ask fewer clients, or for fewer levels.", "clients"
     if study.is_open:
         yield 'cannot be "open" in a study without a coordinator. Choose another design, or a coordinator.', "design"
 
