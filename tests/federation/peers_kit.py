@@ -135,7 +135,7 @@ class Peers:
     def committed(self, name: str) -> list[tuple[int, str]]:
         """The chain value after every round in a peer's file."""
         path = self.folders[name].store_file
-        if not path.exists():
+        if not path.exists() or RunStore.is_blank(path):
             return []
         with RunStore.open(path, read_only=True) as store:
             if not store.query("SELECT 1 FROM sqlite_master WHERE name = 'peer_chain'"):

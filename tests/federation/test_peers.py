@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.peers_kit import Peers, leaderless, run_all
+from tests.federation.peers_kit import Peers, leaderless
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
 

@@ -224,7 +224,8 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
             late = now - (heard.get(client, since) if open_ended else since) >= deadline
             if client not in heard:
                 text = (
-                    f"{client} has not been heard yet: start `privatile join` there, or ask the site why it is not up"
+                    f"{client} has not been heard yet: start `privatile join` (without a coordinator `privatile peer "
+                    "run`) there, or ask the site why it is not up"
                 )
                 found[client] = Alarm("waiting", client, since, text)
             elif late and client not in found:

@@ -96,6 +96,10 @@ class Conduct:
         """Whether the ledger was compared with what the log says of it."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="responder")
 
+    def follow(self, replica: Replica) -> None:
+        """Go on with another replica: the log is read again from its beginning."""
+        self._replica = replica
+
     def connected(self) -> None:
         """On a new connection everything that may not have arrived is published again."""
         self._sent.clear()
@@ -261,7 +265,7 @@ class Conduct:
     async def _recover(self, port: LogPort) -> None:
         replica = self._replica
         what = ("checkpoint", replica.epoch, replica.head)
-        if what not in self._sent and replica.behind is None and self._claim(()):
+        if what not in self._sent and self._claim(()):
             self._sent.add(what)
             asks = () if replica.ended else self._log.answered(replica.slot)
             await self._publish(port, replica.checkpoint(self._client, asks))

@@ -68,6 +68,8 @@ GOOD_NEWS = frozenset(
 
 WORDS = {
     "ended": "the last round is closed; now all sign the end",
+    "astray": "what this peer was shown since the last signed round can never be signed by a quorum; it reads the log "
+    "again from its beginning",
     "finished": "a quorum has signed the end",
     "begun": "the new log begins after this round",
     "behind": "the new log begins after this round, which this peer does not have: wait for the others to relay it, or "
@@ -90,6 +92,10 @@ class PeerNotes:
         self.metrics = Metrics("privatile", PEER_METRICS, labels, self._measure)
         self.metrics.set("deadline_seconds", study.deadline)
         self.metrics.set("rounds_planned", study.rounds)
+
+    def follow(self, replica: Replica) -> None:
+        """Go on with another replica: the log is read again from its beginning."""
+        self._replica = replica
 
     def alarms(self) -> list[Alarm]:
         """What is wrong with the run now, the worst first."""

@@ -43,6 +43,9 @@ TICK = 1.0
 MOST_FAILURES = 5
 """Attempts through a server that replies but does not give the log, before the next one is tried."""
 
+LONG_PAUSE = 60.0
+"""Seconds until the log is read again from its beginning where no round was committed since the last time."""
+
 GOODBYE = 3.0
 """Seconds that a server stays after everybody has signed the end, so that all can read it."""
 
@@ -91,6 +94,8 @@ class PeerService:
         self._last = self.peer_log.last
         self._signed_off: set[str] = set()
         self._port: LogPort | None = None
+        self._read_again_at: tuple[int, float] | None = None
+        """Committed rounds, and when the log was last read again from its beginning."""
         self._reached = self._was_connected = False
         """Whether the last attempt has reached a server, and whether that has given the log."""
         self._next_tick = self._leaves = 0.0
@@ -197,6 +202,8 @@ class PeerService:
                 for one in self._apply(entry):
                     if one.kind == "checkpoint" and one.round < self.replica.closed:
                         await self._conduct.relay(port, one.round)
+                    elif one.kind == "astray" and self._read_again(loop.time()):
+                        raise BrokerError("the log is read again from its first entry.")
             now = loop.time()
             if self.replica.aborted:
                 self._end = "aborted"
@@ -230,6 +237,18 @@ class PeerService:
             self._keep()
             self.on_key(self.replica.keys)
         return happenings
+
+    def _read_again(self, now: float) -> bool:
+        """Begin with the log's first entry again: this peer was led astray. Not over and over at the same place."""
+        if self._read_again_at is not None and self._read_again_at > (self.replica.committed, now - LONG_PAUSE):
+            return False
+        self._keep()
+        self.replica = self.peer_log.read_again(self.roster.keys)
+        self._read_again_at = (self.replica.committed, now)
+        self._conduct.follow(self.replica)
+        self._notes.follow(self.replica)
+        self._last = None
+        return True
 
     def _tick(self, port: LogPort) -> None:
         self._keep()
