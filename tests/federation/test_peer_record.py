@@ -23,7 +23,7 @@ from privatile.federation.record.peers import release_of_peers, sign_as_peer
 from privatile.federation.replica.entries import Decision, PeerAnswer, read_entry
 from privatile.federation.wire.keys import KeyPair
 from privatile.server.run_file import RunStore
-from tests.federation.peer_kit import Peers, leaderless_study
+from tests.federation.logged_peers import Peers, leaderless_study
 from tests.federation.test_log_page import section, told
 
 Record = dict[str, Any]
