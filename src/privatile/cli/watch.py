@@ -21,7 +21,8 @@ BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}
 COLOURS |= dict.fromkeys(("quarantined", "two holders", "log lost", "no broker", "silent"), "bold red")
 AT_REST = {
-    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
+    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`, `peer run`) continues "
+    "from here.",
     "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
     "aborted": "The run was ended for good; what was answered stays spent.",
 }
