@@ -12,7 +12,7 @@ import pytest
 from privatile.federation.study.study import FederationStudy
 from tests.federation.replica.hostile import Stored, WithoutSlots, Wrong, play_many, remembered
 
-HISTORIES = 10_000 if os.environ.get("PRIVATILE_LONG") else 60
+HISTORIES = 10_000 if os.environ.get("PRIVATILE_LONG") else 40
 
 
 def test_no_two_honest_peers_commit_different_histories() -> None:
