@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from privatile.core.scale import units_inside
+from privatile.estimator.transcript import slack
 from privatile.federation.replica.chain import end_chain
 from privatile.federation.replica.entries import CloseVote, Decision, Final, PeerAnswer, Proposal, read_entry
 from privatile.federation.replica.replica import Replica
@@ -386,6 +388,36 @@ def test_a_peer_on_another_processor_agrees_and_is_agreed_with() -> None:
     run(plain, [])
     assert plain[1].replica.chain != peers[1].replica.chain  # the bits did differ
     assert not any(one.kind == "refused" for peer in peers for one in peer.happenings)
+
+
+def test_a_question_on_the_edge_of_the_tolerance_stops_the_run_and_splits_nothing() -> None:
+    """What a liar can do that knows the last bits of two processors: some accept its question, and others refuse it."""
+    peers = make(5, 4)
+    log = after(peers, 2)
+    (track,) = peers[0].replica.tracks
+    assert track.ask is not None
+    allowed = slack(track.plan) * track.plan.standard_error(track.state, track.ask)
+    true = peers[4].replica.proposal("peer4")
+    for peer, bits in zip(peers, (0.4, 0.4, -0.4, -0.4, 0.0), strict=True):
+        for own in peer.replica.tracks:
+            assert own.ask is not None
+            query = own.ask.query + bits * allowed
+            own.ask = own.ask._replace(query=query, sent=units_inside(own.plan.scale, query))
+    query = true.asks[0].query + 1.2 * allowed
+    edge = msgspec.structs.replace(true.asks[0], query=query, sent=units_inside(track.plan.scale, query))
+    log.append(("peer4", msgspec.structs.replace(true, asks=(edge,)).pack(peers[4].key)))
+    for peer in peers[:4]:
+        peer.is_late = True
+    run(peers[:4], log)
+    assert [bool([one for one in peer.happenings if one.kind == "refused"]) for peer in peers[:4]] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert [peer.replica.closed for peer in peers[:4]] == [2] * 4
+    assert all("2 of 4 answers" in peer.replica.paused for peer in peers[:4])
+    assert one_history(peers)
 
 
 # -- replays -------------------------------------------------------------------------------------------------------
