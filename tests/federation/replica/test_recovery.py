@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from privatile.errors import ProtocolError
-from privatile.federation.replica.chain import signed_value
+from privatile.errors import ProtocolError, StoreError
+from privatile.federation.record.document import transcript_digest
+from privatile.federation.replica.chain import payload_digest, signed_value
 from privatile.federation.replica.entries import Checkpoint, Note, Relay
-from tests.federation.replica.kit import Logged, Peer, StoredPeer, after, kinds, make, make_study, new_replica, run
-from tests.federation.replica.test_attacks import answer_of, one_history, read, say, two_faces
+from privatile.federation.replica.peer_log import LogEntry, PeerLog
+from privatile.federation.replica.replica import TWO_ANSWERS
+from privatile.federation.wire.keys import PublicKeys
+from privatile.server.run_file import RunStore
+from tests.federation.replica.kit import (
+    ROSTER,
+    Logged,
+    Peer,
+    StoredPeer,
+    after,
+    key_of,
+    kinds,
+    make,
+    make_study,
+    new_replica,
+    run,
+)
+from tests.federation.replica.test_attacks import answer_of, lie_twice, one_history, read, say, two_faces
 
 
 def renew(peers: list[Peer], epoch: int = 1) -> list[Logged]:
@@ -346,3 +365,79 @@ def test_an_altered_round_of_a_file_is_refused(field: str) -> None:
     assert replica.closed == 0
     assert replica.catch_up(true) == 2
     assert replica.chain == peers[0].replica.chain
+
+
+def on_disk(path: Path, peer: Peer, log: list[Logged]) -> PeerLog:
+    """A peer's file that has read this log."""
+    made = PeerLog.open(path, peer.study, ROSTER)
+    replica = made.replica(keys_of(peer))
+    entries = [LogEntry(place, *entry) for place, entry in enumerate(log, 1)]
+    happenings = [one for entry in log for one in replica.apply(*entry)]
+    made.save(entries, replica, happenings)
+    return made
+
+
+def keys_of(peer: Peer) -> dict[str, PublicKeys]:
+    return {name: key_of(name).public for name in peer.study.clients}
+
+
+def test_files_on_a_disk_are_opened_again_and_caught_up_with(tmp_path: Path) -> None:
+    peers = make(4, 3)
+    log = run(peers, [])
+    whole = on_disk(tmp_path / "whole.db", peers[0], log)
+    whole.close()
+    part = on_disk(tmp_path / "part.db", peers[1], log[:8])
+    assert part.last == (8, payload_digest(log[7][1]))
+    part.close()
+    part = PeerLog.open(tmp_path / "part.db", peers[1].study, ROSTER)
+    replica = part.replica(keys_of(peers[1]))
+    assert part.last == (8, payload_digest(log[7][1]))
+    assert part.catch_up(replica, tmp_path / "whole.db") == 3 - replica_closed(log[:8], peers[1])
+    assert replica.finished
+    part.close()
+    with RunStore.frozen(tmp_path / "part.db") as one, RunStore.frozen(tmp_path / "whole.db") as other:
+        assert transcript_digest(one) == transcript_digest(other)
+        assert one.finished is not None
+    with pytest.raises(StoreError, match="another roster"):
+        PeerLog.open(tmp_path / "part.db", peers[1].study, "b" * 64)
+    with pytest.raises(StoreError, match="another study"):
+        PeerLog.open(tmp_path / "part.db", make_study(4, 2, 1), ROSTER)
+
+
+def replica_closed(log: list[Logged], peer: Peer) -> int:
+    reader = Peer(peer.study, peer.name)
+    reader.follow(log)
+    return reader.replica.closed
+
+
+def test_a_file_that_tells_another_story_is_not_caught_up_with(tmp_path: Path) -> None:
+    peers = make(4, 3)
+    log = run(peers, [])
+    on_disk(tmp_path / "false.db", peers[0], log).close()
+    with sqlite3.connect(tmp_path / "false.db") as connection:
+        connection.execute("UPDATE rounds SET ones = '[0, 0, 0, 0]' WHERE round = 2")
+    fresh = PeerLog.open(tmp_path / "fresh.db", peers[1].study, ROSTER)
+    replica = fresh.replica(keys_of(peers[1]))
+    with pytest.raises(StoreError, match="not the file of an honest peer"):
+        fresh.catch_up(replica, tmp_path / "false.db")
+    assert replica.committed == 0
+    fresh.close()
+
+
+def test_evidence_is_in_the_file_with_what_it_proves(tmp_path: Path) -> None:
+    peers = make(5, 3)
+    log = after(peers, 1)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    first, second = lie_twice(peers, log)
+    strange = msgspec.structs.replace(read(answer_of(peers[1])), chain="f" * 64).pack(peers[1].key)
+    log += [first, second, ("peer1", strange), *[("peer1", strange)] * 30]
+    made = on_disk(tmp_path / "run.db", peers[0], log)
+    events = [(one.kind, one.client, one.round) for one in made.journal.events()]
+    assert events == [("two answers", "peer4", 2), ("quarantined", "peer4", 2), ("other history", "peer1", 2)]
+    rows = made.store.query("SELECT client, kind, payload FROM peer_evidence ORDER BY client")
+    assert rows[0] == ("peer1", "other history", strange)
+    assert {row[2] for row in rows[1:]} == {first[1], second[1]}
+    assert made.journal.quarantined() == {"peer4": TWO_ANSWERS}
+    made.close()
