@@ -136,10 +136,10 @@ def init(
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
     if leaderless or tolerate is not None:
-        from privatile.cli.peer import write_study
+        from privatile.cli.peer import check_options, write_study
 
-        given = {"--host": bool(hosts), "--broker": bool(brokers), "--leaderless": leaderless}
-        write_study(directory.path, FederationStudy.from_dict(plain | {"tolerate": tolerate or 0}), given)
+        check_options(leaderless=leaderless, hosts=hosts, brokers=brokers)
+        write_study(directory.path, FederationStudy.from_dict(plain | {"tolerate": tolerate or 0}))
         return
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
     made = initialize(directory.path, FederationStudy.from_dict(plain), settings, brokers)

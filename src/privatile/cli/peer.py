@@ -1,7 +1,7 @@
 """`privatile peer`: one organization's part in a federation without a coordinator."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +29,23 @@ FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)
 PORT = click.IntRange(1, 65535)
 
 
-def write_study(path: Path, study: "FederationStudy", given: Mapping[str, bool]) -> None:
+def check_options(*, leaderless: bool, hosts: Sequence[str], brokers: Sequence[str]) -> None:
+    """Refuse options of `privatile federation init` that do not go together."""
+    if not leaderless:
+        raise InputError("--tolerate is for federations without a coordinator: add --leaderless, or leave it out.")
+    for option, given in (("--host", hosts), ("--broker", brokers)):
+        if given:
+            raise InputError(
+                f"{option} is not for --leaderless: every organization names its own server when it enrolls."
+            )
+
+
+def write_study(path: Path, study: "FederationStudy") -> None:
     """What `privatile federation init --leaderless` writes: the study, and one invitation for all."""
     from privatile.federation.setup.files import replace_file
     from privatile.federation.setup.peer_roster import write_peer_invitation
     from privatile.federation.study.study import study_toml
 
-    if not given["--leaderless"]:
-        raise InputError("--tolerate is for federations without a coordinator: add --leaderless, or leave it out.")
-    for option in ("--host", "--broker"):
-        if given[option]:
-            raise InputError(
-                f"{option} is not for --leaderless: every organization names its own server when it enrolls."
-            )
     if path.exists() and any(path.iterdir()):
         raise InputError(f"{path} is not empty. Choose a new folder.")
     path.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,165 @@
+"""Enrolment without a middle: everybody builds the same roster from the same files, or is told why not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from privatile.cli import main
+from privatile.errors import InputError
+from privatile.federation.peer.conduct import proposal_delay
+from privatile.federation.peer.votes import VoteBox, completed
+from privatile.federation.replica.entries import Decision
+from privatile.federation.replica.history import Quarantine
+from privatile.federation.setup.cluster_configuration import READING, cluster_accounts
+from privatile.federation.setup.peer_folder import PeerFolder
+from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_enrolment
+from privatile.federation.site.limits import SiteLimits
+from privatile.federation.wire.keys import KeyPair
+
+NAMES = ("north", "south", "west")
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def init(folder: Path, *options: str, clients: tuple[str, ...] = NAMES) -> Result:
+    words = [word for name in clients for word in ("--client", name)]
+    numbers = ["--epsilon", "1", "--records", "400", "--range", "0", "100", "--rounds", "20"]
+    return call("federation", "init", folder, *words, *numbers, *options)
+
+
+@pytest.fixture(scope="module")
+def enrolled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("enrolled")
+    made = init(folder / "study", "--leaderless")
+    assert made.exit_code == 0, made.output
+    assert "2 of 3 sign every round: 1 may be away, 0 may lie" in made.output
+    for place, name in enumerate(NAMES):
+        ports = ("--port", 5000 + place, "--cluster-port", 6000 + place) if name != "west" else ()
+        host = ("--host", "localhost") if ports else ()
+        site = ("--site", folder / f"site-{name}", "--max-epsilon", "1")
+        done = call(
+            "peer",
+            "enroll",
+            folder / "study" / "invitation.json",
+            folder / name,
+            "--client",
+            name,
+            *site,
+            *host,
+            *ports,
+        )
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def files(folder: Path) -> list[Path]:
+    return [folder / name / f"{name}.peer.json" for name in NAMES]
+
+
+def test_everybody_builds_the_same_roster(enrolled: Path) -> None:
+    said = [call("peer", "admit", enrolled / name, *files(enrolled)) for name in NAMES]
+    assert [one.exit_code for one in said] == [0, 0, 0], said[0].output
+    rosters = {(enrolled / name / "roster.json").read_text() for name in NAMES}
+    assert len(rosters) == 1
+    roster = PeerFolder(enrolled / "north").peers()
+    assert all(roster.fingerprint in one.output for one in said)
+    assert (list(roster.servers), roster.replicas) == (["north", "south"], 1)
+    again = call("peer", "admit", enrolled / "south", *files(enrolled), "--fingerprint", roster.fingerprint.upper())
+    assert again.exit_code == 0
+    other = call("peer", "admit", enrolled / "south", *files(enrolled), "--fingerprint", "0" * 32)
+    assert (other.exit_code, "nothing was admitted" in other.output) == (2, True)
+
+
+def test_what_does_not_fit_is_refused(enrolled: Path, tmp_path: Path) -> None:
+    north, south, _ = files(enrolled)
+    short = call("peer", "admit", enrolled / "north", north, south)
+    assert (short.exit_code, "no enrolment of west" in short.output) == (2, True)
+    plain = json.loads(south.read_text())
+    plain["server"]["host"] = "evil.example"
+    (tmp_path / "edited.json").write_text(json.dumps(plain))
+    edited = call("peer", "admit", enrolled / "north", north, tmp_path / "edited.json")
+    assert (edited.exit_code, "was edited" in edited.output) == (2, True)
+    with pytest.raises(InputError, match="an enrolment of a peer"):
+        read_peer_enrolment(enrolled / "site-north" / "north.enrolment.json")
+    twice = call(
+        "peer", "enroll", enrolled / "study" / "invitation.json", tmp_path / "new", "--client", "south",
+        "--site", enrolled / "site-north",
+    )  # fmt: skip
+    assert twice.exit_code == 5, twice.output  # one site, two clients: all its records would be asked twice
+    assert "asked twice" in twice.output
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--tolerate", "1"), "add --leaderless"),
+        (("--leaderless", "--tolerate", "1"), "at least 4 clients"),
+        (("--leaderless", "--host", "broker.example"), "names its own server"),
+        (("--leaderless", "--quorum", "2"), "quorum"),
+    ],
+)
+def test_init_refuses(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    done = init(tmp_path / "study", *options)
+    assert (done.exit_code, told in done.output) == (2, True), done.output
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_study_with_a_coordinator_has_no_peers(enrolled: Path, tmp_path: Path) -> None:
+    assert init(tmp_path / "study").exit_code == 0
+    done = call("peer", "admit", tmp_path / "study", *files(enrolled))
+    assert (done.exit_code, "not a peer's folder" in done.output) == (2, True)
+    served = call("serve", enrolled / "north")
+    assert served.exit_code == 2, served.output
+
+
+def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:
+    folder = PeerFolder(enrolled / "north")
+    roster = folder.admit(files(enrolled))
+    invited = PeerInvitation("north", folder.study(), roster)
+    assert SiteLimits(1.0, coordinators=(roster.fingerprint,)).refusals(invited, "x") == []
+    assert "the roster" in SiteLimits(1.0, coordinators=("0" * 32,)).refusals(invited, "x")[0]
+    assert {"no coordinator", "roster", "study hash"} <= {label for label, _ in invited.rows()}
+
+
+def test_an_account_may_publish_on_its_own_subject_and_read_the_log(enrolled: Path) -> None:
+    folder = PeerFolder(enrolled / "north")
+    identity = folder.study().identity
+    accounts = cluster_accounts(identity, folder.admit(files(enrolled)).keys)
+    assert "users" not in accounts["log"]
+    for name in NAMES:
+        (user,) = accounts[f"peer_{name}"]["users"]
+        own = f"privatile.{identity}.log.*.{name}"
+        assert [subject for subject in user["permissions"]["publish"] if subject.startswith("privatile")] == [own]
+        assert user["permissions"]["subscribe"] == [f"_INBOX_{name}.>"]
+    assert not [verb for verb in READING if "DELETE" in verb or "PURGE" in verb or "UPDATE" in verb]
+
+
+def test_votes_wait_in_their_box(tmp_path: Path) -> None:
+    box, key = VoteBox(tmp_path / "votes"), KeyPair.generate().public
+    wish = Decision("readmit", "north")
+    box.put(wish)
+    box.put(wish)
+    assert VoteBox(tmp_path / "votes").pending() == [wish]
+    keys = {"north": KeyPair.generate().public}
+    assert completed(wish, {}, keys) is None
+    assert completed(wish, {"north": Quarantine("two answers", 7)}, keys) == Decision("readmit", "north", 7)
+    replaced = Decision("key", "north", keys=key)
+    assert completed(replaced, {}, keys) == Decision("key", "north", None, keys["north"].signer, key)
+    assert completed(replaced, {}, {"north": key}) is None
+    assert completed(Decision("abort"), {}, keys) == Decision("abort")
+    box.done(wish)
+    assert box.pending() == []
+
+
+def test_the_turn_to_propose_goes_round() -> None:
+    for number in range(1, 8):
+        delays = sorted(proposal_delay(place, number, 5) for place in range(5))
+        assert delays == [0.0, 1.0, 2.0, 4.0, 8.0]
+        assert proposal_delay(number % 5, number, 5) == 0.0
+    assert max(proposal_delay(place, 3, 100) for place in range(100)) == 30.0
