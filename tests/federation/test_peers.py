@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from privatile.errors import InputError
+from privatile.federation.peer.running import catch_up, recover
+from privatile.federation.peer.service import PeerService
+from privatile.federation.run.lock import lock_folder
+from privatile.server.run_file import RunStore
 from tests.federation.peers_kit import Peers, leaderless
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
@@ -46,3 +52,84 @@ def test_a_run_survives_the_kill_of_a_server_and_of_a_peer(tmp_path: Path) -> No
         assert peers.check() == 180
     finally:
         peers.stop()
+
+
+async def reach(services: list[PeerService], rounds: int) -> None:
+    async with asyncio.timeout(60):
+        while min(one.replica.closed for one in services) < rounds:
+            await asyncio.sleep(0.02)
+
+
+async def halt(peers: Peers, services: list[PeerService], tasks: list[asyncio.Task[str]]) -> None:
+    for one in services:
+        one.stop()
+    assert await asyncio.gather(*tasks) == ["stopped"] * len(tasks)
+    for one in services:
+        peers.logs.pop(one.client).close()
+
+
+def begin(peers: Peers, *names: str) -> tuple[list[PeerService], list[asyncio.Task[str]]]:
+    services = [peers.service(name) for name in names or peers.study.clients]
+    return services, [asyncio.create_task(one.run()) for one in services]
+
+
+def test_a_lost_log_is_noticed_and_a_new_one_begins(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3, rounds=20, length=4), servers=1)
+    first = peers.folders["site0"]
+
+    async def play() -> None:
+        async with peers.servers():
+            services, tasks = begin(peers)
+            await reach(services, 6)
+            await halt(peers, services, tasks)
+        before = peers.committed("site0")
+        shutil.rmtree(first.broker_files.folder / "jetstream")
+        async with peers.servers():
+            # Two of them know that there was a log; nothing is signed into another one.
+            services, tasks = begin(peers)
+            async with asyncio.timeout(30):
+                while not all("log lost" in {alarm.kind for alarm in one._notes.alarms()} for one in services):
+                    await asyncio.sleep(0.05)
+            good, details = services[0].health()
+            assert (good, details["connected"]) == (False, False)
+            await halt(peers, services, tasks)
+            assert peers.committed("site0") == before
+            numbers = {recover(folder) for folder in peers.folders.values()}
+            assert numbers == {1}
+            services, tasks = begin(peers)
+            assert await asyncio.wait_for(asyncio.gather(*tasks), 60) == ["finished"] * 3
+            assert services[0].replica.epoch == 1
+
+    asyncio.run(play())
+    for log in peers.logs.values():
+        log.close()
+    assert {peers.rounds(name) for name in peers.study.clients} == {20}
+    assert peers.check() == 60
+
+
+def test_the_run_goes_on_without_a_peer_and_it_catches_up(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3, rounds=30, length=4, deadline=0.3), servers=1)
+
+    async def play() -> None:
+        async with peers.servers():
+            services, tasks = begin(peers)
+            await reach(services, 3)
+            await halt(peers, services[2:], tasks[2:])
+            away = services[0].replica.closed
+            await reach(services[:2], away + 3)
+            held = lock_folder(peers.folders["site0"].pid_file, "peer")
+            with held, pytest.raises(InputError, match="a peer is already running"):
+                catch_up(peers.folders["site0"], peers.folders["site1"].store_file)
+            assert catch_up(peers.folders["site2"], peers.folders["site0"].store_file) >= 1
+            late, more = begin(peers, "site2")
+            ends = await asyncio.wait_for(asyncio.gather(*tasks[:2], *more), 60)
+            assert ends == ["finished"] * 3
+            assert late[0].replica.chain == services[0].replica.chain
+
+    asyncio.run(play())
+    for log in peers.logs.values():
+        log.close()
+    with RunStore.open(peers.folders["site1"].store_file, read_only=True) as store:
+        silent = [one.round for one in store.all_rounds() if None in one.ones]
+    assert silent, "a round was closed without the peer that was away"
+    assert peers.check() == 90 - len(silent)
