@@ -190,3 +190,54 @@ def test_an_aborted_run_stays_aborted_after_a_restart_and_in_a_new_log() -> None
         assert peer.replica.aborted
         assert [one.kind for one in peer.log.journal.events()] == ["aborted"]
     assert isinstance(read_entry(log[-1][1], key_of(log[-1][0]).public.signer), Vote)
+
+
+class Careless(Peer):
+    """Reports ones only: impossible under randomized response, as soon as there are enough of them."""
+
+    def answer(self) -> bytes | None:
+        found = super().answer()
+        asked = self.replica.asked
+        if found is None or asked is None:
+            return found
+        questions = asked.questions(self.name)
+        return self.signed(questions, [one.length for one in questions], self.ledger.given[questions[0].round][2])
+
+
+def test_impossible_counts_wait_for_a_quorum_after_every_round() -> None:
+    study = make_study(5, 3, 1, length=100)
+    peers = [Peer(study, f"peer{k}") for k in range(4)] + [Careless(study, "peer4")]
+    log = after(peers, 1)
+    for number in (1, 2):
+        for peer in peers:
+            peer.follow(log)
+            assert peer.replica.quarantined["peer4"].round == number
+            assert "impossible" in peer.replica.quarantined["peer4"].reason
+        run(peers, log)
+        assert {peer.replica.closed for peer in peers} == {number}
+        assert "peer4" in peers[0].replica.missing  # its answer came while it was in quarantine
+        log += [vote(peer, Decision("readmit", "peer4", number)) for peer in peers[:4]]
+        peers[0].follow(log)
+        assert peers[0].replica.closed == number + 1
+    assert None not in peers[0].replica.closed_rounds()[2].answers
+    assert same_state(follows(peers[0].replica), peers[0].replica)
+
+
+def test_a_decision_about_a_round_covers_what_is_found_in_it() -> None:
+    """Two answers and impossible counts in one round: one decision lets it go on; it could not be taken twice."""
+    study = make_study(5, 3, 1, length=100)
+    peers = [Peer(study, f"peer{k}") for k in range(4)] + [Careless(study, "peer4")]
+    log: list[Logged] = []
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    liar = peers[4]
+    first = answer_of(liar)
+    second = (liar.name, Peer.answer(liar))
+    assert second[1] is not None
+    log += [first, (second[0], second[1]), *(answer_of(peer) for peer in peers[:4])]
+    log += [vote(peer, Decision("readmit", "peer4", 1)) for peer in peers[:4]]
+    for peer in peers:
+        peer.follow(log)
+        assert peer.replica.closed == 1
+        assert not peer.replica.quarantined

@@ -177,8 +177,11 @@ class History:
         self.chains.append(record.chain)
         self.links.update((name, one.ledger) for name, one in accepted.items())
         self.notes = []
+        # A peer about which a quorum has decided in this very round is looked at again after the next one.
         self.quarantined = {
-            name: Quarantine(IMPOSSIBLE, number) for name in impossible_clients(self.coordinator.tracks)
+            name: Quarantine(IMPOSSIBLE, number)
+            for name in impossible_clients(self.coordinator.tracks)
+            if (name, number) not in self.tally.readmitted
         }
         self._set_mark()
         return record
@@ -233,9 +236,10 @@ class History:
         left = dict(payloads)
         for place, note in enumerate(closed.notes):
             # A key may have been replaced within the round: answers before that have the older one. A restored ledger
-            # goes on after the note.
+            # goes on after the note, and a peer that was in quarantine counts after it.
             later = {one.sender for one in closed.notes[place:] if one.is_restored}
             later |= {client for client, payload in left.items() if self._read(client, payload) is None}
+            later |= set(intake.quarantined)
             self._offer(intake, left, later)
             self._follow_note(note, intake)
         self._offer(intake, left)

@@ -169,11 +169,10 @@ class Replica(Following):
 
     def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes) -> Iterator[Happening]:
         """A lie that its own signatures prove. Once a quorum has decided, what was counted stands."""
-        sender, offence = entry.sender, (entry.sender, entry.round)
-        if offence in self._history.tally.readmitted or sender in self.quarantined:
-            return
+        sender = entry.sender
         yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload))
-        yield self._quarantine(sender, TWO_ANSWERS, entry.round)
+        if (sender, entry.round) not in self._history.tally.readmitted and sender not in self.quarantined:
+            yield self._quarantine(sender, TWO_ANSWERS, entry.round)
 
     def _quarantine(self, client: str, reason: str, number: int) -> Happening:
         self._history.quarantined[client] = Quarantine(reason, number)
