@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from privatile.server.run_file import RunStore
+from privatile.survey.gateway import HEADERS
 from privatile.survey.store import SurveyStore
 from tests.survey.kit import make_survey
 from tests.survey.processes import Crowd, GatewayProcess, gateway
@@ -73,6 +74,38 @@ def test_every_acknowledged_answer_is_counted_once_through_kills(tmp_path: Path)
     print(f"{KILLS} kills, {len(crowd.replies):,} answers, {len(model):,} rounds, {sum(late)} late, {repeats} repeats")
 
 
+def replies_are_whole(secure: ssl.SSLSocket) -> None:
+    """Written in one piece, they have every header, and connections are kept, filled ahead and closed as HTTP says."""
+    stream = secure.makefile("rb")
+
+    def reply(body: bool = True) -> tuple[bytes, dict[str, str], bytes]:
+        line, headers = stream.readline(), {}
+        while (text := stream.readline().decode().strip()) and (part := text.partition(": "))[1]:
+            assert part[0] not in headers
+            headers[part[0]] = part[2]
+        return line, headers, stream.read(int(headers["content-length"])) if body else b""
+
+    def ask(method: str = "POST", more: str = "") -> bytes:
+        body = '{"code": "AAAAAAAAAAAAAAAAAAAAAA"}' if method == "POST" else ""
+        head = f"{method} /question HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{more}\r\n"
+        return (head + body).encode()
+
+    for requests in (ask(), ask() + ask(), ask("GET") + ask()):
+        secure.sendall(requests)
+        for number in range(requests.count(b" /question")):
+            line, headers, body = reply()
+            refused = requests.startswith(b"GET") and number == 0
+            assert line == (b"HTTP/1.1 405 Method Not Allowed\r\n" if refused else b"HTTP/1.1 404 Not Found\r\n")
+            assert body == (b'{"error":"method"}' if refused else b'{"error":"unknown"}')
+            assert {name.lower(): value for name, value in HEADERS.items()}.items() <= headers.items()
+            assert {"date", "content-type", "cache-control"} < set(headers)
+    secure.sendall(ask("HEAD") + ask(more="Connection: close\r\n"))
+    assert reply(body=False)[0].startswith(b"HTTP/1.1 405")
+    line, headers, _ = reply()
+    assert (line[:12], headers["connection"]) == (b"HTTP/1.1 404", "close")
+    assert stream.read() == b""
+
+
 def test_the_gateway_stops_at_a_signal_and_writes_nothing_about_visitors(tmp_path: Path) -> None:
     """Over TLS, with a visitor who breaks off and one who speaks no HTTP."""
     made, log = make_survey(tmp_path / "survey"), tmp_path / "log"
@@ -97,6 +130,12 @@ def test_the_gateway_stops_at_a_signal_and_writes_nothing_about_visitors(tmp_pat
             plain.sendall(b"no TLS at all\r\n\r\n")
             plain.settimeout(1.0)
             plain.recv(100)
+        with (
+            socket.create_connection((running.host, running.port)) as plain,
+            trust_all.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            ports.append(secure.getsockname()[1])
+            replies_are_whole(secure)
         assert running.stop() == 0
     said = log.read_text()
     own = ("survey ", "address ", "names ", "gateway ", "TLS ", "   ")

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from privatile.errors import StoreError
-from privatile.server.web import goes_by
+from privatile.server.web import WHOLE_RESPONSE, goes_by
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
 from privatile.survey.protocol import CODE, LATEST_ROUND
@@ -46,6 +46,9 @@ HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
 }
 """Of every response."""
+
+
+NOTHING: Mapping[str, Any] = {}
 
 
 class Pages(Protocol):
@@ -110,6 +113,12 @@ class Gateway:
         common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._page_headers = common
         self._json_headers = [*common, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        again = [*self._json_headers, (b"retry-after", RETRY)]
+        self._heads = {
+            retry: (headers, b"".join(b"%b: %b\r\n" % pair for pair in headers))
+            for retry, headers in ((False, self._json_headers), (True, again))
+        }
+        """Headers of a reply to a device, for ASGI and as bytes; with a time after which to come again, or without."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -119,14 +128,14 @@ class Gateway:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
-            await self._fail(send, 421)
+            await self._fail(scope, send, 421)
         elif scope["query_string"]:
-            await self._fail(send, 400)
+            await self._fail(scope, send, 400)
         elif path in ("/question", "/answer"):
             if scope["method"] != "POST":
-                await self._fail(send, 405)
+                await self._fail(scope, send, 405)
             else:
-                await self._with_code(path == "/answer", receive, send)
+                await self._with_code(path == "/answer", scope, receive, send)
         else:
             await self._page(scope, receive, send)
 
@@ -140,29 +149,29 @@ class Gateway:
 
     # Requests with a code.
 
-    async def _with_code(self, is_answer: bool, receive: Receive, send: Send) -> None:
+    async def _with_code(self, is_answer: bool, scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request":
             whole = await _whole_body(body, receive)
             if whole is None:
-                await self._fail(send, 408)
+                await self._fail(scope, send, 408)
                 return
             body = whole
         if len(body) > LARGEST_BODY:
-            await self._fail(send, 413)
+            await self._fail(scope, send, 413)
             return
         try:
             reply = await (self._answer(body) if is_answer else self._question(body))
         except Refusal as refusal:
             reason = str(refusal)
-            await self._reply(send, REFUSALS[reason], {"error": reason}, retry=reason == "wait")
+            await self._reply(scope, send, REFUSALS[reason], {"error": reason}, retry=reason == "wait")
         except (msgspec.DecodeError, UnicodeDecodeError):
-            await self._fail(send, 400)
+            await self._fail(scope, send, 400)
         except StoreError:
-            await self._reply(send, 503, {"error": REASONS[503]}, retry=True)
+            await self._reply(scope, send, 503, {"error": REASONS[503]}, retry=True)
         else:
-            await self._reply(send, 200, reply)
+            await self._reply(scope, send, 200, reply)
 
     async def _question(self, body: bytes) -> dict[str, Any]:
         asked = _question_body.decode(body)
@@ -190,16 +199,20 @@ class Gateway:
             reply["repeat"] = True
         return reply
 
-    async def _reply(self, send: Send, status: int, content: dict[str, Any], *, retry: bool = False) -> None:
+    async def _reply(
+        self, scope: Scope, send: Send, status: int, content: dict[str, Any], *, retry: bool = False
+    ) -> None:
         body = _encode(content)
-        headers = [*self._json_headers, (b"content-length", str(len(body)).encode())]
-        if retry:
-            headers.append((b"retry-after", RETRY))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        headers, head = self._heads[retry]
+        whole = scope.get("extensions", NOTHING).get(WHOLE_RESPONSE)
+        if whole is not None and whole(status, head, body):
+            return
+        length = (b"content-length", str(len(body)).encode())
+        await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
         await send({"type": "http.response.body", "body": body})
 
-    async def _fail(self, send: Send, status: int) -> None:
-        await self._reply(send, status, {"error": REASONS[status]})
+    async def _fail(self, scope: Scope, send: Send, status: int) -> None:
+        await self._reply(scope, send, status, {"error": REASONS[status]})
 
     # Pages.
 
