@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.peer.running import catch_up, recover
+from privatile.federation.peer.running import catch_up, recover, vote
 from privatile.federation.peer.service import PeerService
 from privatile.federation.run.lock import lock_folder
+from privatile.federation.run.status import read_status
 from privatile.server.run_file import RunStore
 from tests.federation.peers_kit import Peers, leaderless
 
@@ -133,3 +134,57 @@ def test_the_run_goes_on_without_a_peer_and_it_catches_up(tmp_path: Path) -> Non
         silent = [one.round for one in store.all_rounds() if None in one.ones]
     assert silent, "a round was closed without the peer that was away"
     assert peers.check() == 90 - len(silent)
+
+
+def test_another_log_in_its_place_is_noticed_and_votes_are_cast(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3, rounds=200, length=2), servers=1)
+    folder = peers.folders["site0"]
+
+    async def play() -> None:
+        async with peers.servers():
+            services, tasks = begin(peers)
+            await reach(services, 3)
+            # Nobody decides alone; two of three are enough.
+            vote(peers.folders["site0"])
+            await asyncio.sleep(1.5)
+            assert not services[1].replica.aborted
+            await halt(peers, services, tasks)
+            # The same position with another entry behind it: what was read is not what lies there.
+            log = peers.service("site0").peer_log
+            log.store.execute([("UPDATE peer SET last = ?", ("0" * 64,))])
+            log.close()
+            services, tasks = begin(peers, "site0")
+            async with asyncio.timeout(30):
+                while not any(event.kind == "log lost" for event in services[0].peer_log.journal.events()):
+                    await asyncio.sleep(0.05)
+            (said,) = [event for event in services[0].peer_log.journal.events() if event.kind == "log lost"]
+            assert "it was replaced" in said.text
+            await halt(peers, services, tasks)
+            services, tasks = begin(peers, "site1", "site2")
+            said_so = vote(peers.folders["site1"])
+            assert "2 of 3" in said_so
+            assert await asyncio.wait_for(asyncio.gather(*tasks), 60) == ["aborted", "aborted"]
+
+    asyncio.run(play())
+    for log in peers.logs.values():
+        log.close()
+    assert not list((folder.path / "votes").glob("*.json"))
+    assert read_status(peers.folders["site1"]).state == "aborted"
+
+
+def test_the_log_that_is_back_ends_the_alarm(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3, rounds=20, length=4), servers=1)
+
+    async def play() -> None:
+        services, tasks = begin(peers)
+        async with asyncio.timeout(30):
+            while not all(one.peer_log.journal.lasts("no broker") for one in services):
+                await asyncio.sleep(0.05)
+        await halt(peers, services, tasks)
+        async with peers.servers():
+            services, tasks = begin(peers)
+            await reach(services, 1)
+            assert not any(one.peer_log.journal.lasts("no broker") for one in services)
+            await halt(peers, services, tasks)
+
+    asyncio.run(play())

@@ -115,6 +115,11 @@ def is_stopped(store: RunStore) -> bool:
     return _condition(store, "stopped") is not None
 
 
+def is_lasting(store: RunStore, kind: str) -> bool:
+    """Whether a condition that begins and ends by events, such as `no broker`, has begun and not ended."""
+    return _condition(store, kind) is not None
+
+
 def run_state(store: RunStore, alarms: Sequence[Alarm], *, alive: bool | None = True, now: float | None = None) -> str:
     """A run's state in a word; `alarms` and `alive` as in `read_alarms`."""
     if is_finished(store):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from privatile.errors import StoreError
 from privatile.federation.coordinator.answer_intake import Accepted, LateLink
 from privatile.federation.wire.messages import Link
-from privatile.server.alarms import Alarm, awaiting, is_aborted, is_stopped, read_alarms
+from privatile.server.alarms import Alarm, awaiting, is_aborted, is_lasting, is_stopped, read_alarms
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import FEDERATION
 
@@ -113,6 +113,10 @@ class Journal:
     def stopped(self) -> bool:
         """Whether the coordinator was stopped, and has not been started again."""
         return is_stopped(self._store)
+
+    def lasts(self, kind: str) -> bool:
+        """Whether a condition such as `no broker` has begun and not ended."""
+        return is_lasting(self._store, kind)
 
     def hear(self, times: Mapping[str, float]) -> None:
         """Store when clients were last heard."""

@@ -87,7 +87,8 @@ class PeerNotes:
         self._pending = PendingNotes(journal)
         self._paused = ""
         self._closed_at = time.monotonic()
-        self._conditions: set[str] = set()
+        # One that began under an earlier process ends under this one.
+        self._conditions = {kind for kind in ("no broker", "log lost") if journal.lasts(kind)}
         labels = {"client": [*study.clients], "kind": KINDS}
         self.metrics = Metrics("privatile", PEER_METRICS, labels, self._measure)
         self.metrics.set("deadline_seconds", study.deadline)
