@@ -9,12 +9,15 @@ import signal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.peer.running import catch_up, recover, vote
 from privatile.federation.peer.service import PeerService
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.run.status import read_status
+from privatile.federation.setup.peer_roster import write_peer_invitation
 from privatile.server.run_file import RunStore
 from tests.federation.peers_kit import Peers, leaderless
 
@@ -188,3 +191,37 @@ def test_the_log_that_is_back_ends_the_alarm(tmp_path: Path) -> None:
             await halt(peers, services, tasks)
 
     asyncio.run(play())
+
+
+def test_a_lost_key_is_replaced_by_votes(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3, rounds=60, length=2, deadline=0.5), servers=1)
+    write_peer_invitation(tmp_path / "invitation.json", peers.study)
+    third = peers.folders["site2"]
+
+    async def play() -> None:
+        async with peers.servers():
+            services, tasks = begin(peers)
+            await reach(services, 3)
+            await halt(peers, services[2:], tasks[2:])
+            words = ["peer", "enroll", str(tmp_path / "invitation.json"), str(third.path), "--client", "site2"]
+            done = CliRunner().invoke(main, [*words, "--new-key"])
+            assert done.exit_code == 0, done.output
+            fingerprint = third.key().public.fingerprint
+            assert fingerprint in done.output
+            with pytest.raises(InputError, match="read it out"):
+                vote(peers.folders["site0"], key=third.enrolment_file, fingerprint="0" * 32)
+            late, more = begin(peers, "site2")
+            for name in ("site0", "site1"):
+                vote(peers.folders[name], key=third.enrolment_file, fingerprint=fingerprint)
+            ends = await asyncio.wait_for(asyncio.gather(*tasks[:2], *more), 90)
+            assert ends == ["finished"] * 3
+            assert late[0].replica.keys["site2"] == third.key().public
+
+    asyncio.run(play())
+    for log in peers.logs.values():
+        log.close()
+    with RunStore.open(peers.folders["site1"].store_file, read_only=True) as store:
+        ones = [one.ones for one in store.all_rounds()]
+    assert None in [row[2] for row in ones]  # while nobody knew its key
+    assert ones[-1][2] is not None
+    peers.check()

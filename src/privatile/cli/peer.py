@@ -83,6 +83,9 @@ def peer() -> None:
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of that server for peers.")
 @click.option("--cluster-port", type=PORT, default=6222, show_default=True, help="Port for the other servers.")
 @text("--listen", "ADDRESS", "Address that the server listens on; all of this machine unless given.")
+@click.option(
+    "--new-key", is_flag=True, help="DIR is there, its key is lost: make another, for the others to vote for."
+)
 def enroll(
     invitation: Path,
     folder: Path,
@@ -93,16 +96,26 @@ def enroll(
     port: int,
     cluster_port: int,
     listen: str | None,
+    new_key: bool,
 ) -> None:
     """Make this organization's folder DIR, its keys, and the enrolment to send to all others. Keys stay here."""
     from privatile.api.folders import state_folder
+    from privatile.federation.run.folders import open_peer
     from privatile.federation.setup.peer_folder import ServerPlace, check_new_folder, make_peer_folder
     from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_invitation
     from privatile.federation.site.folder import enroll as enroll_site
 
     study = read_peer_invitation(invitation)
-    check_new_folder(folder, study, client)
     invited = PeerInvitation(client, study)
+    if new_key:
+        own = open_peer(folder)
+        own.check(study, client)
+        own.write_enrolment(enroll_site(invited, own.site, new_key=True).key())
+        click.echo(f"{'send to all':>18}  {own.enrolment_file}")
+        click.echo(f"{'your fingerprint':>18}  {own.key().public.fingerprint}")
+        click.echo("\nRead your fingerprint to all others by telephone. They vote: privatile peer vote DIR --key FILE")
+        return
+    check_new_folder(folder, study, client)
     for label, words in invited.rows():
         click.echo(f"{label:>18}  {words}")
     place = enroll_site(invited, site or state_folder(), max_epsilon=max_epsilon)

@@ -122,6 +122,15 @@ class PeerFolder(Directory):
             ),
         )
 
+    def check(self, study: FederationStudy, client: str) -> None:
+        """Refuse another study, or another client, than this folder's."""
+        if (study.digest, client) != (self.study().digest, self.client):
+            raise InputError(f"{self.path} is the folder of {self.client} in another study, or of another client.")
+
+    def write_enrolment(self, key: KeyPair) -> None:
+        """Write the enrolment again, with a new key and the same server: a quorum of the others votes for it."""
+        write_json(self.enrolment_file, PeerEnrolment.make(self.client, self.study().digest, key, self.server()))
+
     def admit(self, enrolments: list[Path], confirmed: str | None = None) -> PeerRoster:
         """Build the roster from everybody's enrolments; `confirmed` is the fingerprint that all have compared."""
         study = self.study()
