@@ -80,7 +80,7 @@ def troubles(federation: OpenFederation) -> set[str]:
 
 
 def test_everybody_answers_once_whatever_becomes_of_the_file(tmp_path: Path) -> None:
-    federation = OpenFederation(tmp_path, make_open_study({"north": 1.0}), files=True)
+    federation = OpenFederation(tmp_path, make_open_study({"north": 1.0}))
     here = troubles(federation)
     asked = federation.run_.coordinator.asked["north"]
     epsilon = federation.study.clients["north"].mechanism.epsilon
@@ -416,7 +416,7 @@ def test_by_command(federation: OpenFederation) -> None:
 
 def test_over_a_broker(tmp_path: Path) -> None:
     """The whole thing with its services: files that grow, one site that starts late, an end by number of answers."""
-    study = make_open_study(epsilon=5.0, deadline=0.2, round_answers=60, end_answers=400)
+    study = make_open_study(epsilon=5.0, deadline=0.4, round_answers=80, end_answers=400)
     federation = OpenFederation(tmp_path, study, files=True)
     for name in study.clients:
         federation.arrive(name, people(name, 20))
@@ -432,7 +432,7 @@ def test_over_a_broker(tmp_path: Path) -> None:
             for number in range(200):
                 await asyncio.sleep(0.1)
                 for name in study.clients:
-                    federation.arrive(name, people(f"{name}-{number}", 40))
+                    federation.arrive(name, people(f"{name}-{number}", 60))
 
         growing = asyncio.create_task(grow())
         try:
