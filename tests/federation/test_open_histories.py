@@ -128,7 +128,7 @@ def live(folder: Path, seed: int) -> int:
 def test_no_life_of_a_site_lets_anybody_answer_twice(tmp_path: Path) -> None:
     answered = [live(tmp_path / str(seed), seed) for seed in range(LIVES)]
     print(f"{LIVES} lives, {sum(answered):,} answers")
-    assert min(answered) > 20
+    assert sum(answered) > 50 * LIVES  # otherwise little was tried
 
 
 def test_the_model_finds_a_site_that_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,34 +380,66 @@ def test_rounds_close_by_number_and_by_the_clock(tmp_path: Path, monkeypatch: py
         federation.start(name)
     asked = federation.open_round()
     rounds, intake = federation.rounds, federation.intake
-    assert not rounds.closing(intake, late=False).allowed
+
+    def answered(name: str) -> None:
+        federation.arrive(name, people(f"{name}-{now}", 40))
+        federation.now += 1000.0
+        payload = federation.answer(name, asked)
+        assert payload is not None
+        assert intake.offer(name, payload).outcome == "counted"
+
+    def closes() -> bool:
+        return rounds.closing(intake, late=False).allowed
+
     now += 1000.0
-    assert not rounds.closing(intake, late=True).allowed  # nobody has come: it waits for the first
-    federation.arrive("north", people("north", 40))
-    federation.now += 1000.0
-    payload = federation.answer("north", asked)
-    assert payload is not None
-    intake.offer("north", payload)
-    assert rounds.closing(intake, late=False).allowed  # its time is over
+    assert not closes()  # nobody has come: it waits for the first
     now -= 1000.0
-    assert not rounds.closing(intake, late=False).allowed  # 15 of 25 have come, and there is time
-    federation.arrive("south", people("south", 40))
-    federation.now += 1000.0
-    payload = federation.answer("south", asked)
-    assert payload is not None
-    intake.offer("south", payload)
-    assert rounds.closing(intake, late=False).allowed  # 25
+    answered("north")
+    assert not closes()  # 15 of 25 have come, and there is time
+    now += 101.0
+    assert not closes()  # its time is over, but an answer may be under way
+    now += 10.0
+    assert closes()
+    federation.close_round()
+    now += 1.0
+    asked = federation.open_round()
+    answered("north")
+    assert not closes()
+    answered("south")
+    assert closes()  # 25, and nobody is awaited
     federation.close_round()
     assert federation.open_round()
     now = Arrivals(end_date="2100-01-01").ends_at
-    assert rounds.closing(intake, late=False).allowed
+    assert not closes()
+    now += 10.0
+    assert closes()
     federation.close_round()
     assert rounds.questions() == {}
+
+
+def test_an_answer_under_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number is reached by one site: the other has drawn its coins, and its answer counts."""
+    federation = OpenFederation(tmp_path, make_open_study(end_answers=5))
+    now = time.time()
+    monkeypatch.setattr("privatile.federation.coordinator.rounds.time.time", lambda: now)
+    for name in federation.study.clients:
+        federation.arrive(name, people(name, 40))
+        federation.start(name)
+    asked = federation.open_round()
+    payloads = {name: federation.answer(name, asked) for name in federation.study.clients}
+    for name, payload in payloads.items():
+        assert not federation.rounds.closing(federation.intake, late=False).allowed
+        assert payload is not None
+        federation.intake.offer(name, payload)
+    assert federation.rounds.closing(federation.intake, late=False).allowed
+    federation.close_round()
+    assert federation.run_.coordinator.asked == {name: spent(federation, name)[0] for name in payloads}
 
 
 def test_by_command(federation: OpenFederation) -> None:
     federation.open_round()
     federation.rounds.end()
+    federation.rounds._rule = replace(federation.rounds._rule, grace=0.0)  # type: ignore[attr-defined]
     assert federation.rounds.closing(federation.intake, late=False).allowed
     federation.close_round()
     assert federation.open_round() == b""
@@ -416,10 +448,10 @@ def test_by_command(federation: OpenFederation) -> None:
 
 def test_over_a_broker(tmp_path: Path) -> None:
     """The whole thing with its services: files that grow, one site that starts late, an end by number of answers."""
-    study = make_open_study(epsilon=5.0, deadline=0.4, round_answers=80, end_answers=400)
+    study = make_open_study(epsilon=5.0, deadline=30.0, round_answers=80, end_answers=400)
     federation = OpenFederation(tmp_path, study, files=True)
     for name in study.clients:
-        federation.arrive(name, people(name, 20))
+        federation.arrive(name, people(name, 400))
 
     async def run() -> list[Any]:
         clients = [federation.start(name) for name in study.clients]
@@ -448,6 +480,5 @@ def test_over_a_broker(tmp_path: Path) -> None:
     assert federation.run_.store.why_ended == "answers"
     for name in study.clients:
         assert spent(federation, name)[1] == study.clients[name].mechanism.epsilon
-    federation.run_.store.close()
-    record = release(federation.directory)
-    assert not verify_record(record, federation.directory.store_file).failed
+    told = {name: totals.answered for name, totals in federation.run_.store.client_totals().items()}
+    assert told == {name: spent(federation, name)[0] for name in study.clients}

@@ -6,6 +6,7 @@ is `server.open_rounds`. It sees numbers of records and times, never an answer.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from privatile.core.messages import Question
 from privatile.federation.coordinator.answer_intake import AnswerIntake
@@ -15,6 +16,9 @@ from privatile.federation.study.study import FederationStudy
 from privatile.server.coordinator import Coordinator
 from privatile.server.open_rounds import Ending, OpenRound, Phase, RoundRule, advance
 from privatile.server.run_file import Statement
+
+LONGEST_GRACE = 10.0
+"""Seconds, at most, that a round waits for answers under way once it closes: a late one is spent and not counted."""
 
 
 class Rounds:
@@ -49,8 +53,11 @@ class OpenRounds(Rounds):
 
     def __init__(self, study: FederationStudy, coordinator: Coordinator, arrivals: Arrivals) -> None:
         super().__init__(study, coordinator)
-        self._rule = RoundRule(arrivals.round_answers, study.deadline, 0.0, arrivals.ends_at, arrivals.end_answers)
+        grace = min(LONGEST_GRACE, study.deadline / 10.0)
+        self._rule = RoundRule(arrivals.round_answers, study.deadline, grace, arrivals.ends_at, arrivals.end_answers)
         self._since = self._opened_at()
+        self._draining: OpenRound | None = None
+        """The open round, once it only waits for answers that are under way."""
         self._ending: Ending = ""
 
     def _opened_at(self) -> float:
@@ -87,12 +94,16 @@ class OpenRounds(Rounds):
         """Whether the round may be closed, by the number that came and the clock; the deadline is the rule's own."""
         if pause := quarantine_pause(intake):
             return Closing(False, pause)
-        found = advance(self._rule, self._round(sum(map(sum, intake.lengths()))), time.time(), awaited=0)
+        came = sum(map(sum, intake.lengths()))
+        state = self._round(came) if self._draining is None else replace(self._draining, came=came)
+        found = advance(self._rule, state, time.time(), awaited=len(intake.missing))
+        self._draining = found if found.phase is Phase.DRAINING else None
         self._ending = found.ending
         return Closing(found.phase is Phase.CLOSING or not intake.missing)
 
     def accept(self, intake: AnswerIntake, evidence: Sequence[Statement]) -> None:
         """Give counts and lengths of the round to the run; with nobody's answer there is nothing to give."""
+        self._draining = None
         if intake.answers:
             self.coordinator.accept(intake.counts(), evidence, lengths=intake.lengths())
             self._since = time.time()
