@@ -75,6 +75,8 @@ class OpenFederation(Federation):
     def __init__(self, folder: Path, study: FederationStudy, *, files: bool = False) -> None:
         super().__init__(folder, study)
         self.files = files
+        self.database: Path | None = None
+        """An SQLite file whose table `people` the sites read instead."""
         self.now = 1000.0
         """The clock of the sites, in seconds."""
         self.rows: dict[str, list[tuple[str, float]]] = {name: [] for name in study.clients}
@@ -99,6 +101,8 @@ class OpenFederation(Federation):
 
     def read(self, name: str) -> Source:
         """What the site reads in a round."""
+        if self.database is not None:
+            return open_source(self.database, value="x", person="id", sql="SELECT id, x FROM people ORDER BY id")
         if self.files:
             return open_source(self.file(name), value="x", person="id")
         people, values = zip(*self.rows[name], strict=True) if self.rows[name] else ((), ())

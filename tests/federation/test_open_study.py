@@ -182,6 +182,31 @@ def test_a_source_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     assert federation.answer("north", asked) is not None
 
 
+def test_a_query_is_asked_anew_in_every_round(federation: OpenFederation, tmp_path: Path) -> None:
+    federation.database = tmp_path / "clinic.db"
+    with sqlite3.connect(federation.database) as clinic:
+        clinic.execute("CREATE TABLE people (id TEXT, x REAL)")
+    federation.start("north")
+    for number in range(3):
+        with sqlite3.connect(federation.database) as clinic:
+            clinic.executemany("INSERT INTO people VALUES (?, ?)", people(f"round-{number}", 4).items())
+        federation.play(1)
+        assert federation.run_.coordinator.asked["north"] == 4 * (number + 1)
+    assert spent(federation, "north") == (12, federation.study.clients["north"].mechanism.epsilon)
+
+
+def test_who_has_no_value_yet_is_left_for_later_where_they_are_dropped(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, replace(make_open_study({"north": 1.0}), missing="drop"))
+    federation.arrive("north", {**people("known", 10), "later": float("nan")})
+    federation.start("north")
+    federation.play(1)
+    assert federation.run_.coordinator.asked["north"] == 10
+    federation.play(1)  # nobody new
+    federation.rows["north"][-1] = ("later", 50.0)
+    federation.play(1)
+    assert federation.run_.coordinator.asked["north"] == spent(federation, "north")[0] == 11
+
+
 def test_no_more_than_agreed_take_part(tmp_path: Path) -> None:
     federation = OpenFederation(tmp_path, make_open_study({"north": 1.0}, records=40))
     federation.arrive("north", people("north", 100))
