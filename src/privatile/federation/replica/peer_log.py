@@ -224,6 +224,10 @@ class PeerLog:
         self.slots.forfeit(slot)
         self.restored = False
 
+    def regain(self, slot: int) -> bool:
+        """Let a forfeited slot be claimed after all (`Slots.regain` says when); whether it was one."""
+        return self.slots.regain(slot)
+
     def begin_epoch(self, epoch: int) -> None:
         """The log is lost: read another, from its first entry on."""
         if epoch <= self.epoch:

@@ -58,3 +58,15 @@ class Slots:
         """Sign nothing in this slot and below."""
         self._signed[slot] = Signed(FORFEITED)
         self.highest = max(self.highest, slot)
+
+    def regain(self, slot: int) -> bool:
+        """Let a forfeited slot be claimed after all; whether it was one.
+
+        Only where q *other* peers have signed the same value there (`Standing.vouched`). Then no other value can be
+        committed in it: two quorums have more than f peers in common, one of them honest and not this one, and it has
+        signed once. So whatever this peer has signed there and forgotten helps no other history.
+        """
+        if self._signed.get(slot) != Signed(FORFEITED):
+            return False
+        del self._signed[slot]
+        return True

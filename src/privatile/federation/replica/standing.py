@@ -179,6 +179,10 @@ class Standing:
             return f"{answers} of {self.quorum} answers are there: {', '.join(self.missing)} have not answered"
         return may_close(self._now.intake, self.study, self._history.coordinator.tracks, late=True).pause
 
+    def vouched(self, client: str) -> bool:
+        """Whether a quorum of peers other than this one has signed the chain value here (`Slots.regain`)."""
+        return sum(name != client for name in self._now.proof) >= self.quorum
+
     def committed_rounds(self, after: int = 0) -> list[RoundRecord]:
         """Committed rounds from `after` + 1 on, as a run's file keeps them."""
         return self._history.records[after : self.committed]
