@@ -12,7 +12,8 @@ import pytest
 from privatile.federation.study.study import FederationStudy
 from tests.federation.replica.hostile import Stored, WithoutSlots, Wrong, play_many, remembered
 
-HISTORIES = 10_000 if os.environ.get("PRIVATILE_LONG") else 40
+pytestmark = pytest.mark.timeout(7200)  # of the long form
+HISTORIES = 10_000 if os.environ.get("PRIVATILE_LONG") else 30
 
 
 def test_no_two_honest_peers_commit_different_histories() -> None:

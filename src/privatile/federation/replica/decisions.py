@@ -59,10 +59,9 @@ class Tally:
     def add(self, sender: str, decision: Decision) -> bool:
         """Count a vote; False where this peer has voted for it before, or it is decided."""
         digest = decision.digest
-        voters = self._votes.setdefault(digest, set())
-        if digest in self._decided or sender in voters:
+        if digest in self._decided or sender in self._votes.get(digest, ()):
             return False
-        voters.add(sender)
+        self._votes.setdefault(digest, set()).add(sender)
         return True
 
     def settle(self, decision: Decision) -> bool:

@@ -132,8 +132,8 @@ class Replica(Following):
     def _open(self, asks: tuple[LevelAsk, ...], sender: str | None) -> Iterator[Happening]:
         """The question was taken: answer it, or be at the end."""
         if not asks:
-            self.ended = True
-            self._now.proof = {}
+            # Votes since the last round belong to no round: what signs the end are the keys of the history that ends.
+            self._stand_after(self.closed, ended=True)
             yield self._happening("ended", sender)
             return
         now = self._now
@@ -171,7 +171,8 @@ class Replica(Following):
         """A lie that its own signatures prove. Once a quorum has decided, what was counted stands."""
         sender = entry.sender
         yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload))
-        if (sender, entry.round) not in self._history.tally.readmitted and sender not in self.quarantined:
+        decided = self.ended or (sender, entry.round) in self._history.tally.readmitted
+        if not decided and sender not in self.quarantined:
             yield self._quarantine(sender, TWO_ANSWERS, entry.round)
 
     def _quarantine(self, client: str, reason: str, number: int) -> Happening:
