@@ -19,11 +19,12 @@ from privatile import estimate
 from privatile.client.ledger.accounts import Account
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
+from privatile.federation.coordinator.rounds import rounds_of
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
 from privatile.federation.record.document import sign, transcript_digest
 from privatile.federation.site.open_responder import OpenSiteResponder
 from privatile.federation.study.arrivals import Arrivals
-from privatile.federation.wire.messages import AnswerMessage, LevelCount, read_message
+from privatile.federation.wire.messages import AnswerMessage, AskMessage, LevelCount, read_message
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.open_kit import DAY, OneCoin, OpenFederation, make_open_study
@@ -459,6 +460,19 @@ def test_an_answer_under_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     assert federation.rounds.closing(federation.intake, late=False).allowed
     federation.close_round()
     assert federation.run_.coordinator.asked == {name: spent(federation, name)[0] for name in payloads}
+
+
+def test_a_coordinator_that_starts_again_asks_the_same_and_its_round_is_as_old(federation: OpenFederation) -> None:
+    federation.arrive("north", people("north", 100))
+    federation.start("north")
+    federation.play(2)
+    asked = federation.open_round()
+    with RunStore.open(federation.directory.store_file, read_only=True) as store:
+        again = rounds_of(federation.study, Coordinator(store))
+        questions = again.questions()
+        assert AskMessage.of(federation.study.digest, questions).pack(federation.directory.key()) == asked
+        ((closed,),) = store.query("SELECT max(at) FROM rounds")
+        assert again._since == closed  # type: ignore[attr-defined]
 
 
 def test_by_command(federation: OpenFederation) -> None:
