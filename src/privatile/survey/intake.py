@@ -17,7 +17,7 @@ from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, SurveyStore
 
-GATHER = 0.004
+GATHER = 0.008
 """Seconds from one commit to the next, at least: a disk that is fast would have one for every visitor."""
 
 MOST_IN_GROUP = 2_000

@@ -50,6 +50,9 @@ TABLES = (
 PAGE = 1024
 """Bytes of a page: a changed code costs one, and codes that come together lie far apart."""
 
+CACHE = 16 << 20
+"""Bytes of pages that the writer keeps in memory: the codes of some 400,000 people."""
+
 MOST_IN_LOG = 16 << 20
 """Bytes of the log before it is folded into the file in the middle of a round: that holds up a commit."""
 
@@ -297,5 +300,6 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if not read_only:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA secure_delete=ON")
+        connection.execute(f"PRAGMA cache_size=-{CACHE >> 10}")
         connection.execute(f"PRAGMA wal_autocheckpoint={MOST_IN_LOG // PAGE}")
     return connection
