@@ -52,6 +52,7 @@ class Trouble:
 @pytest.mark.process
 @pytest.mark.network
 @pytest.mark.faults
+@pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.skipif(not os.environ.get("PRIVATILE_LONG"), reason="a long form: PRIVATILE_LONG=1")
 def test_no_count_is_wrong_lost_or_doubled_by_a_thousand_kills(tmp_path: Path) -> None:
     peers = Peers(tmp_path, leaderless(3, rounds=100_000, length=1, deadline=300.0))

@@ -160,6 +160,6 @@ def test_votes_wait_in_their_box(tmp_path: Path) -> None:
 def test_the_turn_to_propose_goes_round() -> None:
     for number in range(1, 8):
         delays = sorted(proposal_delay(place, number, 5) for place in range(5))
-        assert delays == [0.0, 1.0, 2.0, 4.0, 8.0]
+        assert delays == [0.0, 0.3, 0.6, 1.2, 2.4]
         assert proposal_delay(number % 5, number, 5) == 0.0
     assert max(proposal_delay(place, 3, 100) for place in range(100)) == 30.0

@@ -33,23 +33,28 @@ log = logging.getLogger("privatile.federation.peer")
 
 T = TypeVar("T")
 
-STEP_IN, LONGEST_STEP_IN = 1.0, 30.0
-"""Seconds until the second peer in turn proposes a round's question; each further one waits twice as long, up to the
-second number. The first in turn proposes at once."""
+STEP_IN, LONGEST_STEP_IN = 0.3, 30.0
+"""Seconds until the second peer in turn proposes a round's question, unless entries take long on the way; each further
+one waits twice as long, up to the second number. The first in turn proposes at once."""
 
+USUAL_DELAYS = 5.0
+"""How many times longer than an entry usually takes the second peer in turn waits at least."""
 
 ANSWER_AGAIN = 5.0
 """Seconds until an answer that is still missing is published again."""
 
 
-def proposal_delay(place: int, number: int, peers: int) -> float:
+def proposal_delay(place: int, number: int, peers: int, usual: float = 0.0) -> float:
     """How long the peer at this place of the study waits before it proposes the question of a round.
 
-    >>> [proposal_delay(place, 4, 3) for place in range(3)]
-    [2.0, 0.0, 1.0]
+    `usual` is how long an entry usually takes until it is read back.
+
+    >>> [proposal_delay(place, 4, 3) for place in range(3)], proposal_delay(2, 4, 3, usual=0.2)
+    ([0.6, 0.0, 0.3], 1.0)
     """
     turn = (place - number) % peers
-    return 0.0 if turn == 0 else min(STEP_IN * 2.0 ** (turn - 1), LONGEST_STEP_IN)
+    step = max(STEP_IN, USUAL_DELAYS * usual)
+    return 0.0 if turn == 0 else min(step * 2.0 ** (turn - 1), LONGEST_STEP_IN)
 
 
 class Conduct:
@@ -159,7 +164,7 @@ class Conduct:
 
     async def _propose(self, port: LogPort, now: float) -> float:
         replica = self._replica
-        delay = proposal_delay(self._place, replica.closed + 1, len(replica.study.clients))
+        delay = proposal_delay(self._place, replica.closed + 1, len(replica.study.clients), port.delay)
         at = self._slot_since[1] + delay
         if now >= at:
             await self._once(port, ("proposal", replica.epoch, replica.head), self._publish_proposal)

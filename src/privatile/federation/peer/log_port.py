@@ -95,6 +95,16 @@ class LogPort:
         """How long an entry takes until it is read back, in the mean."""
         self.published = self.published_bytes = 0
 
+    @property
+    def verified(self) -> bool:
+        """Whether the log was seen to hold the last entry that was applied."""
+        return self._expected is None
+
+    @property
+    def delay(self) -> float:
+        """How long an entry takes until it is read back, in the mean so far."""
+        return self._delay
+
     # -- opening ---------------------------------------------------------------------------------------------------
 
     async def open(self, position: int = 0, last: str = "") -> None:
@@ -185,8 +195,7 @@ class LogPort:
         until = asyncio.get_running_loop().time() + PATIENCE
         while not self.lost.is_set() and asyncio.get_running_loop().time() < until:
             try:
-                reply = await self._nc.request(log_request(verb), json.dumps(body or {}).encode(), timeout=REQUEST)
-                found: dict[str, Any] = json.loads(reply.data)
+                found = await self._request(log_request(verb), json.dumps(body or {}).encode())
             except (TimeoutError, nats.errors.TimeoutError):
                 continue
             except nats.errors.NoRespondersError:
@@ -197,6 +206,20 @@ class LogPort:
                 return found
             await asyncio.sleep(BUSY)
         raise BrokerError("the servers did not reply: is a majority of them up, and do they reach each other?")
+
+    async def _request(self, subject: str, body: bytes) -> dict[str, Any]:
+        """One request; it ends with the connection, too: a server that is being stopped takes requests to the last."""
+        asked = asyncio.ensure_future(self._nc.request(subject, body, timeout=REQUEST))
+        lost = asyncio.ensure_future(self.lost.wait())
+        try:
+            await asyncio.wait({asked, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise TimeoutError
+            found: dict[str, Any] = json.loads(asked.result().data)
+            return found
+        finally:
+            lost.cancel()
+            asked.cancel()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -144,9 +144,11 @@ class PeerService:
                     place = failures = 0
                 elif not self._reached or failures >= MOST_FAILURES:
                     place, failures = place + 1, 0
+                # Every server is tried once before this peer waits.
+                waits = self._reached or place % len(self.urls) == 0
                 self._keep()
                 self._leave_when_finished(asyncio.get_running_loop().time())
-                if not self._over:
+                if not self._over and waits:
                     self.metrics.add("reconnects")
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._stop.wait(), self.backoff.next())
@@ -163,17 +165,15 @@ class PeerService:
         """Read and act through one server, until the connection is lost or the run is over."""
         self._reached = self._was_connected = False
         try:
-            async with connected(self.client, [url], self.key, self.roster.authorities, self._interrupt) as connection:
+            async with connected(
+                self.client, [url], self.key, self.roster.authorities, self._interrupt, watch_seconds=0.1
+            ) as connection:
                 self._reached = True
                 identity, epoch = self.replica.study.identity, self.peer_log.epoch
                 port = LogPort(connection, identity, epoch, self.client, replicas=self.roster.replicas)
                 self._port = port
                 await port.open(*(self._last or (0, "")))
-                self._was_connected = True
-                self.backoff.reset()
                 self.metrics.set("connected", 1)
-                self._notes.ends("no broker", "broker back", "the log can be read again")
-                self._notes.ends("log lost", "log back", "the log holds what this peer has applied")
                 log.info("connected", extra=facts(server=url, entries=port.behind))
                 await self._session(port)
         finally:
@@ -205,9 +205,14 @@ class PeerService:
                     elif one.kind == "astray" and self._read_again(loop.time()):
                         raise BrokerError("the log is read again from its first entry.")
             now = loop.time()
+            if port.verified and not self._was_connected:
+                self._was_connected = True
+                self.backoff.reset()
+                self._notes.ends("no broker", "broker back", "the log can be read again")
+                self._notes.ends("log lost", "log back", "the log holds what this peer has applied")
             if self.replica.aborted:
                 self._end = "aborted"
-            elif port.behind:  # wait: a time in the past would not let the entries arrive
+            elif port.behind or not port.verified:  # wait: a time in the past would not let the entries arrive
                 until = now + TICK
             else:
                 until = min(await self._conduct.act(port, now), now + TICK)

@@ -65,11 +65,16 @@ def _is_no_noise(record: logging.LogRecord) -> bool:
 
 @contextlib.asynccontextmanager
 async def connected(
-    party: str, urls: Sequence[str], key: KeyPair, authority: str, on_lost: Callable[[], None] = lambda: None
+    party: str,
+    urls: Sequence[str],
+    key: KeyPair,
+    authority: str,
+    on_lost: Callable[[], None] = lambda: None,
+    watch_seconds: float = WATCH,
 ) -> AsyncIterator[Connection]:
     """Open a connection and close it at the end; a `BrokerError` says in words why none could be opened.
 
-    `on_lost` is called when the connection is lost, or closed at the end.
+    `on_lost` is called when the connection is lost, or closed at the end; that is looked for every `watch_seconds`.
     """
     logging.getLogger("asyncio").addFilter(_is_no_noise)
     lost = asyncio.Event()
@@ -111,7 +116,7 @@ async def connected(
     async def watch() -> None:
         # The library's own callback may never come while it closes a TLS connection that was cut.
         while nc.is_connected:
-            await asyncio.sleep(WATCH)
+            await asyncio.sleep(watch_seconds)
         await on_closed()
 
     watcher = asyncio.create_task(watch())
