@@ -41,9 +41,9 @@ RETRY, LATE = 0.3, 5.0
 """Seconds until an entry that was not seen is published again, and how many times the usual delay it must be late: on a
 slow network or machine it is given more time. A second copy does no harm, but costs everybody a message."""
 
-REQUEST, PATIENCE = 1.0, 15.0
-"""Seconds until a request is made again, and until the servers are said not to reply: an election of a leader after the
-loss of a server takes 4 to 10."""
+REQUEST, LONGEST_REQUEST, PATIENCE = 0.3, 2.0, 15.0
+"""Seconds until a request is made again, doubling up to the second number, and until the servers are said not to reply:
+a request is lost where a leader has just changed, and an election after the loss of a server takes 4 to 10."""
 
 BUSY = 0.1
 """Seconds until a request is made again for which the servers had no leader."""
@@ -192,11 +192,12 @@ class LogPort:
         )
 
     async def _ask(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        until = asyncio.get_running_loop().time() + PATIENCE
+        until, wait = asyncio.get_running_loop().time() + PATIENCE, REQUEST
         while not self.lost.is_set() and asyncio.get_running_loop().time() < until:
             try:
-                found = await self._request(log_request(verb), json.dumps(body or {}).encode())
+                found = await self._request(log_request(verb), json.dumps(body or {}).encode(), wait)
             except (TimeoutError, nats.errors.TimeoutError):
+                wait = min(2.0 * wait, LONGEST_REQUEST)
                 continue
             except nats.errors.NoRespondersError:
                 found = {"error": {"code": 503, "description": "no server replies"}}
@@ -207,9 +208,9 @@ class LogPort:
             await asyncio.sleep(BUSY)
         raise BrokerError("the servers did not reply: is a majority of them up, and do they reach each other?")
 
-    async def _request(self, subject: str, body: bytes) -> dict[str, Any]:
+    async def _request(self, subject: str, body: bytes, wait: float) -> dict[str, Any]:
         """One request; it ends with the connection, too: a server that is being stopped takes requests to the last."""
-        asked = asyncio.ensure_future(self._nc.request(subject, body, timeout=REQUEST))
+        asked = asyncio.ensure_future(self._nc.request(subject, body, timeout=wait))
         lost = asyncio.ensure_future(self.lost.wait())
         try:
             await asyncio.wait({asked, lost}, return_when=asyncio.FIRST_COMPLETED)
