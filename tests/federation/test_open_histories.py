@@ -1,6 +1,6 @@
 """Random lives of a site in an open study: files that are edited, restarts, lost answers, questions asked again.
 
-A few in the suite, 300 with PRIVATILE_LONG=1. After every step the ledger is held against a plain model: everybody
+One in the suite, 300 with PRIVATILE_LONG=1. After every step the ledger is held against a plain model: everybody
 who has answered has spent ε once, and as many have answered as the signed answers say.
 """
 
@@ -21,7 +21,7 @@ from tests.federation.open_kit import OpenFederation, make_open_study
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
 
-LIVES = 300 if os.environ.get("PRIVATILE_LONG") else 2
+LIVES = 300 if os.environ.get("PRIVATILE_LONG") else 1
 STEPS = 14
 
 

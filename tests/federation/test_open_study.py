@@ -296,7 +296,7 @@ def test_it_is_the_open_run_of_one_process_with_the_same_draws(tmp_path: Path) -
                 lengths.append(len(come))
             alone.accept([ones], lengths=[lengths])
 
-        federation.play(24, before)
+        federation.play(18, before)
         mine, other = federation.run_.coordinator.results()[0].facts(), alone.results()[0].facts()
         assert {**mine, "date": None} == {**other, "date": None}
         assert mine["anytime_interval"] == mine["confidence_interval"]
@@ -487,7 +487,7 @@ def test_by_command(federation: OpenFederation) -> None:
 
 def test_over_a_broker(tmp_path: Path) -> None:
     """The whole thing with its services: files that grow, one site that starts late, an end by number of answers."""
-    study = make_open_study(epsilon=5.0, deadline=30.0, round_answers=80, end_answers=400)
+    study = make_open_study(epsilon=5.0, deadline=30.0, round_answers=80, end_answers=240)
     federation = OpenFederation(tmp_path, study, files=True)
     for name in study.clients:
         federation.arrive(name, people(name, 400))
