@@ -31,8 +31,9 @@ BATCH = 1000
 EXPIRES, HEARTBEAT = 30.0, 0.5
 """Seconds that a request waits for entries, and between signs of life while there are none."""
 
-SILENCE = 4 * HEARTBEAT
-"""Seconds without a sign of life after which the consumer is made again: its server is gone."""
+FIRST_SIGN, SILENCE = 0.7, 2.0
+"""Seconds without a sign of life after which a consumer is made again: one that is new, doubling with every attempt
+(its first request was lost), and one that has lived (its server is gone)."""
 
 MOST_MUTE = 2
 """Consumers without a sign of life after which the connection is given up."""
@@ -67,8 +68,10 @@ class LogPort:
 
     def __init__(self, connection: Connection, identity: str, epoch: int, peer: str, *, replicas: int) -> None:
         self.lost = connection.lost
+        self._lives = False
+        """Whether the consumer has given a sign of life."""
         self._mute = 0
-        """Consumers in a row that have given no sign of life."""
+        """Consumers in a row that have given none."""
         self._nc = connection.nc
         self._peer = peer
         self._stream = log_stream(identity, epoch)
@@ -177,7 +180,7 @@ class LogPort:
             await self._check_stream(self._next if self._expected is not None else 0)
         if "error" in reply:
             raise BrokerError(f"the servers do not let the log be read: {reply['error'].get('description')}.")
-        self._consumer, self._delivered, self._broken = str(reply["name"]), 0, ""
+        self._consumer, self._delivered, self._broken, self._lives = str(reply["name"]), 0, "", False
         self.behind = int(reply["num_pending"])
         await self._request_entries()
 
@@ -231,7 +234,7 @@ class LogPort:
         *_, stream, consumer, _times, position, delivered, _at, behind = message.reply.split(".")[:9]
         if consumer != self._consumer or stream != self._stream or self._broken:
             return
-        self._heard, self._mute = asyncio.get_running_loop().time(), 0
+        self._hear()
         self._requested -= 1
         if int(delivered) != self._delivered + 1 or int(position) != self._next:
             # Nothing is deleted from the log: a gap means a delivery that was lost, or another stream.
@@ -253,12 +256,15 @@ class LogPort:
         if message.subject.rpartition(".")[2] not in (self._consumer, "") or not message.headers:
             return
         status = message.headers.get("Status")
-        self._heard, self._mute = asyncio.get_running_loop().time(), 0
+        self._hear()
         if status == "408":  # the request has expired
             self._requested = 0
         elif status not in (None, "100"):
             self._break(f"status {status}")
         self._wake.set()
+
+    def _hear(self) -> None:
+        self._heard, self._mute, self._lives = asyncio.get_running_loop().time(), 0, True
 
     def _break(self, reason: str) -> None:
         self._broken = self._broken or reason
@@ -279,7 +285,7 @@ class LogPort:
                     "nothing. Compare with the others; then every organization runs: privatile peer recover DIR"
                 )
             now = loop.time()
-            if self._broken or now - self._heard > SILENCE:
+            if self._broken or now - self._heard > (SILENCE if self._lives else FIRST_SIGN * 2.0**self._mute):
                 self._mute += not self._broken
                 if self._mute > MOST_MUTE:
                     # A server that was told new accounts may have forgotten this connection's: a new one helps.
