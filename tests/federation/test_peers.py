@@ -140,7 +140,7 @@ def test_the_run_goes_on_without_a_peer_and_it_catches_up(tmp_path: Path) -> Non
 
 
 def test_another_log_in_its_place_is_noticed_and_votes_are_cast(tmp_path: Path) -> None:
-    peers = Peers(tmp_path, leaderless(3, rounds=200, length=2), servers=1)
+    peers = Peers(tmp_path, leaderless(3, rounds=3000, length=1), servers=1)
     folder = peers.folders["site0"]
 
     async def play() -> None:
@@ -210,6 +210,7 @@ def test_a_lost_key_is_replaced_by_votes(tmp_path: Path) -> None:
             assert fingerprint in done.output
             with pytest.raises(InputError, match="read it out"):
                 vote(peers.folders["site0"], key=third.enrolment_file, fingerprint="0" * 32)
+            await reach(services[:2], services[0].replica.closed + 2)  # without it
             late, more = begin(peers, "site2")
             for name in ("site0", "site1"):
                 vote(peers.folders[name], key=third.enrolment_file, fingerprint=fingerprint)
