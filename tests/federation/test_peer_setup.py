@@ -70,6 +70,9 @@ def test_everybody_builds_the_same_roster(enrolled: Path) -> None:
     roster = PeerFolder(enrolled / "north").peers()
     assert all(roster.fingerprint in one.output for one in said)
     assert (list(roster.servers), roster.replicas) == (["north", "south"], 1)
+    south = roster.servers["south"]
+    assert roster.authority_of(south.url()) == south.authority != roster.servers["north"].authority
+    assert roster.authority_of("tls://elsewhere:4222") == roster.authorities
     again = call("peer", "admit", enrolled / "south", *files(enrolled), "--fingerprint", roster.fingerprint.upper())
     assert again.exit_code == 0
     other = call("peer", "admit", enrolled / "south", *files(enrolled), "--fingerprint", "0" * 32)

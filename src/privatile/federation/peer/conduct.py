@@ -104,6 +104,7 @@ class Conduct:
     def follow(self, replica: Replica) -> None:
         """Go on with another replica: the log is read again from its beginning."""
         self._replica = replica
+        self._slot_since, self._asked_since = (-1, 0.0), (-1, 0.0, 0.0)
 
     def connected(self) -> None:
         """On a new connection everything that may not have arrived is published again."""

@@ -39,7 +39,7 @@ PEER_METRICS = (
     Metric(Counter, "other_history", "Signed entries that belong to another history than this peer's.", "client"),
     Metric(Counter, "two_answers", "Different answers of one peer to one round.", "client"),
     Metric(Counter, "entries", "Entries of the log that were applied."),
-    Metric(Counter, "published", "Entries that this peer has published, again where they were not seen."),
+    Metric(Counter, "published", "Entries that this peer has published."),
 )
 
 BY_CLIENT = frozenset({"counted", "unsigned", "refused", "other_history", "two_answers"})

@@ -166,7 +166,7 @@ class PeerService:
         self._reached = self._was_connected = False
         try:
             async with connected(
-                self.client, [url], self.key, self.roster.authorities, self._interrupt, watch_seconds=0.1
+                self.client, [url], self.key, self.roster.authority_of(url), self._interrupt, watch_seconds=0.1
             ) as connection:
                 self._reached = True
                 identity, epoch = self.replica.study.identity, self.peer_log.epoch

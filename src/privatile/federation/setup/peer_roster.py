@@ -131,6 +131,14 @@ class PeerRoster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=T
         """The certificate authorities of all servers, one after the other: whom peers and servers trust."""
         return "".join(server.authority.strip() + "\n" for server in self.servers.values())
 
+    def authority_of(self, url: str) -> str:
+        """Whom to trust at this address: the authority of the server there, else all of them.
+
+        So no organization can stand in for another's server with a certificate of its own.
+        """
+        found = [server.authority for server in self.servers.values() if server.url() == url]
+        return found[0] if found else self.authorities
+
     @property
     def replicas(self) -> int:
         """Copies of the log: three where there are three servers, so that one may be lost."""
