@@ -56,7 +56,8 @@ def one_run(table: Any, column: str, level: float, seed: int) -> "Commanded":
         command += ["--client", "economic_region", "--q", f"{level:g}", "--epsilon", "1", *OPTIONS[column], "--json"]
         home = {**os.environ, **home}
         done = subprocess.run(command, env=home, cwd=folder, capture_output=True, text=True, check=True)
-    shown = json.loads(done.stdout)["confidence_interval"]
+    (result,) = json.loads(done.stdout)["results"]
+    shown = result["confidence_interval"]
     low, high = float(shown["low"]), float(shown["high"])
     return Commanded(column, level, truth, low, high, int(low <= truth <= high))
 

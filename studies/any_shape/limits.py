@@ -1,6 +1,7 @@
-"""What the study must show, and which cells fall short: one list for the page and for the tests."""
+"""What the study must show, for the page and for the tests."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,15 +21,8 @@ PROMISED = ((6000.0, 0.99, 3.4), (600.0, 0.97, 4.5), (150.0, 0.97, 6.5))
 """Smooth laws: information, least share of bounded intervals and largest median width from there on."""
 
 
-KNOWN = frozenset(
-    {
-        ("hard: 90% and 10% .9 n=20000 ε=0.5", "bounded"),
-        ("hard: pareto edge .1 n=20000 ε=0.5", "bounded"),
-        ("unseen: three humps K=1 r=0.5 τ=0.3 I=6000", "error of the smooth estimate"),
-        ("unseen: three humps K=1 r=0.5 τ=0.8 I=6000", "error of the smooth estimate"),
-    }
-)
-"""Cells and numbers that fall short, and are named on the page: nothing else may."""
+MEDIAN_ERROR = 1.06
+"""Largest median, over the smooth laws from information 6,000 on, of the undeclared smooth estimate's error."""
 
 
 class Shortfall(NamedTuple):
@@ -87,15 +81,21 @@ def grid_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
 
 
 def undeclared_shortfalls(rows: Sequence[Measured]) -> list[Shortfall]:
-    """The smooth estimate of straddled runs: its error over the bound's, with twice its Monte Carlo error."""
+    """The smooth estimate of straddled runs, from information 6,000 on: its error over the bound's.
+
+    In every cell, with twice its Monte Carlo error, and in the median over all of them.
+    """
     found = []
+    rows = [row for row in rows if row.has_density and row.information >= 6000 * (1 - 1e-9)]
     for row in rows:
-        if row.has_density and row.information >= 6000 * (1 - 1e-9):
-            limit = 1.05 if row.information >= 60_000 * (1 - 1e-9) else 1.12
-            if row.smooth_error > limit + 2.0 * 0.756 * row.smooth_error / math.sqrt(row.runs):
-                found.append(
-                    Shortfall(f"{row.table}: {row.name}", "error of the smooth estimate", row.smooth_error, limit)
-                )
+        limit = 1.05 if row.information >= 60_000 * (1 - 1e-9) else 1.12
+        if row.smooth_error > limit + 2.0 * 0.756 * row.smooth_error / math.sqrt(row.runs):
+            found.append(Shortfall(f"{row.table}: {row.name}", "error of the smooth estimate", row.smooth_error, limit))
+    median = statistics.median(row.smooth_error for row in rows)
+    if median > MEDIAN_ERROR:
+        found.append(
+            Shortfall("all cells from I = 6,000 on", "median error of the smooth estimate", median, MEDIAN_ERROR)
+        )
     return found
 
 
