@@ -180,7 +180,7 @@ async def whole_run(folder: Path, count: int, rounds: int) -> dict[str, Any]:
 def more_peers(options: argparse.Namespace) -> dict[str, Any]:
     """5, 20 and 50 peers."""
     found = []
-    for count, rounds in ((5, 200), (20, 60), (50, 30)):
+    for count, rounds in ((5, 100), (20, 30), (50, 12)):
         with tempfile.TemporaryDirectory() as folder:
             found.append(asyncio.run(whole_run(Path(folder), count, rounds)))
         print(found[-1], flush=True)

@@ -46,6 +46,9 @@ REQUEST, LONGEST_REQUEST, PATIENCE = 0.3, 2.0, 15.0
 """Seconds until a request is made again, doubling up to the second number, and until the servers are said not to reply:
 a request is lost where a leader has just changed, and an election after the loss of a server takes 4 to 10."""
 
+LONGEST_DELAY = 1.0
+"""Seconds: what took longer was no delay of the network, but a server that was lost."""
+
 BUSY = 0.1
 """Seconds until a request is made again for which the servers had no leader."""
 
@@ -305,8 +308,8 @@ class LogPort:
         found, self._arrived = self._arrived, []
         for entry in found:
             unseen = self._unseen.pop(entry.payload, None) if entry.sender == self._peer else None
-            if unseen is not None and unseen.at - unseen.since <= self._retry:  # published once
-                self._delay += (loop.time() - unseen.since - self._delay) / 8
+            if unseen is not None:
+                self._delay += (min(loop.time() - unseen.since, LONGEST_DELAY) - self._delay) / 8
         return found
 
     def interrupt(self) -> None:

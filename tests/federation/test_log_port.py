@@ -1,0 +1,142 @@
+"""The log on a real server: what a peer may do there, what it may not, and when it is not the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats.errors
+import pytest
+
+from privatile.errors import BrokerError
+from privatile.federation.peer.log_port import LogLost, LogPort
+from privatile.federation.replica.chain import payload_digest
+from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
+from privatile.federation.wire.connection import Connection, connected
+from privatile.federation.wire.keys import KeyPair
+from tests.federation.peers_kit import Peers, leaderless
+
+pytestmark = [pytest.mark.network, pytest.mark.process]
+
+
+@contextlib.asynccontextmanager
+async def at_the_server(peers: Peers, name: str, key: KeyPair | None = None) -> AsyncIterator[Connection]:
+    roster = peers.folders[name].peers()
+    url = roster.servers["site0"].url()
+    async with connected(name, [url], key or peers.folders[name].key(), roster.authority_of(url)) as connection:
+        yield connection
+
+
+def port(peers: Peers, connection: Connection, name: str, epoch: int = 0) -> LogPort:
+    return LogPort(connection, peers.study.identity, epoch, name, replicas=1)
+
+
+async def read(log: LogPort, count: int) -> list[tuple[int, str, bytes]]:
+    found: list[tuple[int, str, bytes]] = []
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            found += await log.entries(asyncio.get_running_loop().time() + 1.0)
+    return found
+
+
+async def open_and_read(log: LogPort, position: int, digest: str) -> None:
+    await log.open(position, digest)
+    await read(log, 1)
+
+
+def test_entries_are_read_in_one_order_from_any_place_on(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3), servers=1)
+
+    async def play() -> None:
+        async with peers.servers(), at_the_server(peers, "site0") as first, at_the_server(peers, "site1") as second:
+            one, two = port(peers, first, "site0"), port(peers, second, "site1")
+            await one.open()
+            await two.open()
+            for number in range(5):
+                await one.publish(b"a%d" % number)
+                await two.publish(b"b%d" % number)
+            log = await read(one, 10)
+            assert log == await read(two, 10)
+            assert [position for position, _, _ in log] == list(range(1, 11))
+            assert {(sender, payload[:1]) for _, sender, payload in log} == {("site0", b"a"), ("site1", b"b")}
+            assert not one._unseen
+            again = port(peers, second, "site1")
+            position, _, payload = log[6]
+            await again.open(position, payload_digest(payload))
+            assert not again.verified  # nothing is decided before the last applied entry was seen
+            assert await read(again, 3) == log[7:]
+            assert again.verified
+            for position, digest, told in ((7, "0" * 64, "was replaced"), (11, "0" * 64, "has 10 entries")):
+                other = port(peers, first, "site0")
+                with pytest.raises(LogLost, match=told):
+                    await open_and_read(other, position, digest)
+            with pytest.raises(LogLost, match="is gone"):
+                await port(peers, first, "site0", epoch=1).open(5, "0" * 64)
+
+    asyncio.run(play())
+
+
+def test_what_was_not_seen_is_published_again(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3), servers=1)
+
+    async def play() -> None:
+        async with peers.servers(), at_the_server(peers, "site0") as connection:
+            log = port(peers, connection, "site0")
+            await log.open()
+            sent = log._send
+
+            async def lose(payload: bytes, reply: str = "") -> None:
+                log.published += 1
+
+            log._send = lose  # type: ignore[method-assign]  # the broker never gets it
+            await log.publish(b"entry")
+            await log.publish(b"entry")
+            assert await log.entries(asyncio.get_running_loop().time() + 0.1) == ()
+            log._send = sent  # type: ignore[method-assign]
+            assert await read(log, 1) == [(1, "site0", b"entry")]
+            assert not log._unseen
+
+    asyncio.run(play())
+
+
+def test_a_peer_can_neither_forge_nor_delete_nor_bend_the_log(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3), servers=1)
+    identity = peers.study.identity
+    stream = log_stream(identity, 0)
+
+    async def play() -> None:
+        async with peers.servers(), at_the_server(peers, "site1") as connection:
+            with pytest.raises(BrokerError, match="does not know this key"):
+                async with at_the_server(peers, "site1", KeyPair.generate()):
+                    pass
+            log = port(peers, connection, "site1")
+            await log.open()
+            await log.publish(b"mine")
+            assert await read(log, 1) == [(1, "site1", b"mine")]
+            forbidden = [
+                log_subject(identity, 0, "site0"),
+                f"$JS.API.STREAM.DELETE.{stream}",
+                log_request(f"STREAM.DELETE.{stream}"),
+                log_request(f"STREAM.PURGE.{stream}"),
+                log_request(f"STREAM.UPDATE.{stream}"),
+                log_request(f"STREAM.MSG.DELETE.{stream}"),
+            ]
+            for subject in forbidden:
+                with pytest.raises(nats.errors.Error):
+                    await connection.nc.request(subject, b"{}", timeout=0.1)
+            assert len(connection.complaints) == len(forbidden)
+            # Whoever comes first makes the next log. One that loses entries is no log.
+            small = {"name": log_stream(identity, 1), "subjects": [log_subject(identity, 1, "*")], "max_msgs": 5}
+            subject = log_request(f"STREAM.CREATE.{log_stream(identity, 1)}")
+            made = await connection.nc.request(subject, json.dumps(small).encode(), timeout=5.0)
+            assert "error" not in json.loads(made.data)
+            with pytest.raises(LogLost, match=r"other settings \(.*max_msgs"):
+                await port(peers, connection, "site1", epoch=1).open()
+            again = port(peers, connection, "site1")
+            await again.open()
+            assert await read(again, 1) == [(1, "site1", b"mine")]
+
+    asyncio.run(play())
