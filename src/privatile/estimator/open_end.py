@@ -28,7 +28,7 @@ SEARCH = 3
 
 DISTANCE = 4.5
 """Standard errors at the time of placement; 4.8 of those at the next one. The optimum is flat from 4.2 to 5
-(`studies/arrivals/constants.py`, which has the numbers of the others, too)."""
+(`studies/arrivals/constants.py` measures it and the others)."""
 
 CENTRE_EVERY = 10
 """Every tenth round asks the centre: its rounds bound nothing, but an atom shows there, and they steady the smooth
