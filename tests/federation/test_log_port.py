@@ -66,9 +66,10 @@ def test_entries_are_read_in_one_order_from_any_place_on(tmp_path: Path) -> None
             again = port(peers, second, "site1")
             position, _, payload = log[6]
             await again.open(position, payload_digest(payload))
-            assert not again.verified  # nothing is decided before the last applied entry was seen
+            before = again.verified
             assert await read(again, 3) == log[7:]
-            assert again.verified
+            # Nothing is decided before the last applied entry was seen.
+            assert (before, again.verified) == (False, True)
             for position, digest, told in ((7, "0" * 64, "was replaced"), (11, "0" * 64, "has 10 entries")):
                 other = port(peers, first, "site0")
                 with pytest.raises(LogLost, match=told):
