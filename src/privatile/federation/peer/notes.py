@@ -87,6 +87,7 @@ class PeerNotes:
         self._pending = PendingNotes(journal)
         self._paused = ""
         self._closed_at = time.monotonic()
+        self._told: dict[str, tuple[str, str | None, int | None]] = {}
         # One that began under an earlier process ends under this one.
         self._conditions = {kind for kind in ("no broker", "log lost") if journal.lasts(kind)}
         labels = {"client": [*study.clients], "kind": KINDS}
@@ -138,7 +139,10 @@ class PeerNotes:
         return kept
 
     def event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
-        """Write an event to the journal and the log."""
+        """Write an event to the journal and the log; of a round, the same one only once in a row."""
+        if number is not None and self._told.get(kind) == (text, client, number):
+            return
+        self._told[kind] = (text, client, number)
         self._journal.note(kind, text, client, number)
         _log(kind, number, client, text)
 
