@@ -41,8 +41,8 @@ KNOWN = frozenset(
 """Cells and numbers that fall short, and are named in docs/tasks/open-ended.md: nothing else may. What falls
 short stays here while its number is beyond the limit, even where fewer runs leave that within two standard errors.
 
-Where strata come apart the answers of the others wait for the last one, so questions are placed late and with little
-information. At level 0.8 bets use the variance that answers have at the median, 4% too wide."""
+Where strata come apart the answers of the others wait for the last one. At level 0.8 bets use the variance that answers
+have at the median, which makes intervals 4% wider."""
 
 
 def share_error(share: float, runs: int) -> float:
