@@ -280,7 +280,7 @@ def test_offline_then_online_and_a_survey_that_makes_wait(
     page.context.set_offline(False)
     says(page, "being prepared")
     # The first reply is lost, and this device knows that it was the one that asked: no warning of another.
-    lost_question = iter([(0, None, {})])
+    lost_question: Iterator[Reply] = iter([(0, None, {})])
 
     def losing_the_question(code: str) -> Reply | None:
         if reply := next(lost_question, None):
