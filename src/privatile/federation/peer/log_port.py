@@ -90,6 +90,7 @@ class LogPort:
         """The next position, and the number of the last delivery of this consumer."""
         self._expected: str | None = None
         """The digest of what must stand at the next position: the last entry that was applied."""
+        self._just_verified = False
         self._last: LogEntry | None = None
         """The last entry that this connection has read."""
         self.behind = 0
@@ -247,7 +248,8 @@ class LogPort:
         self._next += 1
         self.behind = int(behind)
         if self._expected is not None:
-            expected, self._expected = self._expected, None
+            expected, self._expected, self._just_verified = self._expected, None, True
+            self._wake.set()
             if expected != payload_digest(message.data):
                 self._break("another log")
             return
@@ -276,6 +278,8 @@ class LogPort:
     async def entries(self, until: float) -> Sequence[LogEntry]:
         """What has come since the last call, in order; waits for it, at most until that time of the loop.
 
+        Returns as well when the log was seen to hold the last entry that was applied.
+
         What was published and not seen is published again meanwhile. Raises where the connection or the log is lost.
         """
         loop = asyncio.get_running_loop()
@@ -298,7 +302,8 @@ class LogPort:
             elif self._requested <= BATCH // 2:
                 await self._request_entries()
             await self._publish_again(now)
-            if now >= until:
+            if now >= until or self._just_verified:
+                self._just_verified = False
                 return ()
             self._wake.clear()
             pause = min(until - now, HEARTBEAT, *(one.at - now for one in self._unseen.values()))
