@@ -55,7 +55,8 @@ def one_rate(folder: Path, peers: int, servers: int, rounds: int) -> float:
 
 def rates(options: argparse.Namespace) -> dict[str, Any]:
     """One server and three replicas, in turn."""
-    alone, replicated = [], []
+    alone: list[float] = []
+    replicated: list[float] = []
     for turn in range(options.turns):
         for servers, found in ((1, alone), (3, replicated)):
             with tempfile.TemporaryDirectory() as folder:

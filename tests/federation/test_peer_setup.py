@@ -143,7 +143,7 @@ def test_an_account_may_publish_on_its_own_subject_and_read_the_log(enrolled: Pa
     assert not [verb for verb in READING if "DELETE" in verb or "PURGE" in verb or "UPDATE" in verb]
 
 
-def test_votes_wait_in_their_box(tmp_path: Path) -> None:
+def test_votes_wait_in_their_box(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     box, key = VoteBox(tmp_path / "votes"), KeyPair.generate().public
     wish = Decision("readmit", "north")
     box.put(wish)
@@ -156,6 +156,11 @@ def test_votes_wait_in_their_box(tmp_path: Path) -> None:
     assert completed(replaced, {}, keys) == Decision("key", "north", None, keys["north"].signer, key)
     assert completed(replaced, {}, {"north": key}) is None
     assert completed(Decision("abort"), {}, keys) == Decision("abort")
+    # A file that is damaged keeps no other vote back, and people are told once.
+    caplog.set_level("WARNING")
+    (tmp_path / "votes" / "0000.json").write_text("{")
+    assert box.pending() == box.pending() == [wish]
+    assert [record.message for record in caplog.records] == ["a vote cannot be read; vote again"]
     box.done(wish)
     assert box.pending() == []
 

@@ -7,6 +7,9 @@ from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.study.study import FederationStudy
 from privatile.server.coordinator import Track
 
+IMPOSSIBLE = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
+"""Why a client of `impossible_clients` is put in quarantine."""
+
 
 class Closing(NamedTuple):
     """Whether a round may be closed now; if not, why the run has to pause (empty while it only waits)."""

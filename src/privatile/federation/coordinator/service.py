@@ -25,7 +25,7 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.measures import Measures
 from privatile.federation.coordinator.pending_notes import PendingNotes
 from privatile.federation.coordinator.port import CoordinatorPort
-from privatile.federation.coordinator.round_rules import impossible_clients
+from privatile.federation.coordinator.round_rules import IMPOSSIBLE, impossible_clients
 from privatile.federation.coordinator.rounds import rounds_of
 from privatile.federation.monitoring import facts
 from privatile.federation.setup.broker import EmbeddedBroker
@@ -286,9 +286,8 @@ class CoordinatorService:
             log.info("silent", extra=facts(round=number, clients=", ".join(silent[:20])))
         log.debug("round", extra=facts(round=number, answers=len(answers)))
         for client in impossible_clients(self.coordinator.tracks):
-            reason = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
-            if self._intake.quarantine(client, reason):
-                self._record_quarantine(client, reason)
+            if self._intake.quarantine(client, IMPOSSIBLE):
+                self._record_quarantine(client, IMPOSSIBLE)
 
     async def _finish(self, port: CoordinatorPort) -> None:
         if not self.coordinator.store.finished:

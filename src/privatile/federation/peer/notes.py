@@ -1,8 +1,8 @@
 """What a peer tells its operator: events in the journal and the log, metrics, the round that waits."""
 
+import collections
 import logging
 import time
-from collections import Counter as Tally
 from typing import Any
 
 from prometheus_client import Counter, Gauge
@@ -46,7 +46,7 @@ BY_CLIENT = frozenset({"counted", "unsigned", "refused", "other_history", "two_a
 """What is counted by client."""
 
 QUIET = frozenset({"proposed", "counted", "close vote", "closed", "committed", "final", "checkpoint", "relayed"})
-"""What is no event in the journal: it happens in every round."""
+"""What is no line in the log: it happens in every round, or for every peer. What is in the journal: `JOURNALED`."""
 
 GOOD_NEWS = frozenset(
     {
@@ -104,7 +104,7 @@ class PeerNotes:
         return self._journal.alarms(silent_rounds(self._replica.tracks))
 
     def _measure(self) -> None:
-        kinds = Tally(alarm.kind for alarm in self.alarms())
+        kinds = collections.Counter(alarm.kind for alarm in self.alarms())
         for kind in KINDS:
             self.metrics.set("alarms", kinds[kind], kind=kind)
         replica = self._replica
@@ -128,7 +128,7 @@ class PeerNotes:
                 self.metrics.add("rounds")
                 self.metrics.set("round_seconds", time.monotonic() - self._closed_at)
                 self._closed_at = time.monotonic()
-                self.metrics.add("silent", one.text.count(",") + 1 if one.text else 0)
+                self.metrics.add("silent", self._silent(one.round))
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("round", extra=facts(round=one.round, reason=one.text or None))
             if one.kind not in QUIET and self._pending.worth_a_row(one.kind, one.client or ""):
@@ -137,6 +137,10 @@ class PeerNotes:
         if happenings and happenings[0].kind != "unsigned":
             self._pending.hear(sender)
         return kept
+
+    def _silent(self, number: int) -> int:
+        """Peers without an answer in a closed round; 0 where the replica has gone back behind it meanwhile."""
+        return sum(closed.answers.count(None) for closed in self._replica.closed_rounds(number - 1)[:1])
 
     def event(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log; of a round, the same one only once in a row."""

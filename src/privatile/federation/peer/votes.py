@@ -1,13 +1,18 @@
 """Decisions of this organization's people, on their way to the log: one file each, until its vote is read there."""
 
+import contextlib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from privatile.errors import InputError
+from privatile.federation.monitoring import facts
 from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.history import Quarantine
 from privatile.federation.setup.files import read_json, write_json
 from privatile.federation.wire.keys import PublicKeys
+
+log = logging.getLogger("privatile.federation.peer")
 
 
 class VoteBox:
@@ -23,10 +28,16 @@ class VoteBox:
 
     def pending(self) -> list[Decision]:
         """Votes that are still to be cast."""
-        try:
-            return [read_json(path, Decision, "a vote") for path in sorted(self._folder.glob("*.json"))]
-        except InputError:
-            return []  # being written at this moment
+        found = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                found.append(read_json(path, Decision, "a vote"))
+            except InputError as error:
+                # One that is damaged must not keep the others back: it is moved out of the way, and people are told.
+                log.warning("a vote cannot be read; vote again", extra=facts(reason=str(error)))
+                with contextlib.suppress(OSError):
+                    path.replace(path.with_suffix(".damaged"))
+        return found
 
     def done(self, decision: Decision) -> None:
         """The vote is in the log, or there is nothing to decide any more."""

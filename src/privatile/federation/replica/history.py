@@ -12,7 +12,7 @@ from privatile.errors import ProtocolError
 from privatile.estimator.ending import Reason
 from privatile.estimator.plan import Ask, RoundState
 from privatile.federation.coordinator.answer_intake import Accepted, AnswerIntake, LateLink
-from privatile.federation.coordinator.round_rules import impossible_clients, must_wait_for
+from privatile.federation.coordinator.round_rules import IMPOSSIBLE, impossible_clients, must_wait_for
 from privatile.federation.replica.chain import closed_chain
 from privatile.federation.replica.decisions import Tally
 from privatile.federation.replica.entries import (
@@ -32,8 +32,6 @@ from privatile.server.run_file import RunStore, StoredRound
 
 MOST_NOTES = 20
 """Votes and restored ledgers of one peer that count in one round."""
-
-IMPOSSIBLE = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
 
 
 class Quarantine(NamedTuple):

@@ -30,7 +30,7 @@ from privatile.federation.replica.entries import AnyEntry, LevelAsk
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.history import RoundRecord
 from privatile.federation.replica.replica import Replica
-from privatile.federation.replica.slots import Signed, Slots
+from privatile.federation.replica.slots import Slots, SlotValue
 from privatile.federation.replica.stored import closed_rounds
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -84,7 +84,7 @@ class PeerLog:
         self.restored = bool(restored)
         """Whether this is an older copy of the file: what was signed since is not known (`forfeit`)."""
         signed = store.query("SELECT slot, chain, asks FROM peer_slots")
-        self.slots = Slots({slot: Signed(chain, asks) for slot, chain, asks in signed})
+        self.slots = Slots({slot: SlotValue(chain, asks) for slot, chain, asks in signed})
         self._places: list[int] = []
         """Where the entries that were applied lie in the table."""
         self._epochs: list[int] = []

@@ -7,7 +7,7 @@ FORFEITED = ""
 """The chain value of a slot in which nothing may be signed: its peer cannot know what it has signed there before."""
 
 
-class Signed(NamedTuple):
+class SlotValue(NamedTuple):
     """What was signed in a slot."""
 
     chain: str
@@ -25,12 +25,12 @@ class Slots:
     (True, False, True)
     """
 
-    def __init__(self, signed: Mapping[int, Signed]) -> None:
+    def __init__(self, signed: Mapping[int, SlotValue]) -> None:
         self._signed = dict(signed)
         self.highest = max(signed, default=0)
         """The highest slot in which something was signed."""
 
-    def __getitem__(self, slot: int) -> Signed | None:
+    def __getitem__(self, slot: int) -> SlotValue | None:
         return self._signed.get(slot)
 
     def allows(self, slot: int, chain: str, asks: str = "") -> bool:
@@ -39,7 +39,7 @@ class Slots:
         Below the highest slot only an answer may be sent again, as it was.
         """
         before = self._signed.get(slot)
-        if before is not None and asks and before == Signed(chain, asks):
+        if before is not None and asks and before == SlotValue(chain, asks):
             return True
         if slot < self.highest:
             return False
@@ -50,13 +50,13 @@ class Slots:
         if not self.allows(slot, chain, asks):
             return False
         before = self._signed.get(slot)
-        self._signed[slot] = Signed(chain, asks or (before.asks if before else ""))
+        self._signed[slot] = SlotValue(chain, asks or (before.asks if before else ""))
         self.highest = max(self.highest, slot)
         return True
 
     def forfeit(self, slot: int) -> None:
         """Sign nothing in this slot and below."""
-        self._signed[slot] = Signed(FORFEITED)
+        self._signed[slot] = SlotValue(FORFEITED)
         self.highest = max(self.highest, slot)
 
     def regain(self, slot: int) -> bool:
@@ -66,7 +66,7 @@ class Slots:
         committed in it: two quorums have more than f peers in common, one of them honest and not this one, and it has
         signed once. So whatever this peer has signed there and forgotten helps no other history.
         """
-        if self._signed.get(slot) != Signed(FORFEITED):
+        if self._signed.get(slot) != SlotValue(FORFEITED):
             return False
         del self._signed[slot]
         return True
