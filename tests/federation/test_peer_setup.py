@@ -14,7 +14,7 @@ from privatile.federation.peer.conduct import proposal_delay
 from privatile.federation.peer.votes import VoteBox, completed
 from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.history import Quarantine
-from privatile.federation.setup.cluster_configuration import READING, cluster_accounts
+from privatile.federation.setup.cluster_configuration import MAKING, READING, cluster_accounts
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_enrolment
 from privatile.federation.site.limits import SiteLimits
@@ -133,13 +133,16 @@ def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:
 def test_an_account_may_publish_on_its_own_subject_and_read_the_log(enrolled: Path) -> None:
     folder = PeerFolder(enrolled / "north")
     identity = folder.study().identity
-    accounts = cluster_accounts(identity, folder.admit(files(enrolled)).keys)
+    roster = folder.admit(files(enrolled))
+    accounts = cluster_accounts(identity, roster.keys, roster.servers)
     assert "users" not in accounts["log"]
     for name in NAMES:
         (user,) = accounts[f"peer_{name}"]["users"]
         own = f"privatile.{identity}.log.*.{name}"
         assert [subject for subject in user["permissions"]["publish"] if subject.startswith("privatile")] == [own]
         assert user["permissions"]["subscribe"] == [f"_INBOX_{name}.>"]
+        # Who runs no server makes no stream: one that sends on what comes in could delete the log.
+        assert (f"LOG.API.{MAKING}" in user["permissions"]["publish"]) == (name != "west")
     assert not [verb for verb in READING if "DELETE" in verb or "PURGE" in verb or "UPDATE" in verb]
 
 

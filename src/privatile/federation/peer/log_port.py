@@ -69,7 +69,10 @@ class _Unseen:
 class LogPort:
     """One epoch's log on one connection."""
 
-    def __init__(self, connection: Connection, identity: str, epoch: int, peer: str, *, replicas: int) -> None:
+    def __init__(
+        self, connection: Connection, identity: str, epoch: int, peer: str, *, replicas: int, makes: bool = True
+    ) -> None:
+        """`makes`: whether this peer may make the log (`cluster_configuration.MAKING`)."""
         self.lost = connection.lost
         self._lives = False
         """Whether the consumer has given a sign of life."""
@@ -80,7 +83,7 @@ class LogPort:
         self._stream = log_stream(identity, epoch)
         self._own = log_subject(identity, epoch, peer)
         self._all = log_subject(identity, epoch, "*")
-        self._replicas = replicas
+        self._replicas, self._makes = replicas, makes
         self._inbox = f"{subjects.inbox_prefix(peer)}.log"
         self._unseen: dict[bytes, _Unseen] = {}
         self._arrived: list[LogEntry] = []
@@ -135,6 +138,8 @@ class LogPort:
                     "the log is gone: the servers have no stream of it. This peer signs nothing. If it does not come "
                     "back, every organization runs: privatile peer recover DIR"
                 )
+            if not self._makes:
+                raise BrokerError("there is no log yet: an organization that runs a server makes it when it starts.")
             reply = await self._ask(f"STREAM.CREATE.{self._stream}", wanted)
         if "error" in reply:
             raise BrokerError(f"the servers do not give the log: {reply['error'].get('description', 'no reason')}.")

@@ -170,7 +170,8 @@ class PeerService:
             ) as connection:
                 self._reached = True
                 identity, epoch = self.replica.study.identity, self.peer_log.epoch
-                port = LogPort(connection, identity, epoch, self.client, replicas=self.roster.replicas)
+                replicas, makes = self.roster.replicas, self.client in self.roster.servers
+                port = LogPort(connection, identity, epoch, self.client, replicas=replicas, makes=makes)
                 self._port = port
                 await port.open(*(self._last or (0, "")))
                 self.metrics.set("connected", 1)

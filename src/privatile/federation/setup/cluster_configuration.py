@@ -7,7 +7,7 @@ accounts, built from the roster. None of this is trusted: what an entry says is 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from privatile.federation.setup.broker_configuration import CLIENT_LIMITS, BrokerFiles, BrokerSettings
@@ -19,8 +19,12 @@ from privatile.federation.wire.messages import LARGEST_ASK
 LOG_ACCOUNT = "log"
 """The account that holds the stream."""
 
-READING = ("STREAM.CREATE.*", "STREAM.INFO.*", "CONSUMER.CREATE.*", "CONSUMER.MSG.NEXT.*.*")
-"""Requests to the broker that a peer may make about the log: make it, look at it, read it. None deletes or purges."""
+READING = ("STREAM.INFO.*", "CONSUMER.CREATE.*", "CONSUMER.MSG.NEXT.*.*")
+"""Requests to the broker that every peer may make about the log: look at it, read it. None deletes or purges."""
+
+MAKING = "STREAM.CREATE.*"
+"""The request to make it, only for organizations that run a server. Whoever makes a stream chooses where the broker
+sends what comes in (`republish`), its own requests included: that could delete the log, as a server's operator can."""
 
 
 def log_subject(identity: str, epoch: int | str, peer: str) -> str:
@@ -49,24 +53,29 @@ def log_request(verb: str) -> str:
     return f"LOG.API.{verb}"
 
 
-def peer_permissions(identity: str, peer: str) -> tuple[list[str], list[str]]:
-    """(may publish, may subscribe) of one peer."""
-    publish = [log_subject(identity, "*", peer), *(log_request(verb) for verb in READING)]
+def peer_permissions(identity: str, peer: str, verbs: Sequence[str] = READING) -> tuple[list[str], list[str]]:
+    """(may publish, may subscribe) of one peer that may make these requests."""
+    publish = [log_subject(identity, "*", peer), *(log_request(verb) for verb in verbs)]
     return publish, [f"{subjects.inbox_prefix(peer)}.>"]
 
 
-def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys]) -> dict[str, Any]:
-    """The log's account, and one account for every organization; the same on every server."""
+def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys], makers: Collection[str]) -> dict[str, Any]:
+    """The log's account, and one account for every organization; the same on every server.
+
+    `makers` run a server: they may make the log.
+    """
     accounts = [_account(peer) for peer in keys]
     exports = [
         # One request for the next entries has many replies.
         {"service": f"$JS.API.{verb}", "accounts": accounts, "response_type": "stream" if "NEXT" in verb else "single"}
         for verb in READING
     ]
+    exports.append({"service": f"$JS.API.{MAKING}", "accounts": [_account(peer) for peer in keys if peer in makers]})
     found: dict[str, Any] = {}
     for peer, own_keys in keys.items():
         own = log_subject(identity, "*", peer)
-        publish, subscribe = peer_permissions(identity, peer)
+        verbs = (MAKING, *READING) if peer in makers else READING
+        publish, subscribe = peer_permissions(identity, peer, verbs)
         exports.append({"service": own, "accounts": [_account(peer)]})
         found[_account(peer)] = {
             "limits": CLIENT_LIMITS,
@@ -75,7 +84,7 @@ def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys]) -> dict[str,
                 {"service": {"account": LOG_ACCOUNT, "subject": own}},
                 *(
                     {"service": {"account": LOG_ACCOUNT, "subject": f"$JS.API.{verb}"}, "to": log_request(verb)}
-                    for verb in READING
+                    for verb in verbs
                 ),
             ],
         }
@@ -119,7 +128,7 @@ def cluster_text(
             "max_file_store": 16 << 30,
         },
         "authorization": {"timeout": 5},
-        "accounts": cluster_accounts(identity, keys or roster.keys),
+        "accounts": cluster_accounts(identity, keys or roster.keys, roster.servers),
     }
     others = [one.url(cluster=True) for name, one in roster.servers.items() if name != peer]
     if others:
