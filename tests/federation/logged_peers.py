@@ -16,7 +16,6 @@ from privatile.federation.setup.peer_folder import PeerFolder, ServerPlace, make
 from privatile.federation.setup.peer_roster import PeerInvitation
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.messages import AnswerMessage, question_digest
 from tests.federation.kit import make_study
 
 NAMES = ("north", "south", "west")
@@ -41,12 +40,12 @@ class LoggedPeer:
         self.log: PeerLog
         self.replica: Replica
 
-    def begin(self) -> None:
-        """Open ledger and file, as the service does when it starts."""
+    def begin(self, *, restored: bool = False) -> None:
+        """Open ledger and file, as the service does when it starts; `restored`: the site says that of its ledger."""
         roster = self.folder.peers()
         invited = PeerInvitation(self.name, self.study, roster)
-        _, self.responder = prepare_responder(
-            invited, self.site, open_source(self.values, value=None), JoinOptions("value")
+        self.limits, self.responder = prepare_responder(
+            invited, self.site, open_source(self.values, value=None), JoinOptions("value", restored=restored)
         )
         self.log = PeerLog.open(self.folder.store_file, self.study, roster.digest, durable=False)
         self.replica = self.log.replica(roster.keys)
@@ -56,9 +55,9 @@ class LoggedPeer:
         assert self.replica.asked is not None
         questions = self.replica.asked.questions(self.name)
         assert self.log.claim(self.replica.slot, self.replica.head, self.replica.asks)
-        answers, link = self.responder.answer(questions)
-        asked = question_digest(self.study.digest, questions)
-        return self.replica.answer(AnswerMessage.of(self.study.digest, asked, answers, link)).pack(self.key)
+        answer = self.responder.message(self.study.digest, questions)
+        assert answer is not None
+        return self.replica.answer(answer).pack(self.key)
 
 
 class Peers:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from privatile.errors import Equivocation, LedgerError, ProtocolError, SiteRefusal
+from privatile.errors import Equivocation, ProtocolError, SiteRefusal
 from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.notes import PeerNotes
 from privatile.federation.peer.votes import VoteBox, completed
@@ -27,7 +27,6 @@ from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import AT_ONCE
 from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
 
 log = logging.getLogger("privatile.federation.peer")
 
@@ -196,14 +195,14 @@ class Conduct:
             if not self._may_sign(replica.asks):
                 return
             if sum(question.length for question in questions) <= AT_ONCE:
-                answers, link = self._responder.answer(questions)
+                answer = self._responder.message(study.digest, questions)
             else:
-                answers, link = await self._in_worker(lambda: self._responder.answer(questions))
+                answer = await self._in_worker(lambda: self._responder.message(study.digest, questions))
         except (Equivocation, SiteRefusal) as error:
             self._notes.event("refused", f"a question: {error}", self._client, asked.round)
             return
-        message = AnswerMessage.of(study.digest, question_digest(study.digest, questions), answers, link)
-        await self._publish(port, replica.answer(message))
+        if answer is not None:  # it is, but in an open study
+            await self._publish(port, replica.answer(answer))
 
     def _may_sign(self, asks: tuple[LevelAsk, ...] = ()) -> bool:
         """Claim the slot for the chain value here, and the question; durable before anything is signed."""
@@ -235,24 +234,13 @@ class Conduct:
             return self._relinked_in != self._replica.slot
         replica, seen = self._replica, self._replica.link(self._client)
         self._checked = True
-        if seen is not None and self._restored and not self._holds(seen):
-            self._responder.account_for(replica.records_asked(self._client), replica.closed)
+        asked = replica.records_asked(self._client)
+        if self._responder.check_past(seen, asked, replica.closed, restored=self._restored) and seen is not None:
             self._notes.event(
                 "restored", "the ledger was restored; unaccounted records are marked as spent", self._client
             )
             await self._publish(port, replica.restored(self._client, seen, self._responder.link()))
             self._relinked_in = replica.slot
-            return False
-        if seen is not None:
-            self._responder.confirm(seen)
-        if self._responder.is_unproven:
-            self._responder.account_for(replica.records_asked(self._client), replica.closed)
-        return True
-
-    def _holds(self, seen: Link) -> bool:
-        try:
-            self._responder.confirm(seen)
-        except LedgerError:
             return False
         return True
 

@@ -103,6 +103,25 @@ class SiteResponder:
         """Whether this ledger was restored, and nobody has shown since what this run had asked."""
         return self._responder.is_unproven
 
+    def check_past(self, seen: Link | None, records: int, through_round: int, *, restored: bool) -> bool:
+        """Compare this ledger with `seen`, its last answer that was counted; whether it has lost that.
+
+        Raises LedgerError where it has, unless the site has said that the ledger was `restored`: then what it lacks of
+        the `records` that were asked, the last in `through_round`, is marked as spent (`account_for`).
+        """
+        lost = False
+        try:
+            if seen is not None:
+                self.confirm(seen)
+        except LedgerError:
+            if not restored:
+                raise
+            lost = True
+        # Where every answer that was counted is there, one that came too late to count may be missing all the same.
+        if lost or self.is_unproven:
+            self.account_for(records, through_round)
+        return lost
+
     def account_for(self, records: int, through_round: int) -> None:
         """After a restore: the coordinator has shown that it asked `records` in all, the last in `through_round`.
 
@@ -114,10 +133,10 @@ class SiteResponder:
         last = max(self._last_round(), lost_through(self.ledger, self._run, self._responder.client))
         if through_round + 1 < last:  # the open round may be answered, and its answer not have come
             raise LedgerError(
-                f"the ledger {self.ledger.path} was restored from a backup, and so was the coordinator's run file: it "
-                f"knows of {through_round} rounds, this ledger of {last}. So nobody can show what was asked since the "
-                "backups. Have the newest run.db put back there, then join again; where it is lost, these records "
-                "count as spent: ask new people."
+                f"the ledger {self.ledger.path} was restored from a backup, and so was the run's file, at the "
+                f"coordinator or in the peer's folder: it knows of {through_round} rounds, this ledger of {last}. So "
+                "nobody can show what was asked since the backups. Have the newest run.db put back there, then start "
+                "again; where it is lost, these records count as spent: ask new people."
             )
         lost = min(max(0, records - self.asked()), self._responder.available())
         if lost:

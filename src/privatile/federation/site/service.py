@@ -280,21 +280,13 @@ class ClientService:
         """Compare what the coordinator says was asked with the ledger; what a restored one lacks is marked as spent."""
         if message.ledger is not None and message.ledger == self._restored:
             return
-        try:
-            if message.ledger is not None:
-                self.responder.confirm(message.ledger)
-        except LedgerError:
-            if not self.restored or self._restored is not None:
-                raise
-            self.responder.account_for(message.records, message.round)
+        first = self.restored and self._restored is None
+        if self.responder.check_past(message.ledger, message.records, message.round, restored=first):
             self._restored = message.ledger
             log.warning(
                 "restored ledger: unaccounted records are marked as spent",
                 extra=facts(client=self.client, round=message.round),
             )
-        if self.responder.is_unproven:
-            # Every answer that was counted is there; one that came too late to count may be missing all the same.
-            self.responder.account_for(message.records, message.round)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
