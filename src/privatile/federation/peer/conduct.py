@@ -96,8 +96,6 @@ class Conduct:
         """When to answer again, by slot."""
         self._voting: dict[bytes, Decision] = {}
         """Votes that are published and not yet seen, and what people had wished."""
-        self._checked = False
-        """Whether the ledger was compared with what the log says of it."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="responder")
 
     def follow(self, replica: Replica) -> None:
@@ -228,12 +226,13 @@ class Conduct:
     async def _compare_ledger(self, port: LogPort) -> bool:
         """Compare the ledger with its last answer that was counted; whether it may answer this round.
 
-        Raises LedgerError where the ledger has lost what the log shows, unless the site has said that it was restored.
+        In every round: another process with a copy of key and ledger may have given that answer, and the people behind
+        it are not asked again. Raises LedgerError where the ledger lacks what the log shows, unless the site has said
+        that it was restored.
         """
-        if self._checked:
-            return self._relinked_in != self._replica.slot
         replica, seen = self._replica, self._replica.link(self._client)
-        self._checked = True
+        if self._relinked_in == replica.slot:
+            return False
         asked = replica.records_asked(self._client)
         if self._responder.check_past(seen, asked, replica.closed, restored=self._restored) and seen is not None:
             self._notes.event(
@@ -242,6 +241,7 @@ class Conduct:
             await self._publish(port, replica.restored(self._client, seen, self._responder.link()))
             self._relinked_in = replica.slot
             return False
+        self._restored = False  # what is lost from now on was not said
         return True
 
     # -- decisions and recovery --------------------------------------------------------------------------------------
