@@ -16,7 +16,7 @@ from typing import Any
 
 from privatile.errors import InputError, require
 from privatile.server import web
-from privatile.server.web import is_loopback
+from privatile.server.web import address, is_loopback
 
 TOKEN_VARIABLE = "PRIVATILE_DASHBOARD_TOKEN"
 """Hands the token to the dashboard's own process: a command line can be read by everyone on a machine."""
@@ -54,8 +54,7 @@ class DashboardAddress:
     def url(self, bound: socket.socket, token: str | None) -> str:
         """What to open in a browser, with the token where there is one."""
         scheme = "http" if self.certificate is None else "https"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        return f"{scheme}://{address(self.host, bound.getsockname()[1])}/" + (f"?token={token}" if token else "")
 
 
 def listen(address: DashboardAddress, patience: float = 0.0) -> socket.socket:

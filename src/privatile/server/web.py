@@ -30,6 +30,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def address(host: str, port: int) -> str:
+    """A host and a port, as addresses of pages and of brokers have them.
+
+    >>> address("localhost", 80), address("::1", 80)
+    ('localhost:80', '[::1]:80')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def host_name(header: str) -> str:
     """The name in a Host header, without its port, in small letters; empty where the header is none.
 

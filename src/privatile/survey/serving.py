@@ -16,7 +16,7 @@ from privatile.client.ledger.file_systems import require_volume
 from privatile.errors import InputError
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
-from privatile.server.web import is_loopback, listen, make_server
+from privatile.server.web import address, is_loopback, listen, make_server
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import PageFile, page_sha256
@@ -68,8 +68,7 @@ class GatewayAddress:
     def url(self, bound: socket.socket) -> str:
         """Where it can be reached on this machine."""
         scheme = "http" if self.behind_proxy else "https"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{bound.getsockname()[1]}/"
+        return f"{scheme}://{address(self.host, bound.getsockname()[1])}/"
 
 
 def trial_certificate(folder: Path) -> tuple[Path, Path]:

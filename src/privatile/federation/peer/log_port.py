@@ -17,11 +17,11 @@ import nats.errors
 from privatile.errors import BrokerError
 from privatile.federation.monitoring import facts
 from privatile.federation.replica.chain import payload_digest
+from privatile.federation.replica.entries import LARGEST_ENTRY
 from privatile.federation.replica.peer_log import LogEntry
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire import subjects
 from privatile.federation.wire.connection import Connection, Msg
-from privatile.federation.wire.messages import LARGEST_ASK
 
 log = logging.getLogger("privatile.federation.peer")
 
@@ -167,7 +167,7 @@ class LogPort:
             "max_bytes": -1,
             "max_age": 0,
             "max_msgs_per_subject": -1,
-            "max_msg_size": LARGEST_ASK,
+            "max_msg_size": LARGEST_ENTRY,
             "discard": "new",
             "deny_delete": True,
             "deny_purge": True,

@@ -24,6 +24,7 @@ from privatile.errors import ProtocolError
 from privatile.estimator.plan import Ask
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import (
+    LARGEST_ASK,
     MOST_LEVELS,
     AnswerMessage,
     ClientName,
@@ -39,8 +40,8 @@ from privatile.federation.wire.messages import (
 )
 from privatile.server.run_file import LONGEST_STAGE
 
-LARGEST_ENTRY = 1 << 20
-"""Bytes: a closed round of 1,000 peers still fits."""
+LARGEST_ENTRY = LARGEST_ASK
+"""Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 1,000 peers fits."""
 
 _Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
 _Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]

@@ -14,6 +14,7 @@ import msgspec
 from privatile.federation.wire import subjects
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import LARGEST_ASK
+from privatile.server.web import address
 
 COORDINATOR = "coordinator"
 """The coordinator's account on the broker."""
@@ -35,11 +36,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def url(self) -> str:
         """The address that invitations carry: the first host name."""
-        return f"tls://{_bracketed(self.hosts[0])}:{self.port}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+        return f"tls://{address(self.hosts[0], self.port)}"
 
 
 class BrokerFiles:
@@ -107,13 +104,17 @@ def configuration_text(
     coordinator: PublicKeys,
     clients: Mapping[str, PublicKeys],
 ) -> str:
-    """The configuration file: TLS 1.3, nkeys, an account and permissions by client, a synced JetStream.
+    """The configuration file: TLS 1.3, nkeys, an account and permissions by client, a synced JetStream."""
+    made = server_settings(f"privatile_{identity}", settings, files, most_stored=1 << 30)
+    made["accounts"] = accounts(identity, coordinator, clients)
+    return written(made, "A broker of your own needs this.")
 
-    JSON is valid there.
-    """
-    configuration = {
-        "server_name": f"privatile_{identity}",
-        "listen": f"{_bracketed(settings.listen)}:{settings.port}",
+
+def server_settings(name: str, settings: BrokerSettings, files: BrokerFiles, *, most_stored: int) -> dict[str, Any]:
+    """What every server has, one for a coordinator or one of a cluster; `most_stored` bounds its streams, in bytes."""
+    return {
+        "server_name": name,
+        "listen": address(settings.listen, settings.port),
         "max_payload": LARGEST_ASK + 65536,
         "max_control_line": 4096,
         "write_deadline": "10s",
@@ -126,13 +127,16 @@ def configuration_text(
             "store_dir": str(files.folder / "jetstream"),
             "sync_interval": "always",
             "max_memory_store": 64 << 20,
-            "max_file_store": 1 << 30,
+            "max_file_store": most_stored,
         },
         "authorization": {"timeout": 5},
-        "accounts": accounts(identity, coordinator, clients),
     }
-    remark = "# Written by privatile from the study and the roster; edits are lost. A broker of your own needs this."
-    return f"{remark}\n{json.dumps(configuration, indent=2)}\n"
+
+
+def written(configuration: Mapping[str, Any], remark: str = "") -> str:
+    """The text of a configuration file; JSON is valid there."""
+    first = f"# Written by privatile from the study and the roster; edits are lost. {remark}".rstrip()
+    return f"{first}\n{json.dumps(configuration, indent=2)}\n"
 
 
 def accounts(identity: str, coordinator: PublicKeys, clients: Mapping[str, PublicKeys]) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def accounts(identity: str, coordinator: PublicKeys, clients: Mapping[str, Publi
         exports += [{"stream": welcome, "accounts": [account]}]
         made[account] = {
             "limits": CLIENT_LIMITS,
-            "users": [_user(keys, client_permissions(identity, client))],
+            "users": [user(keys, client_permissions(identity, client))],
             "imports": [
                 *({"service": {"account": COORDINATOR, "subject": subject}} for subject in (*sent, question)),
                 *(
@@ -165,10 +169,11 @@ def accounts(identity: str, coordinator: PublicKeys, clients: Mapping[str, Publi
                 ),
             ],
         }
-    user = _user(coordinator, coordinator_permissions(identity))
-    return {COORDINATOR: {"jetstream": True, "users": [user], "exports": exports}, **made}
+    users = [user(coordinator, coordinator_permissions(identity))]
+    return {COORDINATOR: {"jetstream": True, "users": users, "exports": exports}, **made}
 
 
-def _user(keys: PublicKeys, permissions: tuple[list[str], list[str]]) -> dict[str, Any]:
+def user(keys: PublicKeys, permissions: tuple[list[str], list[str]]) -> dict[str, Any]:
+    """Who logs in with these keys, and what it may publish and subscribe to."""
     publish, subscribe = permissions
     return {"nkey": keys.login, "permissions": {"publish": publish, "subscribe": subscribe}}

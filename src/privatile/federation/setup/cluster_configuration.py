@@ -6,15 +6,21 @@ the log through consumers of its own, and cannot make the broker send anything t
 accounts, built from the roster. None of this is trusted: what an entry says is decided by its signature.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from privatile.federation.setup.broker_configuration import CLIENT_LIMITS, BrokerFiles, BrokerSettings
+from privatile.federation.setup.broker_configuration import (
+    CLIENT_LIMITS,
+    BrokerFiles,
+    BrokerSettings,
+    server_settings,
+    user,
+    written,
+)
 from privatile.federation.setup.peer_roster import PeerRoster
 from privatile.federation.wire import subjects
 from privatile.federation.wire.keys import PublicKeys
-from privatile.federation.wire.messages import LARGEST_ASK
+from privatile.server.web import address
 
 LOG_ACCOUNT = "log"
 """The account that holds the stream."""
@@ -75,11 +81,10 @@ def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys], makers: Coll
     for peer, own_keys in keys.items():
         own = log_subject(identity, "*", peer)
         verbs = (MAKING, *READING) if peer in makers else READING
-        publish, subscribe = peer_permissions(identity, peer, verbs)
         exports.append({"service": own, "accounts": [_account(peer)]})
         found[_account(peer)] = {
             "limits": CLIENT_LIMITS,
-            "users": [{"nkey": own_keys.login, "permissions": {"publish": publish, "subscribe": subscribe}}],
+            "users": [user(own_keys, peer_permissions(identity, peer, verbs))],
             "imports": [
                 {"service": {"account": LOG_ACCOUNT, "subject": own}},
                 *(
@@ -108,41 +113,16 @@ def cluster_text(
 
     `keys` are those that the peers have now, where a quorum has replaced some of the roster's.
     """
-    server = roster.servers[peer]
-    tls = {"cert_file": str(files.certificate), "key_file": str(files.key), "min_version": "1.3", "timeout": 5}
-    configuration: dict[str, Any] = {
-        "server_name": f"privatile_{identity}_{peer}",
-        "listen": _listens(settings.listen, server.port),
-        "max_payload": LARGEST_ASK + 65536,
-        "max_control_line": 4096,
-        "write_deadline": "10s",
-        "ping_interval": "20s",
-        "pid_file": str(files.pid),
-        "log_file": str(files.log),
-        "logfile_size_limit": 10 << 20,
-        "tls": tls,
-        "jetstream": {
-            "store_dir": str(files.folder / "jetstream"),
-            "sync_interval": "always",
-            "max_memory_store": 64 << 20,
-            "max_file_store": 16 << 30,
-        },
-        "authorization": {"timeout": 5},
-        "accounts": cluster_accounts(identity, keys or roster.keys, roster.servers),
-    }
+    made = server_settings(f"privatile_{identity}_{peer}", settings, files, most_stored=16 << 30)
+    made["accounts"] = cluster_accounts(identity, keys or roster.keys, roster.servers)
     others = [one.url(cluster=True) for name, one in roster.servers.items() if name != peer]
     if others:
-        configuration["cluster"] = {
+        made["cluster"] = {
             "name": f"privatile_{identity}",
-            "listen": _listens(settings.listen, server.cluster_port),
+            "listen": address(settings.listen, roster.servers[peer].cluster_port),
             # Both sides show a certificate that an authority of the roster has signed.
-            "tls": {**tls, "ca_file": authorities, "verify": True},
+            "tls": {**made["tls"], "ca_file": authorities, "verify": True},
             "routes": others,
             "no_advertise": True,
         }
-    remark = "# Written by privatile from the study and the roster; edits are lost."
-    return f"{remark}\n{json.dumps(configuration, indent=2)}\n"
-
-
-def _listens(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return written(made)

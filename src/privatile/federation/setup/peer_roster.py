@@ -21,6 +21,7 @@ from privatile.federation.setup.invitation import study_rows
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, fingerprint, verify
 from privatile.federation.wire.subjects import NAME
+from privatile.server.web import address
 
 Format = Literal[1]
 FORMAT: Format = 1
@@ -47,8 +48,7 @@ class PeerServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def url(self, *, cluster: bool = False) -> str:
         """Where peers connect, or the other servers."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"tls://{host}:{self.cluster_port if cluster else self.port}"
+        return f"tls://{address(self.host, self.cluster_port if cluster else self.port)}"
 
 
 class RosterEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
