@@ -6,7 +6,7 @@ from typing import get_args
 import msgspec
 
 from privatile.federation.replica.entries import AnyEntry
-from privatile.federation.setup.cluster_configuration import peer_permissions
+from privatile.federation.setup.cluster_configuration import MAKING, READING, peer_permissions
 from tests.federation.kit import REPOSITORY
 
 
@@ -52,6 +52,9 @@ def test_every_subject_of_a_peer_is_on_the_page_and_no_other() -> None:
         for subject, publish, subscribe in rows(section(), 3)
         if subject.startswith(("`privatile.", "`LOG.", "`_INBOX"))
     }
-    publish, subscribe = peer_permissions("ID", "NAME")
+    makers, everybody = (peer_permissions("ID", "NAME", verbs) for verbs in ((MAKING, *READING), READING))
+    publish, subscribe = makers
     assert {subject.replace(".EPOCH.", ".*.") for subject, to in lines.items() if to[0] != "broker"} == set(publish)
+    only = {subject for subject, to in lines.items() if to[0] == "peers that run a server"}
+    assert only == set(publish) - set(everybody[0])
     assert {subject for subject, to in lines.items() if to[1] == "NAME"} == set(subscribe)
