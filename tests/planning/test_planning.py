@@ -116,9 +116,7 @@ def test_the_price_of_every_distribution_is_what_was_measured() -> None:
     assert values == sorted(values, reverse=True)
     assert len(set(values)) == len(values)
     # Over one that knows the distribution: at a lower confidence the ends are bought at the price of 95%.
-    assert any_shape_factor(4000.0, 0.8) > any_shape_factor(4000.0, 0.95) > any_shape_factor(4000.0, 0.99)
-    # Questions that lie nearer, with much information, show less at 99%.
-    assert any_shape_factor(6000.0, 0.8) > any_shape_factor(6000.0, 0.99) > any_shape_factor(6000.0, 0.95)
+    assert any_shape_factor(6000.0, 0.8) > any_shape_factor(6000.0, 0.95) > any_shape_factor(6000.0, 0.99)
     assert smooth_factor(150.0, 200) > inflation(150.0, 200)
 
 

@@ -23,7 +23,6 @@ import numpy as np
 from privatile.estimator.auto import SUPPORTED, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.question_policy import PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE, information
-from privatile.estimator.straddle_schedule import PLENTY
 from privatile.laws.critical import critical_value
 from privatile.laws.fieller import low_information_factor
 from privatile.laws.normal import two_sided_z
@@ -40,12 +39,8 @@ BY_INFORMATION = ((150.0, 3.9), (600.0, 3.4), (6000.0, 3.2))
 (smooth laws of `studies/any_shape`)."""
 
 BY_CONFIDENCE = ((0.8, 4.1), (0.9, 3.5), (0.95, 3.2), (0.99, 3.1), (0.999, 3.5))
-"""Confidence level, and the same ratio there, measured at information 6,000 with the layout of less information
-(`python -m studies.any_shape.by_confidence`): the questions are placed for 95%, …"""
-
-BY_CONFIDENCE_OF_PLENTY = ((0.8, 4.0), (0.9, 3.4), (0.95, 3.2), (0.99, 3.5), (0.999, 5.9))
-"""… and with the layout from information `PLENTY` on: questions that lie nearer show less at the highest levels. At
-information 60,000 the ratio at 99.9% is 7.1, the others are the same within 0.1."""
+"""Confidence level, and the same ratio there at information 6,000 (`python -m studies.any_shape.by_confidence`): the
+questions are placed for 95%."""
 
 SELF_NORMALIZED_COST = 1.30
 """A self-normalised interval is this many times as wide as one with known variance, on average (constant lengths)."""
@@ -165,19 +160,17 @@ def any_shape_factor(info: float, confidence_level: float = 0.95) -> float:
     """a of the any-shape interval: measured at three informations, linear in log I between them, and further below.
 
     Above information 6,000 it stays as it is. At another confidence level it is in proportion to what was measured
-    there, with the layout that the run has, linear in z between the levels.
+    there, linear in z between the levels.
 
     >>> [round(any_shape_factor(info), 2) for info in (40.0, 150.0, 300.0, 600.0, 6000.0, 1e6)]
     [4.38, 3.9, 3.65, 3.4, 3.2, 3.2]
     >>> round(any_shape_factor(6000.0, 0.8), 2), round(any_shape_factor(6000.0, 0.99), 2)
-    (4.0, 3.5)
-    >>> round(any_shape_factor(600.0, 0.8), 2), round(any_shape_factor(600.0, 0.99), 2)
-    (4.36, 3.29)
+    (4.1, 3.1)
     """
     places, factors = np.array(BY_INFORMATION).T
     places = np.log(places)
     below = (factors[0] - factors[1]) / (places[1] - places[0]) * max(0.0, places[0] - math.log(info))
-    levels, ratios = np.array(BY_CONFIDENCE_OF_PLENTY if info >= PLENTY else BY_CONFIDENCE).T
+    levels, ratios = np.array(BY_CONFIDENCE).T
     ratio = np.interp([two_sided_z(confidence_level), two_sided_z(0.95)], [two_sided_z(c) for c in levels], ratios)
     return float((np.interp(math.log(info), places, factors) + below) * ratio[0] / ratio[1])
 

@@ -294,7 +294,6 @@ def _least(low: float, high: float, too_wide: Callable[[float], bool]) -> float 
     """The least factor of a range that is not too wide; none when none is.
 
     By bisection in logs: whole records make it a staircase, and the factor must lie on the side that meets the target.
-    At 99% widths jump up by a tenth where the layout of questions changes: what is found meets the target, fewer may.
     """
     if too_wide(high):
         return None

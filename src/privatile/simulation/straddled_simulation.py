@@ -106,8 +106,7 @@ def read_straddled(
     """Both readings of every run at these confidence levels, as `readings.readings` gives them for one run."""
     xp = array_namespace(found.queries)
     shape, variances = known_end(cell.straddle_plan, found.state.window.tests), found.noise * found.share[:, None]
-    layout = cell.straddle_plan.policy.layout
-    fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window, layout)
+    fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
     reason = on_host(reason_against(fit, fit.center, *shape.every_end(CHECKED_AT), cell.information))
     inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
     known = on_host((cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1))
