@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,15 @@ def test_what_does_not_count(payload: bytes, outcome: str, reason: str) -> None:
     assert verdict.outcome == outcome
     assert reason in verdict.reason
     assert "21" not in verdict.reason
+
+
+def test_an_answer_written_in_another_way_is_rejected() -> None:
+    # Its signature would not hold for the text that `verify` writes from the run's file.
+    body = answer().rpartition(b"\n")[0]
+    spaced = body.replace(b",", b", ", 1)
+    assert json.loads(spaced) == json.loads(body)
+    assert open_intake().offer("a", signed(spaced)).outcome == "rejected"
+    assert open_intake().offer("a", signed(body)).outcome == "counted"
 
 
 def test_offences_lead_to_quarantine_until_readmitted() -> None:

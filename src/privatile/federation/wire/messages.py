@@ -44,7 +44,7 @@ OTHER_PROGRAM = "It is signed by the right key, so its sender runs another versi
 State = Literal["stopped", "paused", "finished", "aborted"]
 """Why there is nothing to answer."""
 
-_Kind = TypeVar("_Kind")
+_Kind = TypeVar("_Kind", bound="Signed")
 
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Hex32 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
@@ -331,7 +331,9 @@ def read_message(payload: bytes, signer: str, largest: int) -> Message:
 def read_signed(payload: bytes, signer: str, largest: int, decoder: "msgspec.json.Decoder[_Kind]") -> _Kind:
     """Check size, signature and form, in this order; every failure is a ProtocolError that quotes nothing.
 
-    Where size or signature are wrong it is `NotSigned`: the message says nothing about the one it names.
+    Where size or signature are wrong it is `NotSigned`: the message says nothing about the one it names. The body must
+    be the one text that its content has: it is written down again from a run's file, where the signature must hold, and
+    two texts of one answer would be two answers.
     """
     if len(payload) > largest:
         raise NotSigned(f"a message here has at most {largest} bytes; got {len(payload)}.")
@@ -345,6 +347,9 @@ def read_signed(payload: bytes, signer: str, largest: int, decoder: "msgspec.jso
     if not verify(signer, body, signature):
         raise NotSigned("the signature is not that of the expected signer.")
     try:
-        return decode(body, decoder)
+        message = decode(body, decoder)
+        if message.text() != body:
+            raise ProtocolError("the body is not written as JSON with sorted keys and no blanks.")
     except ProtocolError as error:
         raise ProtocolError(f"{error} {OTHER_PROGRAM}") from None
+    return message
