@@ -13,7 +13,7 @@ DROPPED = object()
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
-    """The JSON text with another value at `path`, or without that field."""
+    """The JSON text, keys sorted and no blanks, with another value at `path`, or without that field."""
     fields = holder = json.loads(text)
     for key in path[:-1]:
         holder = holder[key]
@@ -21,7 +21,7 @@ def with_value(text: str, path: Path, value: Any) -> str:
         del holder[path[-1]]
     else:
         holder[path[-1]] = value
-    return json.dumps(fields)
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
