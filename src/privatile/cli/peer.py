@@ -1,6 +1,5 @@
 """`privatile peer`: one organization's part in a federation without a coordinator."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.options import file, number, text
-from privatile.cli.reading_options import ReadingOptions, reading_options
-from privatile.cli.service_options import operations_arguments, service_options, write_unit
+from privatile.cli.reading_options import ReadingOptions
+from privatile.cli.service_options import write_unit
+from privatile.cli.site_options import agree, site_choices, site_options, unit_words
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
-    from privatile.federation.run.join import JoinOptions
     from privatile.federation.setup.peer_folder import PeerFolder
     from privatile.federation.study.study import FederationStudy
 
@@ -142,22 +141,11 @@ def admit(folder: "PeerFolder", enrolments: tuple[Path, ...], fingerprint: str |
 
 @peer.command()
 @FOLDER
-@text("--source", "FILE", "CSV, Parquet or JSON (also .gz) with this site's records; SQLite or DuckDB with --sql.")
-@click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers.")
-@text("--person", "COLUMN", "Column with the person of each record: the budget is then per person.")
-@text("--weight", "COLUMN", "Column with the survey weights, where the study asks for a weight class.")
-@reading_options
-@file("--policy", "FILE", "File of this site's limits instead of policy.toml in its folder.")
-@click.option("--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent.")
-@click.option(
-    "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
-)
+@site_options
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="Servers of others, instead of the own one.")
 @click.option(
     "--linger", type=float, default=60.0, show_default=True, help="Seconds its server stays for those who are late."
 )
-@click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask.")
-@service_options
 @click.option("--verbose", is_flag=True, help="Log every round.")
 def run(
     folder: "PeerFolder",
@@ -176,26 +164,18 @@ def run(
 
     Starts the organization's own server, unless it runs none or --broker names others. Stop and start it at any time.
     """
-    from privatile.client.sources.text_format import TextFormat
     from privatile.federation.monitoring import start_logging
     from privatile.federation.peer.running import PeerOptions, run_peer
-    from privatile.federation.run.join import JoinOptions
     from privatile.federation.run.status import run_results
     from privatile.federation.setup.peer_roster import PeerInvitation
 
-    options = JoinOptions(limits=policy, sql=reading.sql, text_format=TextFormat(**reading.text_format), **values)
+    options = site_choices(reading, policy, values)
     if install_unit is not None:
-        _write_unit(install_unit, folder, source, reading, brokers, options)
+        own = [word for url in brokers for word in ("--broker", url)] + ["--linger", f"{linger:g}"]
+        _write_unit(install_unit, folder, [*own, *unit_words(source, reading, options)])
         return
     rows = reading.data(source, "--source")
-    for label, words in PeerInvitation(folder.client, folder.study(), folder.peers()).rows():
-        click.echo(f"{label:>18}  {words}", err=True)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise InputError(
-                "there is no terminal to ask whether you agree to the study. Read it, then agree with --yes."
-            )
-        click.confirm("Take part in this study?", abort=True, err=True)
+    agree(PeerInvitation(folder.client, folder.study(), folder.peers()).rows(), "Take part in this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
     end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: click.echo(line, err=True))
     if end == "finished":
@@ -204,25 +184,12 @@ def run(
         click.echo(f"The run is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
 
 
-def _write_unit(
-    to: Path,
-    folder: "PeerFolder",
-    source: str | None,
-    reading: ReadingOptions,
-    brokers: tuple[str, ...],
-    options: "JoinOptions",
-) -> None:
+def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
     from privatile.api.folders import state_folder
     from privatile.client.ledger.key_files import config_folder
     from privatile.federation.run.units import systemd_unit
 
-    words = ["peer", "run", str(folder.path.absolute()), "--value", options.value, *reading.arguments()]
-    words += ["--source", str(Path(source).absolute())] if source else []
-    words += ["--yes", "--json-logs", *(word for url in brokers for word in ("--broker", url))]
-    for option, value in (("--person", options.person), ("--weight", options.weight)):
-        words += [option, value] if value else []
-    words += ["--policy", str(options.limits.absolute())] if options.limits else []
-    words += operations_arguments(options.ops_port, options.ops_host, options.ops_names)
+    words = ["peer", "run", str(folder.path.absolute()), *options]
     writes = (folder.path, folder.site, state_folder(), config_folder())
     write_unit(to, f"peer-{folder.client}", systemd_unit(f"peer {folder.client}", words, writes))
 

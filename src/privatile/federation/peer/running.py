@@ -9,7 +9,6 @@ from pathlib import Path
 
 from privatile.client.coins import Coins
 from privatile.client.ledger.file_systems import require_volume
-from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
 from privatile.errors import InputError
 from privatile.federation.peer.service import PeerService
@@ -46,14 +45,7 @@ def open_log(folder: PeerFolder) -> PeerLog:
 
 def run_peer(folder: PeerFolder, source: object, join: JoinOptions, options: PeerOptions, say: Say) -> str:
     """Run a peer until the study ends or somebody stops it."""
-    rows = open_source(
-        source,
-        value=join.value,
-        person=join.person,
-        weight=join.weight,
-        sql=join.sql,
-        text_format=join.text_format,
-    )
+    rows = join.open(source)
     with lock_folder(folder.pid_file, "peer"), ExitStack() as stack:
         peer_log = open_log(folder)
         stack.callback(peer_log.close)

@@ -2,8 +2,10 @@
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
+from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator, has_interval
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
@@ -69,13 +72,9 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]:
     """The signed record of a folder's run."""
-    if not directory.store_file.exists():
-        raise StoreError(f"{directory.store_file}: the run has not begun; there is nothing to release.")
-    with RunStore.frozen(directory.store_file) as store:
+    with released_file(directory) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         study = directory.study()
-        if journal.study_digest != study.digest:
-            raise StoreError(f"{directory.store_file} holds a run of another version of the study.")
         if store.finished is None and not unfinished:
             rounds = f"{coordinator.done} of {coordinator.planned} rounds" if coordinator.planned else "it is open"
             raise InputError(
@@ -86,15 +85,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             raise InputError("the run has no interval yet, and so nothing to release: too few have answered.")
         key = directory.key()
         body = {
-            "privatile_release": FORMAT,
-            "software": SOFTWARE,
-            "program": program(),
-            "study": study.to_dict(),
-            "study_hash": study.digest,
-            "run": store.run,
-            "finished": store.finished is not None,
-            "results": [recorded_facts(result) for result in coordinator.results()],
-            "spent": spent(study, store),
+            **run_facts(study, store, coordinator.results()),
             "transcript": {
                 "rounds": coordinator.done,
                 "digest": transcript_digest(store),
@@ -107,6 +98,32 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
         if study.is_open:
             body["ended_by"] = store.why_ended
     return {"body": body, "signatures": {"coordinator": sign(body, key), "clients": {}}}
+
+
+@contextlib.contextmanager
+def released_file(directory: Directory) -> Iterator[RunStore]:
+    """The run's file of an organizer or a peer, as it stands; refused where it is not a run of the folder's study."""
+    if not directory.store_file.exists():
+        raise StoreError(f"{directory.store_file}: the run has not begun; there is nothing to release.")
+    with RunStore.frozen(directory.store_file) as store:
+        if Journal(store).study_digest != directory.study().digest:
+            raise StoreError(f"{directory.store_file} holds a run of another version of the study.")
+        yield store
+
+
+def run_facts(study: FederationStudy, store: RunStore, results: Iterable[QuantileResult]) -> dict[str, Any]:
+    """What every record says of its run, with or without a coordinator."""
+    return {
+        "privatile_release": FORMAT,
+        "software": SOFTWARE,
+        "program": program(),
+        "study": study.to_dict(),
+        "study_hash": study.digest,
+        "run": store.run,
+        "finished": store.finished is not None,
+        "results": [recorded_facts(result) for result in results],
+        "spent": spent(study, store),
+    }
 
 
 def transcript_digest(store: RunStore) -> str:

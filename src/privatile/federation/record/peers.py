@@ -18,16 +18,14 @@ import msgspec
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import InputError, StoreError
-from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.common_checks import check_recomputed, named_keys, part
-from privatile.federation.record.comparison import recorded_facts
 from privatile.federation.record.countersignature import CountersignRefused, countersign
 from privatile.federation.record.document import (
-    FORMAT,
-    SOFTWARE,
     canonical,
     is_signed,
+    released_file,
+    run_facts,
     sign,
     spent,
     transcript_digest,
@@ -40,19 +38,14 @@ from privatile.federation.setup.peer_roster import PeerRoster
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Link
 from privatile.server.coordinator import Coordinator
-from privatile.server.program import program
 from privatile.server.run_file import RunStore
 
 
 def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
     """The record of a peer's run, signed by this peer; the others add theirs (`sign_as_peer`)."""
-    if not folder.store_file.exists():
-        raise StoreError(f"{folder.store_file}: the run has not begun; there is nothing to release.")
     study, roster = folder.study(), folder.peers()
-    with RunStore.frozen(folder.store_file) as store:
-        journal, coordinator = Journal(store), Coordinator(store)
-        if journal.study_digest != study.digest:
-            raise StoreError(f"{folder.store_file} holds a run of another version of the study.")
+    with released_file(folder) as store:
+        coordinator = Coordinator(store)
         found = follow_file(study, roster.keys, roster.digest, store)
         if found.broken:
             raise StoreError(
@@ -65,15 +58,7 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
                 f"{study.signing_quorum} organizations have signed."
             )
         body = {
-            "privatile_release": FORMAT,
-            "software": SOFTWARE,
-            "program": program(),
-            "study": study.to_dict(),
-            "study_hash": study.digest,
-            "run": store.run,
-            "finished": True,
-            "results": [recorded_facts(replace(result, date=None)) for result in coordinator.results()],
-            "spent": spent(study, store),
+            **run_facts(study, store, [replace(result, date=None) for result in coordinator.results()]),
             "transcript": {
                 "rounds": coordinator.done,
                 "digest": transcript_digest(store),

@@ -51,18 +51,21 @@ class JoinOptions:
     ops_names: tuple[str, ...] = ()
     heartbeat: float = HEARTBEAT
 
+    def open(self, source: object) -> Source:
+        """The site's records, by the columns that the options name."""
+        return open_source(
+            source,
+            value=self.value,
+            person=self.person,
+            weight=self.weight,
+            sql=self.sql,
+            text_format=self.text_format,
+        )
+
 
 def join_run(invitation: Invitation, site: Site, source: object, options: JoinOptions, say: Say) -> str:
     """Run a client until the study ends or somebody stops it."""
-    read = partial(
-        open_source,
-        source,
-        value=options.value,
-        person=options.person,
-        weight=options.weight,
-        sql=options.sql,
-        text_format=options.text_format,
-    )
+    read = partial(options.open, source)
     rows = read()
 
     async def serve() -> str:
