@@ -41,6 +41,10 @@ class Page:
         await service._conduct.act(port, now)
 
 
+def has_question(service: PeerService) -> bool:
+    return service.replica.asked is not None
+
+
 def copied(peers: Peers, name: str) -> PeerFolder:
     shutil.copytree(peers.folders[name].path, peers.folder / "copy")
     shutil.copytree(peers.folders[name].site, peers.folder / "site-copy")
@@ -59,7 +63,7 @@ def test_a_copy_whose_ledger_lacks_a_counted_answer_answers_nothing(tmp_path: Pa
         while first.replica.closed < 2:
             for one in (first, second):
                 await page.turn(one, 0.0)
-        while first.replica.asked is None or first.client in first.replica.missing:
+        while not has_question(first) or first.client in first.replica.missing:
             await page.turn(first, 0.0)
         original, peers.folders["site1"] = peers.folders["site1"], copied(peers, "site1")
         copy = peers.service("site1")
@@ -69,7 +73,7 @@ def test_a_copy_whose_ledger_lacks_a_counted_answer_answers_nothing(tmp_path: Pa
         while second.replica.closed < number:
             for one in (second, first):
                 await page.turn(one, 0.0)
-        while first.replica.asked is None:
+        while not has_question(first):
             await page.turn(first, 0.0)
         before = given(peers.folders["site1"])
         assert len(given(original)) == len(before) + 1
