@@ -183,7 +183,7 @@ class StoredPeer(Peer):
 
     def restart(self) -> None:
         """Kill and start again."""
-        self.log = PeerLog(self.store, self.study, ROSTER)
+        self.log = PeerLog.of(self.store, self.study, ROSTER)
         self.replica = self.log.replica({name: key_of(name).public for name in self.study.clients})
         self.slots = self.log.slots
         self.unwritten: list[LogEntry] = []

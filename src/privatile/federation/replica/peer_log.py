@@ -67,24 +67,28 @@ class LogEntry(NamedTuple):
     payload: bytes
 
 
+class _Kept(NamedTuple):
+    """The row of the table `peer`."""
+
+    roster: str
+    epoch: int
+    position: int
+    last: str
+    restored: int
+
+
 class PeerLog:
     """The file of one peer; used from one thread."""
 
-    def __init__(self, store: RunStore, study: FederationStudy, roster: str) -> None:
+    def __init__(self, store: RunStore, study: FederationStudy, journal: Journal, kept: _Kept, slots: Slots) -> None:
+        """Use `open`."""
         self.store = store
         self.study = study
-        self.journal = Journal.open(store, study.canonical, study.digest)
-        store.execute([(statement, ()) for statement in PEER])
-        if not store.query("SELECT 1 FROM peer"):
-            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, '', 0)", (roster,))])
-        rows = store.query("SELECT roster, epoch, position, last, restored FROM peer")
-        self._roster, self.epoch, self._position, self._last, restored = rows[0]
-        if self._roster != roster:
-            raise StoreError(f"{store.path} was begun with another roster. Every organization must have the same one.")
+        self.journal = journal
+        self._roster, self.epoch, self._position, self._last, restored = kept
         self.restored = bool(restored)
         """Whether this is an older copy of the file: what was signed since is not known (`forfeit`)."""
-        signed = store.query("SELECT slot, chain, asks FROM peer_slots")
-        self.slots = Slots({slot: SlotValue(chain, asks) for slot, chain, asks in signed})
+        self.slots = slots
         self._places: list[int] = []
         """Where the entries that were applied lie in the table."""
         self._epochs: list[int] = []
@@ -99,7 +103,25 @@ class PeerLog:
         else:
             path.unlink(missing_ok=True)
             store = RunStore.create(path, study.run, study.spec, durable=durable)
-        return cls(store, study, roster)
+        try:
+            return cls.of(store, study, roster)
+        except StoreError:
+            store.close()
+            raise
+
+    @classmethod
+    def of(cls, store: RunStore, study: FederationStudy, roster: str) -> Self:
+        """A peer's part of a run's file that is open; it begins where there is none."""
+        journal = Journal.open(store, study.canonical, study.digest)
+        store.execute([(statement, ()) for statement in PEER])
+        if not store.query("SELECT 1 FROM peer"):
+            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, '', 0)", (roster,))])
+        kept = _Kept(*store.query("SELECT roster, epoch, position, last, restored FROM peer")[0])
+        if kept.roster != roster:
+            raise StoreError(f"{store.path} was begun with another roster. Every organization must have the same one.")
+        signed = store.query("SELECT slot, chain, asks FROM peer_slots")
+        slots = Slots({slot: SlotValue(chain, asks) for slot, chain, asks in signed})
+        return cls(store, study, journal, kept, slots)
 
     def close(self) -> None:
         """Close the file."""
