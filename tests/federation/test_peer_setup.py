@@ -138,6 +138,30 @@ def test_a_study_with_a_coordinator_has_no_peers(enrolled: Path, tmp_path: Path)
     assert served.exit_code == 2, served.output
 
 
+def test_a_study_without_a_coordinator_is_neither_served_nor_joined(enrolled: Path, tmp_path: Path) -> None:
+    invitation = enrolled / "study" / "invitation.json"
+    for words in (
+        ("serve", enrolled / "study"),
+        ("serve", enrolled / "north", "--install-unit", tmp_path),
+        ("federation", "renew", enrolled / "study"),
+        ("join", invitation, "--value", "x", "--source", tmp_path / "none.csv"),
+        ("join", enrolled / "north", "--value", "x"),
+        ("enroll", invitation),
+    ):
+        done = call(*words)
+        assert done.exit_code == 2, done.output
+        assert "this study has no coordinator" in done.output, words
+        assert "`privatile peer enroll INVITATION DIR --client NAME`" in done.output
+        assert "`privatile peer run DIR`" in done.output
+    # Where there is none of either, the usual reasons are given.
+    for words, told in (
+        (("serve", tmp_path), "there is no study file"),
+        (("join", tmp_path / "none.json", "--value", "x"), "must be an invitation of this version"),
+    ):
+        done = call(*words)
+        assert (done.exit_code, told in done.output, "coordinator" in done.output) == (2, True, False), done.output
+
+
 def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:
     folder = PeerFolder(enrolled / "north")
     roster = folder.admit(files(enrolled))

@@ -17,9 +17,11 @@ def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_k
     """Make this site's key and limits, and the enrolment file to send back. The key never leaves this machine."""
     from privatile.api.folders import state_folder
     from privatile.federation.setup.invitation import read_invitation
+    from privatile.federation.setup.peer_roster import check_coordinated
     from privatile.federation.site.folder import Site
     from privatile.federation.site.folder import enroll as enroll_site
 
+    check_coordinated(invitation)
     invited = read_invitation(invitation)
     for label, text in invited.rows():
         click.echo(f"{label:>18}  {text}")

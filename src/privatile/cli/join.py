@@ -39,8 +39,10 @@ def join(
     from privatile.federation.run.join import join_run
     from privatile.federation.run.units import systemd_unit
     from privatile.federation.setup.invitation import read_invitation
+    from privatile.federation.setup.peer_roster import check_coordinated
     from privatile.federation.site.folder import find_site
 
+    check_coordinated(invitation)
     invited = read_invitation(invitation)
     place = find_site(site or state_folder(), invited, invitation)
     options = site_choices(reading, policy, values)

@@ -32,7 +32,9 @@ def serve(
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.serve import ServeOptions, serve_run
     from privatile.federation.setup.directory import Directory
+    from privatile.federation.setup.peer_roster import check_coordinated
 
+    check_coordinated(folder)
     directory = Directory(folder)
     if install_unit is not None:
         from privatile.federation.run.units import systemd_unit

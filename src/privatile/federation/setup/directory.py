@@ -22,6 +22,7 @@ from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerS
 from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.setup.files import read_json, replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation
+from privatile.federation.setup.peer_roster import check_coordinated
 from privatile.federation.study.study import FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair, PublicKeys, read_key, same_fingerprint, write_private
 
@@ -76,6 +77,7 @@ class Directory:
     def key(self) -> KeyPair:
         """The coordinator's key."""
         if not self.key_file.exists():
+            check_coordinated(self.path)
             raise InputError(
                 f"{self.key_file}: the coordinator's key is missing. Restore it from a backup; without it this "
                 "federation cannot go on."
@@ -84,6 +86,8 @@ class Directory:
 
     def settings(self) -> BrokerSettings:
         """Where the embedded broker listens."""
+        if not self.settings_file.exists():
+            check_coordinated(self.path)
         return read_json(self.settings_file, BrokerSettings, "broker.json (`privatile federation init` writes one)")
 
     def roster(self) -> Roster:

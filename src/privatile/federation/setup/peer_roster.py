@@ -4,6 +4,7 @@ Everybody builds the roster alone, from the same files. Its digest is part of th
 different rosters never sign each other's history, and the fingerprint is all that people have to compare.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from privatile.errors import InputError
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.files import read_json, write_json
 from privatile.federation.setup.invitation import study_rows
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study.study import FederationStudy, load_study
 from privatile.federation.wire.keys import KeyPair, PublicKeys, fingerprint, verify
 from privatile.federation.wire.subjects import NAME
 from privatile.server.web import address
@@ -244,3 +245,15 @@ def read_peer_invitation(path: Path) -> FederationStudy:
     if study.digest != file.study_hash:
         raise InputError(f"{path}: the study does not match its hash: the file was edited. Ask for a new invitation.")
     return study
+
+
+def check_coordinated(path: Path) -> None:
+    """Refuse a folder, or an invitation, of a study without a coordinator; anything else passes, right or wrong."""
+    study = None
+    with contextlib.suppress(InputError):
+        study = load_study(path / "study.toml") if path.is_dir() else read_peer_invitation(path)
+    if study is not None and study.tolerate is not None:
+        raise InputError(
+            f"{path}: this study has no coordinator, so nobody serves or joins it. Each organization enrolls with "
+            "`privatile peer enroll INVITATION DIR --client NAME` and takes part with `privatile peer run DIR`."
+        )
