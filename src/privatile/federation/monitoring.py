@@ -133,14 +133,22 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-COORDINATOR_METRICS = (
-    Metric(Gauge, "connected", "Whether the broker is connected."),
+RUN_METRICS = (
     Metric(Counter, "reconnects", "Attempts to connect again."),
-    Metric(Gauge, "round", "The last round that is complete."),
     Metric(Counter, "rounds", "Rounds closed since the start of this process."),
     Metric(Gauge, "round_seconds", "How long the last round took."),
     Metric(Gauge, "paused", "Whether the run is paused."),
     Metric(Gauge, "alarms", "What is wrong now, by kind; 0 where nothing is.", "kind"),
+    Metric(Gauge, "deadline_seconds", "How long the study lets a round wait for its answers."),
+    Metric(Counter, "silent", "Answers that were missing when a round was closed."),
+    Metric(Counter, "counted", "Answers that were counted.", "client"),
+)
+"""Of whoever computes a run: a coordinator, or a peer."""
+
+COORDINATOR_METRICS = (
+    *RUN_METRICS,
+    Metric(Gauge, "connected", "Whether the broker is connected."),
+    Metric(Gauge, "round", "The last round that is complete."),
     Metric(
         Gauge,
         "estimate",
@@ -151,14 +159,11 @@ COORDINATOR_METRICS = (
     Metric(Gauge, "interval_low", "The lower end of the interval so far.", "level", math.nan),
     Metric(Gauge, "interval_high", "The upper end of the interval so far.", "level", math.nan),
     Metric(Gauge, "width", "The width of the interval so far, in units of the data.", "level", math.nan),
-    Metric(Gauge, "deadline_seconds", "How long the study lets a round wait for its answers."),
     Metric(Gauge, "rounds_planned", "The largest number of rounds that the run may have; 0 in an open study."),
     Metric(Counter, "restored_questions", "Times that the broker kept another message than the open question."),
-    Metric(Counter, "silent", "Answers that were missing when a round was closed."),
     Metric(Gauge, "quarantined", "Clients in quarantine."),
     Metric(Gauge, "heard", "When a client was last heard, in seconds since 1970; 0 for never.", "client"),
     Metric(Counter, "rejected_hellos", "Hellos that were rejected.", "client"),
-    Metric(Counter, "counted", "Answers that were counted.", "client"),
     Metric(Counter, "duplicate", "Answers that had been counted already.", "client"),
     Metric(Counter, "late", "Answers to a round that was closed.", "client"),
     Metric(Counter, "ahead", "Answers to a later round than the open one: was the run's file restored?", "client"),

@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge
 
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.pending_notes import PendingNotes
-from privatile.federation.monitoring import Metric, Metrics, facts
+from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, facts
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.replica import Replica
 from privatile.federation.study.study import FederationStudy
@@ -18,22 +18,15 @@ from privatile.server.alarms import KINDS, Alarm, silent_rounds
 log = logging.getLogger("privatile.federation.peer")
 
 PEER_METRICS = (
+    *RUN_METRICS,
     Metric(Gauge, "connected", "Whether a server of the cluster is connected."),
-    Metric(Counter, "reconnects", "Attempts to connect again."),
     Metric(Gauge, "epoch", "The number of the log: 0, and one more after every loss of it."),
     Metric(Gauge, "position", "The last entry of the log that was applied."),
     Metric(Gauge, "round", "The last round that is closed."),
     Metric(Gauge, "committed", "The last round that a quorum has signed."),
-    Metric(Counter, "rounds", "Rounds closed since the start of this process."),
-    Metric(Gauge, "round_seconds", "How long the last round took."),
-    Metric(Gauge, "paused", "Whether the run is paused."),
-    Metric(Gauge, "alarms", "What is wrong now, by kind; 0 where nothing is.", "kind"),
-    Metric(Gauge, "deadline_seconds", "How long the study lets a round wait for its answers."),
     Metric(Gauge, "rounds_planned", "The largest number of rounds that the run may have."),
-    Metric(Counter, "silent", "Answers that were missing when a round was closed."),
     Metric(Gauge, "quarantined", "Peers in quarantine."),
     Metric(Gauge, "heard", "When a peer was last heard, in seconds since 1970; 0 for never.", "client"),
-    Metric(Counter, "counted", "Answers that were counted.", "client"),
     Metric(Counter, "unsigned", "Entries without a valid signature of the peer they name: skipped.", "client"),
     Metric(Counter, "refused", "Signed entries that were malformed, or proposed a question that is off.", "client"),
     Metric(Counter, "other_history", "Signed entries that belong to another history than this peer's.", "client"),
