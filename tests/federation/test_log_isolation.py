@@ -19,9 +19,9 @@ from tests.federation.peers_kit import Peers, leaderless
 pytestmark = [pytest.mark.network, pytest.mark.process]
 
 
-async def ask(connection: Connection, verb: str, body: Any = None) -> Any:
+async def ask(connection: Connection, verb: str, body: Any = None, seconds: float = 20.0) -> Any:
     try:
-        reply = await connection.nc.request(log_request(verb), json.dumps(body or {}).encode(), timeout=0.3)
+        reply = await connection.nc.request(log_request(verb), json.dumps(body or {}).encode(), timeout=seconds)
     except (nats.errors.Error, TimeoutError):
         return None
     return json.loads(reply.data)
@@ -47,10 +47,16 @@ def test_an_organization_without_a_server_cannot_have_the_log_deleted(tmp_path: 
             for verb in ("DELETE", "PURGE"):
                 sent = {"src": own, "dest": f"$JS.API.STREAM.{verb}.{stream}"}
                 made = {"name": f"COPY{verb}", "sources": [{"name": stream}], "republish": sent}
-                assert await ask(liar, f"STREAM.CREATE.COPY{verb}", made) is None
+                assert await ask(liar, f"STREAM.CREATE.COPY{verb}", made, 0.3) is None
+            await liar.nc.flush(20)
+            for verb in ("DELETE", "PURGE"):  # refused, and not only slow
+                assert (await ask(honest, f"STREAM.INFO.COPY{verb}"))["error"]["code"] == 404
             await liar.nc.publish(own, b"")
-            await liar.nc.flush()
-            await asyncio.sleep(0.2)
-            assert (await ask(honest, f"STREAM.INFO.{stream}"))["state"]["messages"] == 1
+            await liar.nc.flush(20)
+            async with asyncio.timeout(20):
+                while (await ask(honest, f"STREAM.INFO.{stream}"))["state"]["messages"] != 1:
+                    await asyncio.sleep(0.05)
+            # The control: who runs a server may make a stream.
+            assert "error" not in await ask(honest, "STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["other"]})
 
     asyncio.run(play())
