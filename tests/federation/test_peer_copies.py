@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import LedgerError
+from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.service import PeerService
 from privatile.federation.replica.peer_log import LogEntry
 from privatile.federation.setup.peer_folder import PeerFolder
@@ -34,10 +35,11 @@ class Page:
 
     async def turn(self, service: PeerService, now: float) -> None:
         """Let a peer read what it has not read, and do what is due."""
+        self.sender, port = service.client, cast(LogPort, self)
         for entry in self.entries[0 if service._last is None else service._last[0] :]:
-            service._apply(entry)
-        self.sender = service.client
-        port: Any = self
+            for one in service._apply(entry):
+                if one.kind == "checkpoint" and one.round < service.replica.closed:
+                    await service._conduct.relay(port, one.round)
         await service._conduct.act(port, now)
 
 

@@ -262,6 +262,13 @@ class Conduct:
     async def _recover(self, port: LogPort) -> None:
         replica = self._replica
         what = ("checkpoint", replica.epoch, replica.head)
+        if self._log.slots.is_doubtful and not replica.is_furthest(self._client):
+            text = (
+                "this peer's file is an older copy: it writes no checkpoint before the others have. If the log begins "
+                "without it and it stays behind: privatile peer catch-up DIR --from RUN.DB of another organization"
+            )
+            self._notes.event("restored file", text, self._client, replica.closed + 1)
+            return
         if what not in self._sent and self._claim(()):
             self._sent.add(what)
             asks = () if replica.ended else self._log.answered(replica.slot)

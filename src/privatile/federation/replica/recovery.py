@@ -47,6 +47,8 @@ class Recovery:
     target: Target | None = None
     waiting: list[tuple[int, str, bytes]] = field(default_factory=list)
     """Entries that come while the target is not reached: place, sender, payload."""
+    stands: dict[str, int] = field(default_factory=dict)
+    """The highest slot of each peer's checkpoints."""
     _checkpoints: dict[Place, dict[str, tuple[Checkpoint, bytes]]] = field(default_factory=dict)
     _relays: dict[str, ClosedRound] = field(default_factory=dict)
     _senders: dict[str, set[str]] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Recovery:
         """Count where a peer stands; at the quorum, that is the target."""
         found = self._checkpoints.setdefault(Place(entry.round, entry.chain, entry.ended), {})
         found.setdefault(entry.sender, (entry, payload))
+        self.stands[entry.sender] = max(self.stands.get(entry.sender, 0), entry.round + 1 + entry.ended)
         if self.target is None and len(found) >= self.quorum:
             named = Counter(one.asks for one, _ in found.values() if one.asks)
             signed = {sender: payload for sender, (_, payload) in found.items()}

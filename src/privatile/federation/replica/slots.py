@@ -33,6 +33,11 @@ class Slots:
     def __getitem__(self, slot: int) -> SlotValue | None:
         return self._signed.get(slot)
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the highest slot is forfeited: higher ones may be signed and forgotten (`Standing.is_furthest`)."""
+        return self._signed.get(self.highest) == SlotValue(FORFEITED)
+
     def allows(self, slot: int, chain: str, asks: str = "") -> bool:
         """Whether this chain value, with an answer to this question or none, may be signed in this slot.
 

@@ -183,6 +183,17 @@ class Standing:
         """Whether a quorum of peers other than this one has signed the chain value here (`Slots.regain`)."""
         return sum(name != client for name in self._now.proof) >= self.quorum
 
+    def is_furthest(self, client: str) -> bool:
+        """Whether nothing beyond this place is committed, by the checkpoints of others in a new log.
+
+        Before a peer whose file was put back signs a checkpoint: it may have signed a higher slot. What is committed
+        there has q signatures, of them at most f lies and one this peer's. More than K - q + f others have said where
+        they stand: one of the rest is among them, and would stand there.
+        """
+        stands = {} if self._recovery is None else self._recovery.stands
+        others = [slot for name, slot in stands.items() if name != client]
+        return len(others) > len(self.study.clients) - self.quorum + self._tolerate and max(others) <= self.slot
+
     def committed_rounds(self, after: int = 0) -> list[RoundRecord]:
         """Committed rounds from `after` + 1 on, as a run's file keeps them."""
         return self._history.records[after : self.committed]
