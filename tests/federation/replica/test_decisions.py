@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from privatile.federation.replica.entries import Decision, Vote, read_entry
@@ -241,3 +243,22 @@ def test_a_decision_about_a_round_covers_what_is_found_in_it() -> None:
         peer.follow(log)
         assert peer.replica.closed == 1
         assert not peer.replica.quarantined
+
+
+def test_votes_of_liars_never_make_a_round_too_large_to_relay() -> None:
+    """A vote may name any text as the key that is replaced: a round with long ones would fit into no entry."""
+    peers = make(4, 3, 1)
+    log = after(peers, 1)
+    liar = peers[3]
+    for number in range(MOST_NOTES):
+        decision = Decision("key", "peer0", before=f"{number:600000}", keys=key_of(f"new {number}").public)
+        body = liar.replica.vote(liar.name, decision).text()
+        log.append((liar.name, body + b"\n" + base64.b64encode(liar.key.sign(body))))
+        short = Decision("key", "peer0", before=f"{number:100}", keys=key_of(f"new {number}").public)
+        log.append(vote(liar, short))
+    run(peers, log)
+    replica = peers[0].replica
+    assert replica.finished
+    for relay in replica.relays("peer0", 0):
+        assert read_entry(relay.pack(peers[0].key), peers[0].key.public.signer) == relay
+    assert max(len(closed.notes) for closed in replica.closed_rounds()) == MOST_NOTES

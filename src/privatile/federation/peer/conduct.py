@@ -285,7 +285,8 @@ class Conduct:
             self._published.discard(entry.payload)
             return
         with contextlib.suppress(ProtocolError):
-            known = self._log.knows(read_entry(entry.payload, self._key.public.signer))
+            # With the key that it had there: where that was lost and replaced, what it has signed is signed.
+            known = self._log.knows(read_entry(entry.payload, self._replica.keys[self._client].signer))
             self._older_copy = self._older_copy or not known
 
     async def _publish(self, port: LogPort, entry: AnyEntry) -> None:

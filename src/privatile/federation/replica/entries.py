@@ -42,6 +42,9 @@ from privatile.server.run_file import LONGEST_STAGE
 LARGEST_ENTRY = LARGEST_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 1,000 peers fits."""
 
+LONGEST_SIGNER = 100
+"""Characters of a public key as text: votes stay small, so that a closed round with all of them can be relayed."""
+
 _Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
 _Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]
 
@@ -140,7 +143,7 @@ class Decision(Fields, frozen=True):
     action: Literal["readmit", "key", "abort"]
     client: ClientName | None = None
     round: Count | None = None
-    before: str | None = None
+    before: Annotated[str, Meta(max_length=LONGEST_SIGNER)] | None = None
     keys: PublicKeys | None = None
 
     @property
